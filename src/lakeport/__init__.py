@@ -38,10 +38,7 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
-    from lakeport.config.inputs.database import DatabaseSource
-    from lakeport.config.inputs.files import FilesSource
-    from lakeport.config.inputs.tables import TablesSource
-    from lakeport.config.inputs.tap import TapSource
+    from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.engine.base import EngineReport
     from lakeport.host.activity import Activity
@@ -56,9 +53,8 @@ if TYPE_CHECKING:
     from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
-    from lakeport.pipeline.observer import PipelineObserver
     from lakeport.pipeline.report import LoadReport, PipelineReport
-    from lakeport.pipeline.run import run
+    from lakeport.pipeline.run import PipelineObserver, run
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -174,7 +170,7 @@ _HOMES = {
     "ColumnPlan": "lakeport.loading.plan",
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
-    "DatabaseSource": "lakeport.config.inputs.database",
+    "DatabaseSource": "lakeport.config.inputs",
     "DestinationConfig": "lakeport.config.base",
     "EngineReport": "lakeport.engine.base",
     "Expectation": "lakeport.config.expectations",
@@ -182,7 +178,7 @@ _HOMES = {
     "RowCount": "lakeport.config.expectations",
     "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
-    "FilesSource": "lakeport.config.inputs.files",
+    "FilesSource": "lakeport.config.inputs",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -196,7 +192,7 @@ _HOMES = {
     "OptimizeReport": "lakeport.tables.records",
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
-    "PipelineObserver": "lakeport.pipeline.observer",
+    "PipelineObserver": "lakeport.pipeline.run",
     "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
     "Replayed": "lakeport.loading.replay.replay",
@@ -211,8 +207,8 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
-    "TablesSource": "lakeport.config.inputs.tables",
-    "TapSource": "lakeport.config.inputs.tap",
+    "TablesSource": "lakeport.config.inputs",
+    "TapSource": "lakeport.config.inputs",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakeport.config.classes import config_class, destination_of
-from lakeport.config.inputs.database import DatabaseSource
-from lakeport.config.inputs.files import FilesSource
+from lakeport.config.base import config_class, destination_of
+from lakeport.config.inputs import DatabaseSource, FilesSource
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from lakeport.html.charts.arrows import lanes
+from lakeport.html.charts import lanes
 from lakeport.pages.file import alone
 from lakeport.pages.loads import page_of_lake_plan, page_of_lake_run
 from lakeport.pipeline.plan import LoadPlan, PipelinePlan

@@ -27,8 +27,7 @@ from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.lake import Lineage, Notices
-from lakeport.config.lake.read import LOAD_KEYS, TOP_KEYS
-from lakeport.config.lake.sources import KINDS
+from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from tests.docs.pages import pages
 
 CONFIGS: Mapping[str, type[DestinationConfig]] = {

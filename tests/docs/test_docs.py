@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from lakeport.cli.app import app
-from lakeport.config.classes import config_class
+from lakeport.config.base import config_class
 from lakeport.config.files import expand, parse_text
 from lakeport.config.lake.read import read_lake
 from lakeport.config.load import load_sink, names_sink

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.schema.marks import opened
-from lakeport.schema.types import from_spark_json
-from lakeport.schema.untyped import emptied
+from lakeport.schema.nested import emptied
+from lakeport.schema.sparktypes import from_spark_json
 from tests.unit.loading.test_holes import without_nulls
 
 Row = dict[str, Any]

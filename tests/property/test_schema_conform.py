@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.kinds import type_of_kind
+from lakeport.schema.types import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.inference import infer_fields, merge_inferred

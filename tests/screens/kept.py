@@ -11,7 +11,7 @@ from pathlib import Path
 from examples.first_ten_minutes.player import Player
 from examples.first_ten_minutes.screen import screen
 from examples.first_ten_minutes.script import STEPS, Step
-from lakeport.cli.output.fitting import cells
+from lakeport.cli.output.formatting import cells
 from tests.faults.kit import environment as ours
 from tests.warm.kit import Warm, cache
 

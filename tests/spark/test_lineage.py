@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeport
-from lakeport.pipeline.lineage.query import lineage_of
+from lakeport.pipeline.lineage import lineage_of
 from tests.unit.pipeline.hooks import endpoint
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.engine.spark.session import DriverSession
-from lakeport.pipeline.observer import Together
 from lakeport.pipeline.report import LoadReport
+from lakeport.pipeline.run import Together
 from tests.emulators import Minio
 
 pytestmark = pytest.mark.usefixtures("driver")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs import TablesSource
 from lakeport.config.load import load_target
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
 from lakeport.destinations import check_place, open_storage, open_table, worker_packages
 from lakeport.errors import ConfigError

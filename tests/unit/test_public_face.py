@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 import lakeport
 from lakeport import errors
-from lakeport.config.classes import config_class, destinations
+from lakeport.config.base import config_class, destinations
 from lakeport.config.keys import Names, Settings, TargetKeys
 
 ROOT = Path(lakeport.__file__).parent

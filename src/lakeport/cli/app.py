@@ -10,20 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.cli.check import check
-from lakeport.cli.guide.init import init
-from lakeport.cli.guide.pages import docs, explain
+from lakeport.cli.guide import docs, explain, init
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard, mute_stdout
-from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
+from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, Guard, about, mute_stdout
 from lakeport.cli.page import page
-from lakeport.cli.pipeline.run import run as run_lake
-from lakeport.cli.rows.quarantine import quarantine
+from lakeport.cli.pipeline import run as run_lake
+from lakeport.cli.rows import quarantine
 from lakeport.cli.signals import endable
-from lakeport.cli.tables.lake import runs, tables
-from lakeport.cli.tables.maintain import state
-from lakeport.cli.tables.table import table
+from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm

@@ -8,7 +8,7 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.help import Guard
 
 if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport

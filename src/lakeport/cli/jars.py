@@ -12,7 +12,7 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.help import Guard
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.cores import available_cores

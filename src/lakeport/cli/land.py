@@ -22,30 +22,35 @@ from lakeport.cli.options import (
     SetKeys,
     SparkKeys,
     StatePath,
+    about_internal,
     column_keys,
     internal_keys,
     keys,
     refuse_secrets,
 )
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import RUN_AGAIN, Guard
+from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
-from lakeport.cli.remarks import about_internal
-from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
-from lakeport.cli.sources.choice import Named
-from lakeport.cli.sources.database import (
+from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.sources import (
+    Again,
     Cursor,
     Deletes,
     Driver,
     FromDatabase,
+    FromTable,
+    FromTap,
+    FullRefresh,
     Given,
+    Incremental,
+    Named,
+    NewOnly,
+    Ordered,
     Query,
     SourceName,
     SplitBy,
     TableOf,
 )
-from lakeport.cli.sources.new_files import Again, NewOnly, Ordered
-from lakeport.cli.sources.others import FromTable, FromTap, FullRefresh, Incremental
 from lakeport.sources.csv.options import CsvOptions
 
 _SOURCE = "How to read a source"

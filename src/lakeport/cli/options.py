@@ -13,6 +13,8 @@ from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import LandingReport
+
 
 JsonOut = Annotated[
     bool, typer.Option("--json", help="One JSON document instead of words, errors too.")
@@ -164,3 +166,24 @@ def _pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> d
             raise ConfigError(f"`{option} {key}` is given twice", "give it once.")
         pairs[key] = value
     return pairs
+
+
+def about_internal(
+    config: DestinationConfig, otherwise: str, report: LandingReport
+) -> tuple[str, ...]:
+    """What the internal columns of a new table are, where nobody has said a word of them.
+
+    Args:
+        config: that of the load.
+        otherwise: what leaves them out, such as an option.
+        report: that of the load.
+    """
+    said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
+    made = any(stream.rows and not stream.first_version for stream in report.streams)
+    if said or not made:
+        return ()
+    from lakeport.shape import header_name, internal_names
+
+    names = internal_names(config.internal_columns_prefix)
+    shown = " and ".join(header_name(name, config.column_header_format) for name in names)
+    return (f"{shown} tell when rows came and changed; `{otherwise}` leaves them out",)

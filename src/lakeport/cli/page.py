@@ -13,7 +13,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import (
     shown,
 )
-from lakeport.cli.tables.lake import opened_lake
+from lakeport.cli.tables import opened_lake
 from lakeport.errors import ConfigError
 from lakeport.pages.written import check_path, write_page
 from lakeport.units import count, counted, size

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.options import Debug, RunId
+from lakeport.cli.options import Debug, RunId, about_internal
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.errors import RUN_AGAIN, Guard
-from lakeport.cli.remarks import about_internal
+from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing

@@ -19,7 +19,7 @@ from lakeport.cli.options import (
     keys,
     refuse_secrets,
 )
-from lakeport.cli.output.errors import RUN_AGAIN, Guard
+from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.mage.flags import Flags, config_of, on_or_off
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver

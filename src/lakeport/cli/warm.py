@@ -9,8 +9,7 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.help import SET_UP, Commands, about, help_alone
+from lakeport.cli.output.help import SET_UP, Commands, Guard, about, help_alone
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_there
@@ -103,7 +102,7 @@ def _fetch_jars(output: Output) -> None:
 
 
 def _seconds(text: str) -> float:
-    from lakeport.config.values import seconds
+    from lakeport.config.keys import seconds
 
     try:
         found = float(seconds(text))  # type: ignore[arg-type]

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.inputs.base import Input
-from lakeport.config.values import seconds
+from lakeport.config.inputs import Input
+from lakeport.config.keys import seconds
 
 Value = bool | int | float | Decimal | datetime | date | str
 """A value that a column's is compared with."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lakeport.config.base import DestinationConfig, canonical
-from lakeport.config.classes import all_keys, config_class, what_to_name
-from lakeport.config.mage.streaming_sink import is_sink, sink_keys
+from lakeport.config.base import DestinationConfig, all_keys, canonical, config_class, what_to_name
+from lakeport.config.mage.io_config import is_sink, sink_keys
 from lakeport.errors import ConfigError
 
 _PREFIX = "LAKEPORT_"

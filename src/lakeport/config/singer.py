@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeport.config.base import DestinationConfig
-from lakeport.config.classes import config_class, destinations
+from lakeport.config.base import DestinationConfig, config_class, destinations
 from lakeport.config.explain import nearest
 from lakeport.config.layers import environment_keys
 from lakeport.config.load import load_files

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from lakeport.html.charts.growth import marks
+from lakeport.html.charts import marks
 from lakeport.html.render import asset, render
 from lakeport.html.text import tag
 

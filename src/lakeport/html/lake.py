@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
-from lakeport.html.charts.growth import sparkline
-from lakeport.html.charts.plot import bar, frame, grid, label, nice
+from lakeport.html.charts import bar, frame, grid, label, nice, sparkline
 from lakeport.html.facts import LakeFacts, LakeTableFacts
 from lakeport.html.render import render
 from lakeport.html.text import age

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lakeport.html.charts.arrows import arrows
+from lakeport.html.charts import arrows
 from lakeport.html.render import render
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timeline
+from lakeport.html.charts import Span, rate, stage_class, stages, timeline
 from lakeport.html.facts import BadSample
 from lakeport.html.render import render
 from lakeport.html.report import EngineFacts, RunFacts, StreamFacts

@@ -10,8 +10,15 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from lakeport.html.charts.files import histogram, size_bins, treemap
-from lakeport.html.charts.growth import changes, file_changes, growth, over_time
+from lakeport.html.charts import (
+    changes,
+    file_changes,
+    growth,
+    histogram,
+    over_time,
+    size_bins,
+    treemap,
+)
 from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.render import render
 from lakeport.html.text import cut, file_size, moment, share, tag

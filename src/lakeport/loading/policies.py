@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, Mode, UnknownPolicy
-from lakeport.shape.columns import HeaderCase, Shape, header_name, plan_shape
-from lakeport.shape.rules import ColumnRules
+from lakeport.shape import ColumnRules, HeaderCase, Shape, header_name, plan_shape
 from lakeport.sources.files.declared import column_types
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.choose import choose
 from lakeport.engine.spark.delta.files import check_table_files
@@ -149,7 +149,7 @@ class Prepared:
         """Columns of a stream's table, of rows that are not marked; None if there is none."""
         if self.anew:
             return None
-        from lakeport.tables.queries import fetch, read_table
+        from lakeport.tables.views import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
         now = writer.current()

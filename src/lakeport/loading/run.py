@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from lakeport.config.inputs.base import secrets_of
+from lakeport.config.inputs import secrets_of
 from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError

@@ -12,9 +12,9 @@ import pyarrow as pa
 from lakeport.host.activity import advance
 from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.model import Reader, Scan, Split, Staged
-from lakeport.schema.metadata import lowest_of, lowest_version
-from lakeport.schema.types import cast_batch
-from lakeport.shape.columns import Shape
+from lakeport.schema.casting import cast_batch
+from lakeport.schema.marks import lowest_of, lowest_version
+from lakeport.shape import Shape
 from lakeport.sources.content import content_read
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import each, measured, stage

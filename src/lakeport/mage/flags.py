@@ -13,7 +13,7 @@ from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.mage.catalog import CatalogStream
+    from lakeport.config.mage.io_config import CatalogStream
 
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off", "")
@@ -154,7 +154,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _catalog(text: str) -> dict[str, CatalogStream]:
-    from lakeport.config.mage.catalog import parse_catalog
+    from lakeport.config.mage.io_config import parse_catalog
 
     try:
         return parse_catalog(json_object(text, "--catalog_json"))

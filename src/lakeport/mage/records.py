@@ -100,7 +100,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     """
     import pyarrow as pa
 
-    from lakeport.schema.types import normalise
+    from lakeport.schema.casting import normalise
 
     kinds = {type(value) for value in values if value is not None}
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeport.config.classes import config_class
+from lakeport.config.base import config_class
 
 _CALLERS = {
     "amazon_s3": "AmazonS3",

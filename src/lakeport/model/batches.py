@@ -130,7 +130,7 @@ class Batch:
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what was found out or chosen; each names its subject.
         untyped: columns that are text, there or in parts, for want of a value -> their types with
-            null in these places (see `lakeport.schema.untyped`).
+            null in these places (see `lakeport.schema.nested`).
         remembered: its content is to be known again when it comes another time.
         content: file -> the name of its content, once it was read; empty before, and for what is
             not remembered.

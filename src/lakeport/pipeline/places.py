@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs import TablesSource
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
 from lakeport.sources.remote import storage_of

@@ -12,21 +12,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.inputs.database import DatabaseSource
-from lakeport.config.inputs.files import FilesSource
-from lakeport.config.inputs.tables import TablesSource
-from lakeport.config.inputs.tap import TapSource
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import SourceError
 from lakeport.pipeline import selection, session
-from lakeport.pipeline.made import MadeBy
-from lakeport.pipeline.news import news_of
 from lakeport.pipeline.places import table_of
-from lakeport.pipeline.schedule import Schedule
+from lakeport.pipeline.report import news_of
+from lakeport.pipeline.run import MadeBy, Schedule
 from lakeport.scrub import scrub
 from lakeport.tables import Table
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs.base import Input
+    from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
 

@@ -21,16 +21,48 @@
 An `outcome` is `landed`, `failed`, `skipped` (a load that it uses did not end well), `interrupted`
 (the run was asked to end meanwhile), `waiting` (it had not begun by then), or `left out` (not asked
 for, or landed by the run that this one resumes).
+
+The body is one JSON object:
+
+| key | value |
+|---|---|
+| `text` | the whole as one sentence; chat services such as Slack show it |
+| `event` | `failure` or `freshness` |
+| `run_id`, `file` | texts, as in the run's report |
+| `loads` | list of objects with `load` and `tables` (URIs); of a failure, `outcome`, `reason` and |
+| | `error` as in the run's report; else `reason`: what was not fresh |
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
+from lakeport.destinations import open_storage, open_table
+from lakeport.errors import LakeportError
 from lakeport.loading.report import Failure, LandingReport, iso
+from lakeport.pipeline.places import table_of
+from lakeport.sources.database.cursor import bookmark_name
+from lakeport.sources.new_files.open import open_new_files
+from lakeport.sources.options import ReadOptions
+from lakeport.sources.tables import source as tables
+from lakeport.tables import Table
+from lakeport.units import counted, size
+
+if TYPE_CHECKING:
+    from lakeport.config.lake import LakeFile, Load
+    from lakeport.engine.base import Engine
+    from lakeport.loading.expect.result import ExpectationResult
+    from lakeport.model import Memory
+
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 
@@ -165,3 +197,165 @@ class PipelineReport:
     def to_json(self) -> str:
         """The report as one JSON object on one line."""
         return json.dumps(self.to_dict())
+
+
+_SECONDS: Final = 5.0
+_LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
+
+
+def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
+    """Send the notices of a run; none if all is well.
+
+    Returns:
+        What could not be sent or found out, for the user: that fails no run.
+    """
+    if lake.notices is None:
+        return []
+    problems: list[str] = []
+    failure, stale = lake.notices.failure, lake.notices.freshness
+    for urls, body in (
+        (failure, _failure(report) if failure else {}),
+        (stale, _freshness(lake, report, problems) if stale else {}),
+    ):
+        for url in urls if body else ():
+            problems += _posted(url.get_secret_value(), body)
+    return problems
+
+
+def _failure(report: PipelineReport) -> dict[str, Any]:
+    """The body of a notice of failures; empty where there is none."""
+    bad = [load for load in report.loads if load.outcome in ("failed", "skipped")]
+    names = ", ".join(load.load for load in report.failed)
+    loads = [
+        {
+            "load": load.load,
+            "tables": list(load.tables),
+            "outcome": load.outcome,
+            "reason": load.reason,
+            "error": asdict(load.error) if load.error else None,
+        }
+        for load in bad
+    ]
+    of = f"{len(report.failed)} of {len(report.loads)} loads failed"
+    return _body("failure", f"{of}: {names}", report, loads) if report.failed else {}
+
+
+def _freshness(lake: LakeFile, report: PipelineReport, problems: list[str]) -> dict[str, Any]:
+    """The body of a notice of tables that are not fresh; empty where there is none."""
+    loads = []
+    for one in report.loads:
+        load = lake.loads[one.load]
+        limits = [each.fresh.within for each in load.expect if each.fresh is not None]
+        if not limits or one.outcome == "left out":
+            continue
+        told = _told(load, one)
+        unmet = [result.in_words for result in told if result.failed]
+        reasons = unmet if told else _old(load, one, min(limits), problems)
+        if reasons:
+            why = "; ".join(reasons)
+            loads.append({"load": one.load, "tables": list(one.tables), "reason": why})
+    names = ", ".join(str(load["load"]) for load in loads)
+    return _body("freshness", f"not fresh: {names}", report, loads) if loads else {}
+
+
+def _body(
+    event: str, text: str, report: PipelineReport, loads: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    file = report.file.replace("\\", "/").rpartition("/")[2]
+    return {
+        "text": f"lakeport, {file}: {text}",
+        "event": event,
+        "run_id": report.run_id,
+        "file": report.file,
+        "loads": list(loads),
+    }
+
+
+def _told(load: Load, report: LoadReport) -> list[ExpectationResult]:
+    """What this run has found of the `fresh` expectations."""
+    wanted = {one.title for one in load.expect if one.fresh is not None}
+    streams = report.landing.streams if report.landing else ()
+    results = [result for stream in streams for result in stream.expectations]
+    return [one for one in results if one.name in wanted]
+
+
+def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
+    """Those tables of a load to which no row has come for longer than that, in seconds.
+
+    It is asked where a run that failed has checked nothing.
+    """
+    if load.target.file_type != "delta":
+        return []  # no log tells when rows came
+    found = []
+    now = datetime.now(UTC)
+    for uri in report.tables or ((table,) if (table := table_of(load)) else ()):
+        try:
+            newest = next(_with_rows(Table(uri, load.target)), None)
+        except LakeportError as error:
+            problems.append(f"how old {uri} is can't be told: {error.message}")
+            continue
+        if newest is not None and now - newest > timedelta(seconds=within):
+            found.append(f"no rows have come to {uri} since {newest:%Y-%m-%d %H:%M:%S}Z")
+    return found
+
+
+def _with_rows(table: Table) -> Iterator[datetime]:
+    """When rows have come to a table, the newest first."""
+    for entry in table.history(_LOOKED_AT):
+        if entry.files_added and entry.timestamp is not None:
+            yield entry.timestamp
+
+
+def _posted(url: str, body: Mapping[str, Any]) -> list[str]:
+    """Send a body; what went wrong, if anything. Of the URL, only the host is told."""
+    from urllib.request import Request, urlopen
+
+    headers = {"Content-Type": "application/json"}
+    try:
+        request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310  # the user's own
+        with urlopen(request, timeout=_SECONDS):  # noqa: S310
+            return []
+    except Exception as error:  # whatever the endpoint does, the run is over
+        status = getattr(error, "code", None)
+        why = f"it answered {status}" if status else type(error).__name__
+        return [f"the notice to {urlsplit(url).hostname} could not be sent: {why}"]
+
+
+def news_of(load: Load, engine: Engine) -> str:
+    """What a load would have, in words; empty where its table remembers nothing of its source.
+
+    Args:
+        load: the load.
+        engine: Spark, which need not start.
+    """
+    try:
+        return _found(load, partial(_memory, load, engine))
+    except LakeportError as error:
+        return f"it would fail: {error.message}"
+
+
+def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
+    storage = open_storage(load.target)
+    table = open_table(load.target, storage, engine, stream or load.name, writes=False)
+    return table.memory(writes=False)
+
+
+def _found(load: Load, memory: partial[Memory]) -> str:
+    source = load.source
+    if isinstance(source, FilesSource) and source.new_only:
+        options = ReadOptions().of_files(source)
+        with tempfile.TemporaryDirectory(prefix="lakeport-") as folder:
+            _, new = open_new_files(source, options, load.target, Path(folder), memory)
+            total = sum(file.bytes for file in new.files)
+            return f"{counted(len(new.files), 'new file')}, {size(total)}"
+    if isinstance(source, DatabaseSource) and source.cursor:
+        value = memory().bookmark(bookmark_name(source)).value
+        return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL
+    if isinstance(source, TablesSource) and source.incremental:
+        name = next(iter(source.tables))
+        value = memory().bookmark(tables.bookmark_name(name)).value
+        return f"rows behind version {value['version']}" if "version" in value else _ALL
+    return ""
+
+
+_ALL = "all rows: none was landed yet"

@@ -6,6 +6,14 @@ file ─▶ which loads ─▶ one Spark ─▶ ready ─▶ land … land ─�
 ```
 A report of it is kept beside the lake from the first moment on: what a run that was killed has done
 stands there, so that `resume` can go on with it.
+
+| source | its columns |
+|---|---|
+| tables | as their logs have them, and as loads of the same plan will |
+| a database | as it describes them; no row is read |
+| files, taps | not known: those that `sql` names stand in for them, without a type |
+
+Of what is not known, the text of `sql` may still tell whether it takes each batch on its own.
 """
 
 from __future__ import annotations
@@ -13,38 +21,350 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import pyarrow as pa
+
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
 from lakeport.config.lake import read_lake
+from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage
-from lakeport.errors import ConfigError, LoadsFailed
-from lakeport.host.activity import carried
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import empty_frame
+from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
+from lakeport.errors import ConfigError, LakeportError, LoadsFailed, SourceError
+from lakeport.host.activity import carried, whole
 from lakeport.host.command import command_line, masked
 from lakeport.host.cores import available_cores
+from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.cancellation import Cancellation, waited_for
+from lakeport.loading.policies import Policies
+from lakeport.loading.prepare import Prepared
 from lakeport.loading.progress import shown
-from lakeport.pipeline import kept, notices, selection, session
-from lakeport.pipeline.lineage.events import Events
-from lakeport.pipeline.load import Ended, do, name_of_run
-from lakeport.pipeline.observer import Together
+from lakeport.loading.report import Failure
+from lakeport.loading.run import land
+from lakeport.loading.transform.function import function_named
+from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
+from lakeport.loading.transform.wanted import Wanted
+from lakeport.model import Batch, Mode, Scan, Split
+from lakeport.pipeline import kept, selection, session
+from lakeport.pipeline.lineage import Events
 from lakeport.pipeline.places import reached_by, table_of
-from lakeport.pipeline.report import LoadReport, PipelineReport
-from lakeport.pipeline.schedule import Schedule
+from lakeport.pipeline.report import LoadReport, PipelineReport, send_notices
+from lakeport.schema.named import type_name
+from lakeport.sources.database.source import described
+from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
+    from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
+    from lakeport.loading.cancellation import Cancellation
     from lakeport.loading.progress import Hook
-    from lakeport.model import Storage
-    from lakeport.pipeline.observer import PipelineObserver
+    from lakeport.loading.report import LandingReport
+    from lakeport.model import Landed, Storage
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+
+
+class Schedule:
+    """The order of loads that need each other.
+
+    Args:
+        needs: load -> the loads that it uses, without cycles; in the file's order, which those keep
+            that can begin together. What is no key itself is taken to be there.
+        tables: load -> its table, in which no two of them run at once; empty, or none: any may.
+        reached: load -> store -> how Spark reaches it. Its file systems know one way to each store,
+            so that loads which have others take turns.
+
+    Example:
+        >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
+        >>> schedule.ready()
+        ['flights', 'airports']
+        >>> schedule.ended("flights", well=False)
+        {'delays': 'needs flights, which failed'}
+        >>> schedule.ready(), schedule.waiting
+        ([], ())
+    """
+
+    def __init__(
+        self,
+        needs: Mapping[str, Sequence[str]],
+        tables: Mapping[str, str] | None = None,
+        reached: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self._waiting = {
+            name: {used for used in uses if used in needs} for name, uses in needs.items()
+        }
+        self._tables = tables or {}
+        self._reached = reached or {}
+        self._running: set[str] = set()
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Those that have not begun."""
+        return tuple(self._waiting)
+
+    def ready(self) -> list[str]:
+        """Those that can begin now; each is told once."""
+        found = []
+        for name in [name for name, uses in self._waiting.items() if not uses]:
+            if not any(self._clash(name, other) for other in self._running):
+                del self._waiting[name]
+                self._running.add(name)
+                found.append(name)
+        return found
+
+    def _clash(self, one: str, other: str) -> bool:
+        """Whether two loads can't run at once."""
+        table = self._tables.get(one)
+        if table and table == self._tables.get(other):
+            return True
+        mine, others = self._reached.get(one, {}), self._reached.get(other, {})
+        return any(mine[store] != others[store] for store in mine.keys() & others.keys())
+
+    def ended(self, name: str, *, well: bool) -> dict[str, str]:
+        """Take down that a load has ended.
+
+        Returns:
+            Those that will never begin for that, and why.
+        """
+        self._running.discard(name)
+        if well:
+            for uses in self._waiting.values():
+                uses.discard(name)
+            return {}
+        return self._skipped(name, "failed")
+
+    def _skipped(self, name: str, became: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for other in [other for other, uses in self._waiting.items() if name in uses]:
+            if other in self._waiting:
+                del self._waiting[other]
+                found[other] = f"needs {name}, which {became}"
+                found |= self._skipped(other, "was skipped")
+        return found
+
+
+class PipelineObserver(Protocol):
+    """Who wants to know how a run of a lake's file goes on. Called from several threads."""
+
+    def on_begun(self, load: str) -> None:
+        """A load begins."""
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """So much of a stream was read so far: records and bytes, -1 if unknown."""
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """A batch of a load is durable and visible, or was landed by the same run before."""
+
+    def on_warning(self, load: str, text: str) -> None:
+        """A sentence that the user has to read; `load` is empty where it concerns none."""
+
+    def on_ended(self, report: LoadReport) -> None:
+        """A load has ended, however, or will not begin."""
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """The run is over."""
+
+
+class Together:
+    """Several observers as one.
+
+    Args:
+        observers: whom to tell, in order.
+    """
+
+    def __init__(self, observers: Iterable[PipelineObserver]) -> None:
+        self._observers = tuple(observers)
+
+    def on_begun(self, load: str) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_begun(load)
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_progress(load, stream, records, size)
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_landed(load, landed)
+
+    def on_warning(self, load: str, text: str) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_warning(load, text)
+
+    def on_ended(self, report: LoadReport) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_ended(report)
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """Tell it to all."""
+        for each in self._observers:
+            each.on_finished(report)
+
+
+class OfLoad:
+    """The observer of one load: hands on what it hears, with the load's name.
+
+    Args:
+        load: its name.
+        run: who observes the run.
+
+    Attributes:
+        report: the load's, once it has ended.
+    """
+
+    def __init__(self, load: str, run: PipelineObserver) -> None:
+        self._load = load
+        self._run = run
+        self.report: LandingReport | None = None
+
+    def on_progress(self, stream: str, records: int, size: int) -> None:
+        """Hand it on."""
+        self._run.on_progress(self._load, stream, records, size)
+
+    def on_landed(self, landed: Landed) -> None:
+        """Hand it on."""
+        self._run.on_landed(self._load, landed)
+
+    def on_state(self, state: bytes) -> None:
+        """Do nothing: the table's commits hold it."""
+
+    def on_warning(self, text: str) -> None:
+        """Hand it on."""
+        self._run.on_warning(self._load, text)
+
+    def on_finished(self, report: LandingReport) -> None:
+        """Keep it."""
+        self.report = report
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a load ended: in words, and the error that it ended with, if any."""
+
+    report: LoadReport
+    error: BaseException | None = None
+
+
+def name_of_run(load: Load, run: str) -> str | None:
+    """The `run_id` by which a load that is begun anew knows what it has landed.
+
+    None where it needs none: the table remembers, or to land the rows again changes nothing.
+    """
+    if load.target.run_id is not None:
+        return load.target.run_id
+    once = _remembers(load.source) or load.target.mode is not Mode.APPEND
+    return None if once else f"{run}/{load.name}"
+
+
+def _remembers(source: Input) -> bool:
+    """Whether the table knows how far the source has been read."""
+    if isinstance(source, FilesSource):
+        return source.new_only
+    if isinstance(source, DatabaseSource):
+        return bool(source.cursor)
+    return source.incremental if isinstance(source, TablesSource) else True
+
+
+def do(
+    load: Load,
+    engine: Engine,
+    run_id: str | None,
+    cancellation: Cancellation,
+    observer: PipelineObserver,
+    *,
+    full_refresh: bool = False,
+) -> Ended:
+    """Do a load. Never raises: what it ended with comes back.
+
+    Args:
+        load: what to do.
+        engine: Spark.
+        run_id: see `name_of_run`.
+        cancellation: has it end.
+        observer: is told how it goes on.
+        full_refresh: forget what the table remembers of its source, and read that anew.
+    """
+    own, begin = OfLoad(load.name, observer), time.monotonic()
+    error: BaseException | None = None
+    with whole(load.name), cancellation.used():
+        try:
+            cancellation.check()
+            observer.on_begun(load.name)
+            load.check()
+            land(
+                load.source,
+                load.target,
+                observer=own,
+                run_id=run_id,
+                warm="off",
+                **_further(load, full_refresh),
+                **_views(load, engine),
+            )
+        except BaseException as caught:
+            error = caught
+    seconds = time.monotonic() - begin
+    report = LoadReport(
+        load.name, "landed", "", run_id, seconds, landing=own.report, uses=load.depends
+    )
+    return Ended(report) if error is None else Ended(_failed(report, load, error), error)
+
+
+def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
+    if isinstance(error, KeyboardInterrupt):
+        return replace(report, outcome="interrupted")
+    failure = Failure.of(error).scrubbed((*load.target.secrets(), *load.source.secrets()))
+    code = error.exit_code if isinstance(error, LakeportError) else 1
+    return replace(report, outcome="failed", error=failure, exit_code=code)
+
+
+def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
+    """What only some loads have."""
+    given = {
+        "sql": load.sql,
+        "python": function_of(load),
+        "expect": load.expect,
+        "full_refresh": full_refresh,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def function_of(load: Load) -> str | Callable[[Any], Any]:
+    """What `python` of a load names; empty for none.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    return load.python and function_named(load.python, Path(load.folder))
+
+
+def _views(load: Load, engine: Engine) -> dict[str, Any]:
+    """The other tables that `sql` names, each at its newest version."""
+    own = load.source.tables if isinstance(load.source, TablesSource) else {}
+    found = {
+        name: DeltaTable(place, load.target, engine).whole()
+        for name, place in load.tables.items()
+        if name not in own
+    }
+    return {"views": found} if found else {}
+
 
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
 _LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
@@ -290,7 +610,7 @@ class _Run:
         finished = datetime.now(UTC)
         report = self._report(finished)
         if self.loads:
-            for problem in notices.send(self.lake, report):
+            for problem in send_notices(self.lake, report):
                 self.warn(problem)
             report = self._report(finished)
             self._keep(report)
@@ -332,3 +652,138 @@ class _Run:
 def _make_importable(folders: Collection[str]) -> None:
     """Have Python find the modules that lie beside the file."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+
+
+_UNREAD: Final = "its source's columns are known once it is read"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a load makes of its rows.
+
+    Attributes:
+        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
+        columns: what its table gets of it, internal columns among them; None: not known.
+        unknown: why something is not known.
+    """
+
+    runs: str = ""
+    columns: pa.Schema | None = None
+    unknown: str = ""
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Column -> type, in words."""
+        return {field.name: type_name(field.type) for field in self.columns or ()}
+
+
+@dataclass
+class MadeBy:
+    """Tells it of loads in the order in which they run.
+
+    Args:
+        engine: Spark, which is started for loads with `sql` or `python`, where they take it.
+    """
+
+    engine: Engine
+    _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
+
+    def load(self, load: Load, table: str) -> Made:
+        """What a load makes of its rows; nothing is known of one without `sql` and `python`.
+
+        Args:
+            load: the load.
+            table: the URI of its table.
+        """
+        if not load.sql and not load.python:
+            return Made()
+        try:
+            made = self._known(load)
+        except LakeportError as error:
+            made = Made(self._by_text(load), unknown=error.message)
+        if made.columns is not None:
+            self._tables[table] = load.target.mode, made.columns
+        if any(one.at_once for one in load.expect):
+            return Made(AT_ONCE, made.columns, made.unknown)
+        return made
+
+    def _known(self, load: Load) -> Made:
+        source = load.source
+        if isinstance(source, TablesSource):
+            frames = {name: self._frame(place, load) for name, place in source.tables.items()}
+            frame = next(iter(frames.values()))
+            return self._planned(load, Batch(load.name, 0, frame=frame), frames)
+        if isinstance(source, DatabaseSource) and not source.is_jdbc:
+            columns = _Columns(described(source))
+            return self._planned(load, Batch(load.name, 0, reader=columns), {})
+        raise SourceError(_UNREAD)
+
+    def _by_text(self, load: Load) -> str:
+        """How a query runs whose source's columns are not known; empty if that is not known."""
+        names = columns_of_query(load.sql)
+        if not load.sql or names is None:
+            return ""
+        if {name.lower() for name in tables_of(load.sql)} != {SOURCE}:
+            return AT_ONCE
+        if load.python:
+            return ""
+        try:
+            with translated(self.engine.secrets):
+                return self._of_any_types(load.sql, names)
+        except LakeportError:
+            return ""
+
+    def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
+        """How a query runs on columns that may be of any type: they are null."""
+        session = session_like(self.engine.spark)
+        nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
+        named(session, {SOURCE: nulls})
+        return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
+
+    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
+        views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
+        prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
+        wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
+        planned = wanted.planned(prepared, batch)
+        shape = Policies.of(load.target).shape(planned.columns, planned.batch)
+        return Made(planned.how, shape.schema)
+
+    def _frame(self, place: str, load: Load) -> DataFrame:
+        """A table as it is once the loads before have landed, as far as their columns are known."""
+        mode, planned = self._tables.get(place, (None, None))
+        try:
+            there = DeltaTable(place, load.target, self.engine).whole()
+        except SourceError:
+            if planned is None:
+                raise
+        else:
+            if planned is None:
+                return there
+            if mode is not Mode.OVERWRITE:
+                planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
+        with translated(self.engine.secrets):
+            return empty_frame(self.engine.spark, planned)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns without rows; implements `lakeport.model.Reader`."""
+
+    schema: pa.Schema
+    skip_bad: bool = False
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        yield from ()
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        return Scan()
+
+    def tolerant(self) -> _Columns:
+        """See `lakeport.model.Reader.tolerant`."""
+        return self
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> _Columns:
+        """See `lakeport.model.Reader.extended`; there is no more to them."""
+        return self

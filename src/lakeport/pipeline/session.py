@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs import TablesSource
 from lakeport.engine.base import Engine
 from lakeport.engine.choose import choose
 from lakeport.errors import ConfigError

@@ -14,8 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.nested import assembled, is_list, parts
-from lakeport.schema.untyped import JSON_TEXT, OBJECT, is_json, is_untyped, with_text
+from lakeport.schema.nested import (
+    JSON_TEXT,
+    OBJECT,
+    assembled,
+    is_json,
+    is_list,
+    is_untyped,
+    parts,
+    with_text,
+)
 
 __all__ = [
     "JSON_TEXT",
@@ -70,7 +78,7 @@ def normalise(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
     Args:
         schema: any Arrow schema.
         open_places: keep the type null, and objects without members, as they are (see
-            `lakeport.schema.untyped`), in place of text.
+            `lakeport.schema.nested`), in place of text.
 
     Raises:
         SourceError: a column has a type with no equivalent (duration, interval, union, decimals

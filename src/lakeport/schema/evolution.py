@@ -7,7 +7,7 @@ result    id int64  name string  address struct<city, zip>  note string
 ```
 The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
 A place that never had a value is of the type null, on either side and at every depth, and takes the
-other's type; so does an object without members (see `lakeport.schema.untyped`).
+other's type; so does an object without members (see `lakeport.schema.nested`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
 from lakeport.schema.named import type_name
-from lakeport.schema.untyped import OBJECT, filled_columns, is_open
+from lakeport.schema.nested import OBJECT, filled_columns, is_open
 
 _PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
+from lakeport.schema.calendars import days, microseconds
 from lakeport.schema.casting import TIMESTAMP, check_range
 from lakeport.schema.named import type_name
 from lakeport.schema.numbers import double
-from lakeport.schema.timestamps import days, microseconds
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)

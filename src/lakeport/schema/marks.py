@@ -12,13 +12,20 @@ true                        the column or member itself
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.schema.nested import OBJECT, is_untyped, reopened, with_text
 from lakeport.schema.sparktypes import spark_json
-from lakeport.schema.untyped import OBJECT, is_untyped, reopened, with_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
 
 UNTYPED = "lakeport.noValueYet"
 """Key of the metadata."""
@@ -27,7 +34,7 @@ _OBJECT = "{}"
 
 
 def opened(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
-    """A table's columns, with the types of `lakeport.schema.untyped` in places without a value.
+    """A table's columns, with the types of `lakeport.schema.nested` in places without a value.
 
     Args:
         schema: the table's schema as Delta's JSON.
@@ -92,7 +99,7 @@ def marked(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
     Args:
         schema: the schema, with text in these places.
         columns: the same columns, or type of an object, with the types of
-            `lakeport.schema.untyped` there.
+            `lakeport.schema.nested` there.
     """
     fields = []
     for field, column in zip(schema["fields"], columns, strict=True):
@@ -159,3 +166,37 @@ def _typed(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -> Any:
         return typed(spark, type_)
     parts = [one for one in parts_of(type_) if one[0] in spark]
     return {**spark, **{k: _typed(spark[k], part, _below(marks, n)) for k, n, part in parts}}
+
+
+DELETED_AT = "_sdc_deleted_at"
+SEQUENCE = "_sdc_sequence"
+TABLE_VERSION = "_sdc_table_version"
+
+
+def lowest_version(rows: pa.RecordBatch) -> int | None:
+    """Return the lowest `_sdc_table_version` of rows; None where a row has no version.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
+        8
+        >>> lowest_version(pa.record_batch({"_sdc_table_version": [8, None]})) is None
+        True
+    """
+    import pyarrow.compute as pc
+
+    names = [name.lower() for name in rows.schema.names]
+    column = rows.column(names.index(TABLE_VERSION)) if TABLE_VERSION in names else None
+    if column is None or column.null_count:
+        return None
+    try:
+        lowest: int = math.floor(pc.min(column).as_py())
+    except (TypeError, ValueError, OverflowError):  # text, or a number that is none
+        return None
+    return lowest
+
+
+def lowest_of(versions: Collection[int | None]) -> int | None:
+    """Return the lowest of several versions; None where one of them is None, or there is none."""
+    known = [version for version in versions if version is not None]
+    return min(known) if known and len(known) == len(versions) else None

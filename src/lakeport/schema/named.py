@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakeport.errors import ConfigError
-from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, declared_type
+from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.types import MAX_PRECISION, FieldType, Kind, declared_type
 
 _NAMES = {
     "string": Kind.STRING,

@@ -1,8 +1,17 @@
-"""Structs, lists and maps of Arrow: their children, and the same with other children."""
+"""Structs, lists and maps of Arrow: their children, and the same with other children.
+
+```
+no value yet   [] or [null]   {"k": null}       {}
+null           list<null>     struct<k: null>   struct<>
+```
+Such a place takes any type that comes later, or was there before; an object without members only
+that of an object. Sources read such places as text, and say beside that which they are; what is
+planned for a table, and what a table is known by, has the open types themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -74,3 +83,183 @@ def _entries(array: Any) -> Any:
 def _offsets(lengths: Any) -> Any:
     sums = pc.cumulative_sum(lengths)
     return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
+
+
+JSON_TEXT = {b"lakeport": b"json"}
+"""Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
+
+OBJECT = pa.struct([])
+"""An object of which no member is known yet."""
+
+
+class ValueFound(Exception):
+    """A place that is said to have had no value has one."""
+
+
+def is_json(part: pa.Field) -> bool:
+    """Tell whether the texts of a column, or of a part of one, are JSON.
+
+    >>> is_json(pa.field("v", pa.string(), metadata=JSON_TEXT)), is_json(pa.field("v", pa.json_()))
+    (True, True)
+    """
+    return (part.metadata or {}).get(b"lakeport") == b"json" or isinstance(part.type, pa.JsonType)
+
+
+def is_untyped(type_: pa.DataType) -> bool:
+    """Whether a place of this type never had a value, or only objects without members."""
+    return bool(pa.types.is_null(type_) or type_ == OBJECT)
+
+
+def is_open(type_: pa.DataType) -> bool:
+    """Whether a type has an untyped place, at any depth.
+
+    >>> is_open(pa.list_(pa.null())), is_open(pa.list_(pa.int64()))
+    (True, False)
+    """
+    return is_untyped(type_) or any(is_open(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """A type with each of its parts (members, elements, keys and values) changed."""
+    if pa.types.is_struct(type_):
+        return pa.struct([change(f) for f in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(change(type_.value_field))
+    if pa.types.is_map(type_):
+        return pa.map_(change(type_.key_field).type, change(type_.item_field))
+    return type_
+
+
+def as_text(type_: pa.DataType) -> pa.DataType:
+    """A type with text in its untyped places; an object without members is JSON text.
+
+    >>> as_text(pa.list_(pa.null()))
+    ListType(list<item: string>)
+    """
+    return pa.string() if is_untyped(type_) else _nested(type_, _text_field)
+
+
+def _text_field(field: pa.Field) -> pa.Field:
+    text = field.with_type(as_text(field.type))
+    return text.with_metadata(JSON_TEXT) if field.type == OBJECT else text
+
+
+def with_text(schema: pa.Schema) -> pa.Schema:
+    """A schema with text in its untyped places.
+
+    >>> with_text(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
+    [DataType(string), DataType(int64)]
+    """
+    return pa.schema([_text_field(f) for f in schema])
+
+
+def as_stored(type_: pa.DataType) -> pa.DataType:
+    """A type as data files have it: untyped members are left out beside others, else they are text.
+
+    What a file lacks is null to every reader, whatever its type will be.
+
+    >>> as_stored(pa.struct({"a": pa.int64(), "b": pa.null()}))
+    StructType(struct<a: int64>)
+    """
+    if is_untyped(type_):
+        return pa.string()
+    if pa.types.is_struct(type_):
+        type_ = pa.struct([f for f in type_ if not pa.types.is_null(f.type)] or list(type_))
+    return _nested(type_, stored_field)
+
+
+def stored_field(field: pa.Field) -> pa.Field:
+    """A column, or a part of one, as data files have it; see `as_stored`."""
+    stored = field.with_type(as_stored(field.type))
+    return stored.with_metadata(JSON_TEXT) if field.type == OBJECT else stored
+
+
+def filled(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
+    """A type whose untyped places have the types that they have in another one.
+
+    >>> filled(pa.list_(pa.null()), pa.list_(pa.int64()))
+    ListType(list<item: int64>)
+    """
+    if pa.types.is_null(type_) or (type_ == OBJECT and pa.types.is_struct(known)):
+        return known
+    if pa.types.is_struct(type_) and pa.types.is_struct(known):
+        there = {f.name.lower(): f for f in known}
+        return pa.struct([_filled_field(f, there.get(f.name.lower(), f)) for f in type_])
+    if pa.types.is_list(type_) and pa.types.is_list(known):
+        return pa.list_(_filled_field(type_.value_field, known.value_field))
+    if pa.types.is_map(type_) and pa.types.is_map(known):
+        key = filled(type_.key_type, known.key_type)
+        return pa.map_(key, _filled_field(type_.item_field, known.item_field))
+    return type_
+
+
+def _filled_field(field: pa.Field, known: pa.Field) -> pa.Field:
+    found = field.with_type(filled(field.type, known.type))
+    changed = is_untyped(field.type) and found.type != field.type
+    return found.with_metadata(known.metadata) if changed else found
+
+
+def filled_columns(schema: pa.Schema, known: pa.Schema) -> pa.Schema:
+    """A schema whose untyped places have the types that the columns of another one have there."""
+    there = {f.name.lower(): f for f in known}
+    return pa.schema([_filled_field(f, there.get(f.name.lower(), f)) for f in schema])
+
+
+def open_columns(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """The columns with untyped places, and their types."""
+    return {f.name: f.type for f in schema if is_open(f.type)}
+
+
+def reopened(part: pa.Field, type_: pa.DataType) -> pa.Field:
+    """A column, or a part of one, of an open type: text that stands for no value is no JSON."""
+    field = part.with_type(type_)
+    return field.with_metadata(None) if is_untyped(type_) else field
+
+
+def emptied(array: Any, type_: pa.DataType) -> Any:
+    """Return an array of `as_text(type_)`, or of a part of it, in the open type.
+
+    An array of the type null becomes one of any type.
+
+    Raises:
+        ValueFound: an untyped place has a value.
+    """
+    if array.type == type_:
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), type_)
+    if pa.types.is_null(type_):
+        if array.null_count < len(array):
+            raise ValueFound
+        return pa.nulls(len(array))
+    if type_ == OBJECT:
+        if pa.types.is_string(array.type):
+            texts = pc.drop_null(pc.unique(array)).to_pylist()
+            if any("".join(text.split()) != "{}" for text in texts):
+                raise ValueFound
+        valid = array.is_valid()
+        return pa.Array.from_buffers(OBJECT, len(array), valid.buffers()[1:], offset=valid.offset)
+    if pa.types.is_struct(type_) and pa.types.is_struct(array.type):
+        wanted = [(f.name, f.type) for f in type_]
+    elif pa.types.is_list(type_) and pa.types.is_list(array.type):
+        wanted = [("element", type_.value_type)]
+    elif pa.types.is_map(type_) and pa.types.is_map(array.type):
+        wanted = [("key", type_.key_type), ("value", type_.item_type)]
+    else:
+        return array
+    there = dict(parts(array))
+    children = [
+        emptied(there[name], part) if name in there else pa.nulls(len(array), part)
+        for name, part in wanted
+    ]
+    return assembled(array, children, type_)
+
+
+def emptied_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
+    """A record batch whose columns of these names are `emptied`; raises as that."""
+    if not types:
+        return batch
+    names = batch.schema.names
+    pairs = zip(names, batch.columns, strict=True)
+    arrays = [emptied(array, types.get(name, array.type)) for name, array in pairs]
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -4,6 +4,14 @@ A source's schema is a tuple of `Field`, whose `FieldType` says how JSON values 
 table's schema is a `pyarrow.Schema` restricted to the types that every destination can store:
 string, int8 to int64, float32, float64, bool, date32, timestamp('us', 'UTC'), decimal128,
 binary, list, struct and map. `arrow_type` leads from the first to the second.
+
+Two kinds meet in the next one to the right:
+
+```
+null ─┬─ boolean ──────────┬─ string ── json
+      └─ integer ── number ┘
+```
+Text columns hold strings as they are, and anything else as its JSON text.
 """
 
 from __future__ import annotations
@@ -16,30 +24,9 @@ from enum import StrEnum
 import pyarrow as pa
 
 from lakeport.errors import InputError
-from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, cast_batch, is_json, normalise
-from lakeport.schema.sparktypes import from_spark_json, spark_json
-from lakeport.schema.untyped import as_text
-
-__all__ = [
-    "JSON_TEXT",
-    "MAX_PRECISION",
-    "TIMESTAMP",
-    "Field",
-    "FieldType",
-    "Kind",
-    "arrow_field",
-    "arrow_type",
-    "cast_batch",
-    "check_names",
-    "declared_type",
-    "from_spark_json",
-    "is_json",
-    "normalise",
-    "open_type",
-    "repeated",
-    "spark_json",
-    "storable",
-]
+from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
+from lakeport.schema.nested import as_text
+from lakeport.schema.numbers import double
 
 MAX_PRECISION = 38
 """Most decimal digits that a column can hold."""
@@ -131,7 +118,7 @@ def arrow_type(t: FieldType) -> pa.DataType:
 
 
 def open_type(t: FieldType) -> pa.DataType:
-    """Tell how a type is stored, with the types of `lakeport.schema.untyped` where nothing tells.
+    """Tell how a type is stored, with the types of `lakeport.schema.nested` where nothing tells.
 
     Example:
         >>> open_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)))
@@ -214,3 +201,56 @@ def check_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> N
                 "rename one in the source, or leave it out there.",
             )
         seen[folded] = name
+
+
+_TYPES: dict[str, pa.DataType] = {
+    "null": pa.string(),
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "string": pa.string(),
+    "json": pa.string(),
+}
+_LONG = range(-(2**63), 2**63)
+
+
+def number_kind(literal: str) -> str:
+    """Tell the kind of a number as it was written.
+
+    Example:
+        >>> number_kind("9223372036854775808")
+        'string'
+    """
+    if literal.removeprefix("-").isdecimal():
+        return "integer" if len(literal) <= 20 and int(literal) in _LONG else "string"
+    try:
+        double(literal)
+    except ValueError:
+        return "string"
+    return "number"
+
+
+def merge_kinds(a: str, b: str) -> str:
+    """Tell the kind of a field that has values of two kinds.
+
+    Example:
+        >>> merge_kinds("integer", "number"), merge_kinds("boolean", "number")
+        ('number', 'string')
+    """
+    if a == b or b == "null":
+        return a
+    if a == "null":
+        return b
+    if {a, b} == {"integer", "number"}:
+        return "number"
+    return "json" if "json" in (a, b) else "string"
+
+
+def type_of_kind(kind: str) -> pa.DataType:
+    """Tell how a table stores an undeclared field.
+
+    Example:
+        >>> type_of_kind("number")
+        DataType(double)
+    """
+    return _TYPES[kind]

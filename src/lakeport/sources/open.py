@@ -11,10 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from lakeport.config.inputs.database import DatabaseSource
-from lakeport.config.inputs.files import FilesSource
-from lakeport.config.inputs.tables import TablesSource
-from lakeport.config.inputs.tap import TapSource
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name

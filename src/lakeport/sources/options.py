@@ -11,7 +11,7 @@ from lakeport.errors import ConfigError
 from lakeport.sources.csv.options import CsvOptions
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs import FilesSource
 
 
 @dataclass(frozen=True, slots=True)

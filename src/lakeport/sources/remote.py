@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeport.config.classes import config_class, uri_values
+from lakeport.config.base import config_class, uri_values
 from lakeport.config.load import load_target
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ and number are what makes a batch land once, as the run id and the sequence are 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from lakeport.config.base import config_class, destination_of, named_as_by_users, table_destination
 from lakeport.destinations import open_table
 from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.filesystems import knows_scheme
 from lakeport.engine.spark.sql.frames import partitions_of, size_of
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
@@ -23,6 +26,7 @@ from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
+from lakeport.sources.remote import storage_of
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES
 from lakeport.writers.files.writer import number_of_files
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
+
 
 _UNKNOWN = 1 << 60
 _RATIO = 0.5
@@ -207,3 +212,41 @@ class MicroBatches:
     def _builder(self) -> ReportBuilder:
         run_id = self._config.run_id or ""
         return ReportBuilder(run_id, self._target, secrets=self._config.secrets())
+
+
+def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
+    """What Spark needs for a checkpoint there, as named in `spark.jvm.versions`.
+
+    >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
+    (frozenset({'s3a'}), frozenset())
+    """
+    scheme, mark, _ = named_as_by_users(os.fspath(checkpoint)).partition("://")
+    found = destination_of(scheme) if mark else ""
+    return config_class(table_destination(found)).connectors() if found else frozenset()
+
+
+def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: Engine) -> str:
+    """Have Spark's session reach a checkpoint; waits for the session.
+
+    A store of the target's cloud is reached with the target's credentials, any other one with
+    those of the environment. A session that somebody else built reaches it as it is set up to.
+
+    Returns:
+        The checkpoint as Spark names it.
+
+    Raises:
+        ConfigError: the session lacks the connector; the hint has the settings to build it with.
+    """
+    name, needs = os.fspath(checkpoint), connector(checkpoint)
+    if not needs:
+        return name
+    scheme = name.partition("://")[0]
+    if engine.adopted:
+        if not knows_scheme(engine.spark, scheme):
+            engine.delta_session(needs)
+        return name
+    storage = storage_of(config, named_as_by_users(name))
+    if storage is None:
+        return name
+    engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))
+    return storage.hadoop_uri()

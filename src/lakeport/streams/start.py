@@ -24,8 +24,7 @@ from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
 from lakeport.sources.target import one_table
 from lakeport.streams.handle import LandingStream
-from lakeport.streams.microbatches import MicroBatches
-from lakeport.streams.progress import connector, reach
+from lakeport.streams.microbatches import MicroBatches, connector, reach
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.base import DestinationConfig, store_keys
-from lakeport.config.classes import (
+from lakeport.config.base import (
+    DestinationConfig,
     config_class,
     destination_of,
     known_schemes,
     named_as_by_users,
+    store_keys,
     table_destination,
 )
 from lakeport.config.load import load_target

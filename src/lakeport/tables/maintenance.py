@@ -13,18 +13,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
+from lakeport.destinations import spark_session
 from lakeport.engine.spark.delta import maintenance
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 from lakeport.model import StoredObject
-from lakeport.tables.records import VacuumReport
+from lakeport.schema.named import named_type, type_name
+from lakeport.schema.types import arrow_field, declared_type
+from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
+from lakeport.writers.delta.alter import Alteration
+from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, Group, groups, packed, target_bytes
 from lakeport.writers.delta.log.commits import CommitLog, Mark
+from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.optimize import no_condition
 
 if TYPE_CHECKING:
+    from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.reader import Contents
+
 
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
@@ -266,3 +274,81 @@ def _shown(
         for name, file in files.items()
         if file.modified < before or name in removed or name.startswith(_CHANGES)
     }
+
+
+_CLUSTERED = (
+    "the table is clustered: `optimize` sorts its rows into new files, and may rewrite more"
+)
+
+
+def report(contents: Contents) -> CompactReport:
+    """What `optimize` would do with a table, partition by partition, the worst first."""
+    target = target_bytes(contents.state.properties)
+    rows = [_partition(group, target) for group in groups(contents)]
+    rows.sort(key=lambda row: (-row.small_files, row.partition))
+    return CompactReport(
+        version=contents.state.version,
+        target_file_bytes=target,
+        small_file_bytes=SMALL_FILE_BYTES,
+        files=sum(row.files for row in rows),
+        small_files=sum(row.small_files for row in rows),
+        would_remove=sum(row.would_remove for row in rows),
+        would_add=sum(row.would_add for row in rows),
+        would_rewrite_bytes=sum(row.would_rewrite_bytes for row in rows),
+        note=_CLUSTERED if contents.cluster_columns else None,
+        partitions=tuple(rows),
+    )
+
+
+def _partition(group: Group, target: int) -> PartitionReport:
+    merged = packed(group.sizes, target)
+    return PartitionReport(
+        partition=_spelled(group.values),
+        files=len(group.sizes),
+        bytes=sum(group.sizes),
+        small_files=group.small,
+        would_remove=sum(map(len, merged)),
+        would_add=len(merged),
+        would_rewrite_bytes=sum(map(sum, merged)),
+    )
+
+
+def _spelled(values: Mapping[str, str | None]) -> str:
+    """A partition in words."""
+    named = (f"{name}={'null' if value is None else value}" for name, value in values.items())
+    return ", ".join(named) or "the whole table"
+
+
+def alter(
+    location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool
+) -> AlterReport:
+    """Give a column another type; see `Table.alter`.
+
+    Args:
+        location: where the Delta table is.
+        engine: reads every value, and writes data files anew.
+        column: the column.
+        type_: the type's name.
+        dry_run: change nothing.
+    """
+    wanted = declared_type(arrow_field(column, named_type(type_, column)))
+    writer = Alteration(
+        spark_session(location.config, location.storage, engine, writes=not dry_run),
+        location.storage,
+        location.folder,
+        stream=location.uri.rstrip("/").rsplit("/", 1)[-1],
+        by_log=engine.commits_by_log,
+        column=column,
+        type=wanted,
+    )
+    done = writer.alter(engine, dry_run=dry_run)
+    return AlterReport(
+        done.version,
+        column,
+        type_name(done.before),
+        type_name(wanted),
+        done.files,
+        done.rows,
+        done.bytes,
+        dry_run,
+    )

@@ -160,7 +160,7 @@ class Table:
         found = versions.files_or_version(version, timestamp)
         rows = self._view(versions, found).preview(limit)
         if rows is None:
-            from lakeport.tables.queries import fetch, read_table
+            from lakeport.tables.views import fetch, read_table
 
             with self._spark("a preview of such files") as spark:
                 self._check_files(spark, found)
@@ -192,7 +192,7 @@ class Table:
             SparkFailure: the query took longer than `timeout`.
         """
         from lakeport.engine.spark.sql.policy import run_query
-        from lakeport.tables.queries import check_beginning, fetch, in_time, read_table
+        from lakeport.tables.views import check_beginning, fetch, in_time, read_table
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
@@ -214,7 +214,7 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        from lakeport.tables.compaction import report
+        from lakeport.tables.maintenance import report
 
         return report(self._newest())
 
@@ -287,7 +287,7 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: others change the table at the same time, again and again.
         """
-        from lakeport.tables.alter import alter
+        from lakeport.tables.maintenance import alter
 
         self._versions().newest()
         with self._engine() as engine:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.errors import LakeportError
-from lakeport.schema.kinds import type_of_kind
-from lakeport.schema.types import FieldType, Kind
+from lakeport.schema.types import FieldType, Kind, type_of_kind
 from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool.segment import SpoolWriter

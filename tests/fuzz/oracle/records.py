@@ -7,7 +7,7 @@ from typing import Any
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.kinds import type_of_kind
+from lakeport.schema.types import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.native import Unknown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.delete_when import DeleteCondition
+from lakeport.config.keys import DeleteCondition
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import SecretStr
 
-from lakeport.config import DestinationConfig, LocalConfig, classes, load
-from lakeport.config.classes import config_class
+from lakeport.config import DestinationConfig, LocalConfig, base, load
+from lakeport.config.base import config_class
 from lakeport.config.files import parse_text
 from lakeport.config.load import load_file, load_target, load_values
 from lakeport.errors import ConfigError
@@ -27,7 +27,7 @@ class Vault(DestinationConfig):
 @pytest.fixture
 def vault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second destination in the registry."""
-    monkeypatch.setitem(classes._DESTINATIONS, "vault", f"{__name__}:Vault")
+    monkeypatch.setitem(base._DESTINATIONS, "vault", f"{__name__}:Vault")
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:

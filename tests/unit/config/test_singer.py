@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.classes import config_class, destinations
+from lakeport.config.base import config_class, destinations
 from lakeport.config.singer import load_settings, settings_schema
 from lakeport.errors import ConfigError
 from lakeport.model import Mode

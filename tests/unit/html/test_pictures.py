@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.html.charts import files, growth, plot, timeline
+from lakeport.html import charts
 from lakeport.html.facts import Change, PartitionFacts
 from lakeport.html.text import duration
 from lakeport.units import count, size
@@ -35,7 +35,7 @@ def lines(html: str) -> list[list[tuple[float, float]]]:
 
 def test_a_line_goes_on_from_version_to_version() -> None:
     versions = [made.version(0, rows=0), made.version(1, rows=50), made.version(2, rows=100)]
-    drawn = growth.growth(versions, lambda v: v.rows, "rows")
+    drawn = charts.growth(versions, lambda v: v.rows, "rows")
     assert lines(drawn) == [
         [(0, 100), (333.3, 100), (333.3, 50), (666.7, 50), (666.7, 0), (1000, 0)]
     ]
@@ -44,20 +44,20 @@ def test_a_line_goes_on_from_version_to_version() -> None:
 
 def test_versions_that_do_not_tell_are_passed_over() -> None:
     versions = [made.version(4, rows=None), made.version(5, rows=None), made.version(6, rows=9)]
-    assert lines(growth.growth(versions, lambda v: v.rows, "rows"))
-    none = growth.growth(versions[:2], lambda v: v.rows, "rows")
+    assert lines(charts.growth(versions, lambda v: v.rows, "rows"))
+    none = charts.growth(versions[:2], lambda v: v.rows, "rows")
     assert elements(none)[0].name == "p"
 
 
 def test_each_kind_of_change_has_a_lane_a_colour_and_a_shape() -> None:
     versions = [made.version(number) for number in range(len(Change))]
-    marks = [each for each in elements(growth.changes(versions)) if each.name == "use"]
+    marks = [each for each in elements(charts.changes(versions)) if each.name == "use"]
     assert [each.attributes["href"] for each in marks] == [f"#lp-{kind}" for kind in Change]
     assert [each.attributes["class"] for each in marks] == [str(kind) for kind in Change]
     assert len({each.attributes["y"] for each in marks}) == len(Change)
     shapes = {
         each.attributes["id"]: each.attributes["d"]
-        for each in elements(growth.marks())
+        for each in elements(charts.marks())
         if "d" in each.attributes
     }
     assert len(set(shapes.values())) == len(Change)
@@ -66,7 +66,7 @@ def test_each_kind_of_change_has_a_lane_a_colour_and_a_shape() -> None:
 @pytest.mark.parametrize("many", [1, 10, 241, 1000])
 def test_bars_of_files_sum_up_to_all_files(many: int) -> None:
     versions = [made.version(n, files_added=2, files_removed=n % 2) for n in range(many)]
-    titles = [each.text for each in elements(growth.file_changes(versions)) if each.name == "title"]
+    titles = [each.text for each in elements(charts.file_changes(versions)) if each.name == "title"]
     for kind, wanted in (("added", 2 * many), ("removed", many // 2)):
         told = [text.split(": ")[1] for text in titles if text.endswith(kind)]
         assert sum(int(text.split()[0].replace(",", "")) for text in told) == wanted
@@ -75,7 +75,7 @@ def test_bars_of_files_sum_up_to_all_files(many: int) -> None:
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50))
 def test_every_file_is_in_the_bin_of_its_size(sizes: list[int]) -> None:
-    bins = files.size_bins(sizes)
+    bins = charts.size_bins(sizes)
     assert sum(number for _, _, number in bins) == len(sizes)
     for least, most, number in bins[:-1]:
         assert number == sum(least <= each < most for each in sizes)
@@ -83,7 +83,7 @@ def test_every_file_is_in_the_bin_of_its_size(sizes: list[int]) -> None:
 
 @given(st.lists(st.integers(0, 1 << 40), max_size=20))
 def test_bars_and_the_band_are_within_the_histogram(sizes: list[int]) -> None:
-    for rect in elements(files.histogram(sizes, 32 << 20, 256 << 20)):
+    for rect in elements(charts.histogram(sizes, 32 << 20, 256 << 20)):
         if rect.name == "rect":
             assert percent(rect, "x") >= 0
             assert percent(rect, "x") + percent(rect, "width") <= 100.01
@@ -92,7 +92,7 @@ def test_bars_and_the_band_are_within_the_histogram(sizes: list[int]) -> None:
 @given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=30))
 def test_a_partition_has_the_area_of_its_share(sizes: list[int]) -> None:
     partitions = [PartitionFacts(f"p={n}", 1, size, 1, 0) for n, size in enumerate(sizes)]
-    cells = [each for each in elements(files.treemap(partitions))[1:] if each.name == "svg"]
+    cells = [each for each in elements(charts.treemap(partitions))[1:] if each.name == "svg"]
     areas = [percent(each, "width") * float(each.attributes["height"] or 0) for each in cells]
     for area, bytes_ in zip(areas, sorted(sizes, reverse=True), strict=True):
         assert area == pytest.approx(100 * 280 * bytes_ / sum(sizes), rel=0.02, abs=20)
@@ -100,14 +100,14 @@ def test_a_partition_has_the_area_of_its_share(sizes: list[int]) -> None:
 
 def test_many_partitions_are_one_cell_beyond_the_largest() -> None:
     partitions = [PartitionFacts(f"p={n}", 1, n + 1, 1, 1) for n in range(1000)]
-    cells = [each for each in elements(files.treemap(partitions))[1:] if each.name == "svg"]
+    cells = [each for each in elements(charts.treemap(partitions))[1:] if each.name == "svg"]
     assert len(cells) == 401
     assert "600 smaller partitions" in cells[-1].text or any("600 smaller" in c.text for c in cells)
 
 
 def test_a_timeline_has_a_lane_for_each_stream_and_a_bar_for_each_span() -> None:
     spans = [("reading", "", 0.0, 4.0), ("writing", "a", 1.0, 2.0), ("committing", "a", 2.0, 4.0)]
-    drawn = elements(timeline.timeline(spans, 4.0))
+    drawn = elements(charts.timeline(spans, 4.0))
     bars = [each for each in drawn if each.name == "rect"]
     assert [(percent(b, "x"), percent(b, "width")) for b in bars] == [(0, 100), (25, 25), (50, 50)]
     lanes = [each.text for each in drawn if each.attributes.get("class") == "lane"]
@@ -115,14 +115,14 @@ def test_a_timeline_has_a_lane_for_each_stream_and_a_bar_for_each_span() -> None
 
 
 def test_rates_are_those_between_two_points() -> None:
-    drawn = timeline.rate([(0, 0), (1, 100), (2, 100), (4, 500)], "rows", count)
+    drawn = charts.rate([(0, 0), (1, 100), (2, 100), (4, 500)], "rows", count)
     assert lines(drawn)[0] == [(0, 50), (250, 50), (250, 100), (500, 100), (500, 0), (1000, 0)]
-    assert timeline.rate([(1.0, 5.0)], "rows", count) == ""
+    assert charts.rate([(1.0, 5.0)], "rows", count) == ""
 
 
 @given(st.floats(0, 1e15))
 def test_a_nice_number_is_no_less_and_not_much_more(value: float) -> None:
-    found = plot.nice(value)
+    found = charts.nice(value)
     assert value * 0.999 <= found <= max(1, value * 2.6)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from lakeport.cli.app import main
-from lakeport.config.classes import config_class
+from lakeport.config.base import config_class
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, Unreachable
 from lakeport.loading import run as landing
 from lakeport.loading.report import LandingReport, StreamReport

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lakeport.engine.threads import ThreadEngine
-from lakeport.pipeline import load, session
+from lakeport.pipeline import run, session
 from tests.unit.pipeline.kit import Lander
 
 
 @pytest.fixture
 def lander(monkeypatch: pytest.MonkeyPatch) -> Lander:
     made = Lander()
-    monkeypatch.setattr(load, "land", made)
+    monkeypatch.setattr(run, "land", made)
     monkeypatch.setattr(session, "start", lambda loads: ThreadEngine())
     return made

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs import FilesSource
 from lakeport.config.lake import LakeFile, Load
 from lakeport.config.load import load_target
 from lakeport.loading.report import LandingReport, StreamReport

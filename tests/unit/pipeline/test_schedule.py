@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.pipeline.schedule import Schedule
+from lakeport.pipeline.run import Schedule
 
 
 def test_those_that_use_nothing_begin_in_the_files_order() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs import TablesSource
 from lakeport.errors import ConfigError
 from lakeport.pipeline import session
 from tests.unit.pipeline.kit import load_of

@@ -13,11 +13,10 @@ import pytest
 
 import lakeport
 from lakeport.config.expectations import Expectation
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs import DatabaseSource
 from lakeport.config.lake import Lineage, Notices
 from lakeport.errors import LoadsFailed, SourceError
-from lakeport.pipeline import notices
-from lakeport.pipeline.lineage.datasets import inputs_of, name_of
+from lakeport.pipeline.lineage import inputs_of, name_of
 from lakeport.pipeline.run import run_lake as run
 from tests.unit.pipeline.hooks import endpoint
 from tests.unit.pipeline.kit import Lander, failing, lake_of
@@ -89,7 +88,7 @@ def test_a_webhook_is_told_of_tables_to_which_nothing_has_come(
             return datetime.now(tz) + timedelta(hours=2)
 
     lander.tables = {"a": table, "b": str(tmp_path / "lake" / "b")}
-    monkeypatch.setattr(notices, "datetime", Later)
+    monkeypatch.setattr("lakeport.pipeline.report.datetime", Later)
     with endpoint() as hook:
         told = Notices(freshness=hook.url)
         assert run(replace(lake, loads=loads, notices=told), only=["a", "c"]).ok

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.schema.timestamps import days, microseconds
+from lakeport.schema.calendars import days, microseconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,18 +14,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakeport.errors import InputError, SchemaConflict, SourceError
-from lakeport.schema.types import (
-    TIMESTAMP,
-    Field,
-    FieldType,
-    Kind,
-    arrow_type,
-    cast_batch,
-    check_names,
-    from_spark_json,
-    normalise,
-    spark_json,
-)
+from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
+from lakeport.schema.sparktypes import from_spark_json, spark_json
+from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_names
 
 EVERY_TYPE = pa.schema(
     [

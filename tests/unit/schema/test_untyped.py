@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.errors import SchemaConflict
 from lakeport.schema.evolution import plan_evolution
-from lakeport.schema.untyped import OBJECT, ValueFound, as_stored, as_text, emptied, filled
+from lakeport.schema.nested import OBJECT, ValueFound, as_stored, as_text, emptied, filled
 
 NOTHING = pa.null()
 INT = pa.int64()

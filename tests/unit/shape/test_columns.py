@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError
-from lakeport.shape.columns import TIMESTAMP, plan_shape
+from lakeport.shape import TIMESTAMP, plan_shape
 
 CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 

@@ -12,9 +12,8 @@ import pytest
 import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
-from lakeport.tables.compaction import report
-from lakeport.tables.maintenance import hours, sort_columns
-from lakeport.tables.queries import check_beginning
+from lakeport.tables.maintenance import hours, report, sort_columns
+from lakeport.tables.views import check_beginning
 from lakeport.writers.delta.log.actions import clustering_action
 from tests.unit.writers.delta.support import contents
 

@@ -13,30 +13,28 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakeport import errors
 from lakeport.cli.output import progress
-from lakeport.cli.output.fitting import (
-    cells,
-    fitted,
-    nearby,
-    pairs,
-    stacked,
-    terminal_width,
-    with_options,
-    wrapped,
-)
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
     REPORT_SPARE,
+    cells,
     closing_line,
     column_lines,
+    fitted,
     footnotes,
     is_list_of_objects,
     jsonable,
     landed_line,
+    nearby,
+    pairs,
     phrase,
     printable,
     report_row,
     shown,
+    stacked,
     table_lines,
+    terminal_width,
+    with_options,
+    wrapped,
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lakeport.config.clouds.aws import AwsConfig
+from lakeport.config.clouds import AwsConfig
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lakeport.config.base import DestinationConfig, Text
-from lakeport.config.clouds.azure import AzureConfig
+from lakeport.config.clouds import AzureConfig
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.keys import clean_prefix

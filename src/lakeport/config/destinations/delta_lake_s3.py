@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeport.config.clouds.aws import AwsConfig
+from lakeport.config.clouds import AwsConfig
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lakeport.config.clouds.gcp import GcpConfig
+from lakeport.config.clouds import GcpConfig
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs.store import GcsStorage

@@ -4,30 +4,367 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lakeport.config.base import canonical
-from lakeport.config.classes import config_class
+from lakeport.config.base import OTHER_NAMES, DestinationConfig, all_keys, canonical, config_class
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.explain import nearest
 from lakeport.config.files import expand, parse_document, read_with_mode, texts
-from lakeport.config.inputs.base import Input
-from lakeport.config.inputs.files import FilesSource
-from lakeport.config.inputs.tables import TablesSource
-from lakeport.config.inputs.tap import TapSource
-from lakeport.config.lake.mistakes import Mistakes
-from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices
-from lakeport.config.lake.names import tables_of
-from lakeport.config.lake.order import Tables, in_order, refuse_shared_overwrites
-from lakeport.config.lake.sources import source_of
-from lakeport.config.lake.targets import Targets, own_keys, shared_keys
-from lakeport.config.layers import flat
-from lakeport.config.load import exposure
-from lakeport.config.target import placed, target_values
+from lakeport.config.inputs import DatabaseSource, FilesSource, Input, TablesSource, TapSource
+from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, tables_of
+from lakeport.config.layers import build, flat, joined
+from lakeport.config.load import exposure, placed, target_values
+from lakeport.config.mage.io_config import SINK_KEYS, is_sink, sink_keys
+from lakeport.config.places import Document, Place
 from lakeport.errors import ConfigError
+from lakeport.model import Mode
 from lakeport.scrub import scrub
+
+Made = TypeVar("Made")
+
+_MISTAKE_HINT = "`lakeport docs lake-file` tells what each key means."
+
+
+@dataclass
+class Mistakes:
+    """What is wrong with a file so far.
+
+    Attributes:
+        name: how errors call the file.
+        document: tells where keys stand.
+    """
+
+    name: str
+    document: Document
+    _found: dict[tuple[Place, str], str] = field(default_factory=dict)
+
+    def add(self, path: tuple[str | int, ...], text: str, hint: str = "") -> None:
+        """Note one mistake; another one at the same place is likely its consequence.
+
+        Args:
+            path: the key, or the item of a list, that is wrong.
+            text: what is wrong.
+            hint: what to do about it.
+        """
+        place = self.document.place(*path)
+        if any(place == other for other, _ in self._found):
+            return
+        load = f"load {path[1]!r}: " if path[0:1] == ("loads",) and len(path) > 1 else ""
+        self._found[place, load + text] = hint
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """Note what the body finds wrong with the keys that stand there."""
+        try:
+            yield
+        except ConfigError as error:
+            for below, text, hint in error.problems:
+                self.add((*path, *below), text, hint)
+            if not error.problems:
+                self.add(path, error.message, error.hint)
+
+    def tried(self, path: tuple[str | int, ...], make: Callable[[], Made]) -> Made | None:
+        """What is made of the keys that stand there; None, and noted, if something is wrong."""
+        with self.at(*path):
+            return make()
+        return None  # type: ignore[unreachable]  # `at` goes on behind an error
+
+    def check(self) -> None:
+        """End here if there is a mistake.
+
+        Raises:
+            ConfigError: it tells all, by line.
+        """
+        found = sorted(self._found.items(), key=lambda each: each[0])
+        if not found:
+            return
+        if len(found) == 1:
+            ((place, text), hint), *_ = found
+            raise ConfigError(f"{self.name}, {place}: {text}", hint or _MISTAKE_HINT)
+        lines = "".join(f"\n  - {place}: {text}" for (place, text), _ in found)
+        raise ConfigError(f"{self.name} has {len(found)} mistakes:{lines}", _MISTAKE_HINT)
+
+
+KINDS: dict[str, type[Input]] = {
+    "files": FilesSource,
+    "database": DatabaseSource,
+    "tap": TapSource,
+    "tables": TablesSource,
+}
+_SOURCE_HINT = (
+    "such as `from: {files: data/*.csv}`; the kinds are `files`, `database`, `tap`, `tables`."
+)
+_RELATIVE_FILE = re.compile(r"(sqlite|duckdb):(///)?(?!/)(?!:memory:)(.+)")
+
+
+def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes) -> Input | None:
+    """The description of a load's source; None where something is wrong with it.
+
+    Args:
+        given: the value of `from`.
+        path: the load's place in the file.
+        folder: of the file, from which relative paths go.
+        mistakes: gets what is wrong.
+    """
+    at = (*path, "from")
+    if given is None:
+        mistakes.add(path, "the key `from` is missing", _SOURCE_HINT)
+        return None
+    kinds = [kind for kind in KINDS if isinstance(given, dict) and kind in given]
+    if len(kinds) != 1:
+        text = f"names {' and '.join(kinds)}: one load has one" if kinds else "names no source"
+        mistakes.add(at, f"`from` {text}", _SOURCE_HINT)
+        return None
+    model, keys = KINDS[kinds[0]], _placed(given, kinds[0], folder, path[-1])
+    return mistakes.tried(at, lambda: model(**keys))
+
+
+def _placed(given: dict[str, Any], kind: str, folder: Path, load: str) -> dict[str, Any]:
+    """The keys of a load's source, whose relative paths go from a folder."""
+
+    def joined(value: Any) -> Any:
+        if isinstance(value, list):
+            return [joined(item) for item in value]
+        elsewhere = not isinstance(value, str) or "://" in value or value.startswith(("~", "file:"))
+        return value if elsewhere or not value else str(folder / value)
+
+    keys = dict(given)
+    if kind == "files":
+        for key in keys.keys() & {"files", "schema"}:
+            keys[key] = joined(keys[key])
+    if kind == "tap":
+        keys["folder"] = joined(keys.get("folder", "")) or str(folder)
+        keys["name"] = keys.get("name") or load  # taps of one program have a STATE each
+    if kind == "database" and isinstance(keys["database"], str):
+        match = _RELATIVE_FILE.fullmatch(keys["database"])
+        if match:
+            keys["database"] = f"{match[1]}:///{folder / match[3]}"
+    return keys
+
+
+_STREAM = "{stream}"
+_NAMED = re.compile(r"`([a-z_]+)")
+
+
+def shared_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same keys under lakeport's own names, those of a streaming sink among them."""
+    if is_sink(values):
+        values, _ = sink_keys({"prefix": "-", **values}, all_keys())
+    return canonical(values)
+
+
+def own_keys() -> frozenset[str]:
+    """Every key that a destination may have, by any of its names."""
+    return all_keys() | OTHER_NAMES.keys() | SINK_KEYS | {"config", "_streams"}
+
+
+@dataclass
+class Targets:
+    """What the loads of a file share of their destinations.
+
+    Attributes:
+        target: the keys of `target`.
+        defaults: the keys of `defaults`.
+        raw: path in the file -> the keys that stand there, as they are called there.
+        environ: the environment.
+        mistakes: gets what is wrong.
+        many: whether the file has several loads.
+    """
+
+    target: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    raw: dict[tuple[str, ...], Mapping[str, Any]]
+    environ: Mapping[str, str]
+    mistakes: Mistakes
+    many: bool
+    _shared: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shared = joined(self.target, self.defaults)
+
+    def of(
+        self, name: str, own: Mapping[str, Any], *, of_streams: bool
+    ) -> DestinationConfig | None:
+        """A load's destination; None where something is wrong with it.
+
+        Args:
+            name: the load's.
+            own: its keys, under lakeport's names.
+            of_streams: whether its tables are called like its streams, as a tap's.
+        """
+        origins = [("loads", name), ("defaults",), ("target",)]
+        keys = joined(self._shared, own)
+        if not of_streams:
+            keys |= self._table(name, own, keys)
+        try:
+            return build(keys, None, self.environ)
+        except ConfigError as error:
+            for below, text, hint in error.problems:
+                named = [*map(str, below[:1]), *_NAMED.findall(text)]
+                path = self._standing(named[0] if below else "", origins)
+                if not below:
+                    own_names = [self._standing(key, origins[:1]) for key in named]
+                    path = next(filter(None, own_names), ("loads", name))
+                self.mistakes.add(path or ("target",), text, hint)
+            if not error.problems:
+                self.mistakes.add(("target",), error.message, error.hint)
+        return None
+
+    def _table(self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+        """The key that names the load's table: like the load, unless it says otherwise."""
+        found: dict[str, Any] = {}
+        pattern = own.get("table") or self._shared.get("table") or name
+        if "table" not in own and isinstance(pattern, str):
+            self._check_pattern("table", pattern)
+            found["table"] = pattern.replace(_STREAM, name)
+        uri = keys.get("table_uri")
+        if isinstance(uri, str) and "table_uri" not in own:
+            self._check_pattern("table_uri", uri)
+            found["table_uri"] = uri.replace(_STREAM, str(own.get("table") or name))
+        return found
+
+    def _check_pattern(self, key: str, pattern: str) -> None:
+        """Refuse one table for all loads."""
+        if self.many and key in self._shared and _STREAM not in pattern:
+            path = self._standing(key, [("defaults",), ("target",)])
+            self.mistakes.add(
+                path or ("target",),
+                f"`{key}` names one table, and several loads would land in it",
+                f"write {_STREAM} in it, for the loads' names; or name the loads' tables.",
+            )
+
+    def _standing(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
+        """Where a key stands, by whatever name; None if it is nowhere."""
+        for origin in origins:
+            for nested, keys in self.raw.items():
+                if nested[: len(origin)] != origin or not isinstance(keys, Mapping):
+                    continue
+                for written in keys:
+                    if OTHER_NAMES.get(written, written) == key:
+                        return (*nested, written)
+        return None
+
+
+_PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
+
+
+def _place(target: DestinationConfig) -> tuple[object, ...]:
+    """What tells whether two loads land in the same table."""
+    return (
+        *(str(getattr(target, key, None)) for key in _PLACE),
+        (target.table_pattern or "").strip("/"),
+    )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables that the loads of a file write.
+
+    Attributes:
+        targets: load -> where it lands.
+        of_streams: loads that write a table for each stream.
+    """
+
+    targets: Mapping[str, DestinationConfig]
+    of_streams: frozenset[str]
+
+    def named(self, name: str) -> tuple[str, ...]:
+        """The loads that write a table: by a load's name, `load.stream`, or the table's own name.
+
+        Names are Spark's, which knows no case, unless two differ by it alone.
+        """
+        load = name.partition(".")[0]
+        if load in self.targets and load in self.of_streams:
+            return (load,)
+        found = [name] if name in self.targets else self._like(name)
+        places = {_place(self.targets[each]) for each in found}
+        return tuple(each for each, at in self.targets.items() if _place(at) in places)
+
+    def _like(self, name: str) -> list[str]:
+        lower = name.casefold()
+        loads = [each for each in self.targets if each.casefold() == lower]
+        if len(loads) == 1:
+            return loads
+        return [
+            each
+            for each, target in self.targets.items()
+            if each not in self.of_streams and target.table is not None and target.table == name
+        ]
+
+    def place(self, name: str) -> str:
+        """The URI of a table that some load writes."""
+        load = self.named(name)[0]
+        target, stream = self.targets[load], name.partition(".")[2]
+        table = target.table_pattern or "{stream}"
+        if load in self.of_streams:
+            table = table.replace("{stream}", stream)
+        return target.storage().uri(target.folder_of(table.strip("/")))
+
+
+def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
+    """The loads, each behind those that it uses, else as in the file.
+
+    Args:
+        depends: load -> those that it uses.
+        mistakes: gets each cycle, with the lines of its loads.
+    """
+    uses = {name: dict.fromkeys(used) for name, used in depends.items()}
+    begun: set[str] = set()
+    while True:
+        sorter: TopologicalSorter[str] = TopologicalSorter()
+        for name in uses:
+            sorter.add(name)
+        for name, used in uses.items():
+            sorter.add(name, *used)
+        try:
+            return tuple(sorter.static_order())
+        except CycleError as error:
+            ring = _from_first(error.args[1][:0:-1], begun, mistakes)  # each uses the next
+        lines = [mistakes.document.place("loads", name).line for name in ring]
+        path = " -> ".join(f"{name} (line {line})" for name, line in zip(ring, lines, strict=True))
+        mistakes.add(
+            ("loads", ring[0]),
+            f"it uses itself: {path}",
+            "a load can't come before itself: have one of them not use the next.",
+        )
+        begun.add(ring[0])
+        del uses[ring[0]][ring[1]]  # there may be others
+
+
+def _from_first(cycle: Sequence[str], begun: Collection[str], mistakes: Mistakes) -> list[str]:
+    """A cycle from the load on that is the first in the file, of those with no cycle yet."""
+    order = sorted(
+        range(len(cycle)),
+        key=lambda at: (cycle[at] in begun, mistakes.document.place("loads", cycle[at])),
+    )
+    first = order[0]
+    return [*cycle[first:], *cycle[: first + 1]]
+
+
+def refuse_shared_overwrites(tables: Tables, mistakes: Mistakes) -> None:
+    """Refuse two loads of one table of which one would remove the other's rows."""
+    first: dict[tuple[object, ...], str] = {}
+    for name, target in tables.targets.items():
+        if name in tables.of_streams:
+            continue
+        other = first.setdefault(_place(target), name)
+        if other == name:
+            continue
+        modes = {target.mode, tables.targets[other].mode}
+        if Mode.OVERWRITE in modes:
+            line = mistakes.document.place("loads", other).line
+            mistakes.add(
+                ("loads", name),
+                f"it lands in the table of load {other!r} (line {line}), and one of both "
+                "overwrites it",
+                "name another `table`; loads that append or merge may share one.",
+            )
+
 
 TOP_KEYS = {
     "target": "Where the loads land: keys of a destination, a config file, a folder or a URI.",

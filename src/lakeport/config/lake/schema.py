@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakeport.config.base import OTHER_NAMES
-from lakeport.config.classes import config_class, destinations
+from lakeport.config.base import OTHER_NAMES, config_class, destinations
 from lakeport.config.expectations import Expectation
-from lakeport.config.inputs.base import Input
+from lakeport.config.inputs import Input
 from lakeport.config.lake.model import Lineage, Notices
-from lakeport.config.lake.read import LOAD_KEYS, TOP_KEYS
-from lakeport.config.lake.sources import KINDS
+from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from lakeport.config.singer import settings_schema
 
 _TEXT = {"type": "string"}

@@ -3,17 +3,28 @@
 A profile has its keys flat (`AWS_REGION: …`) or under headers (`AWS: {region: …}`). Values are
 rendered when they are asked for, so a variable that another source's key needs may be unset. What
 Mage's template puts where nothing was filled in (`AWS_REGION: region`) counts as absent.
+
+| sink | destination | objects |
+|---|---|---|
+| `amazon_s3` | `amazon_s3` | `<prefix>/[date folders/]YYYYMMDD-HHMMSS.<file_type>` |
+| `amazon_s3` with `file_type: delta` | `delta_lake_s3` | the table `<prefix>`, or `table_uri` |
+| `google_cloud_storage` | `google_cloud_storage` | as `amazon_s3` |
+| `azure_data_lake` | `delta_lake_azure` | the table `table_uri` |
+
+A prefix's last part is the table, so that objects have the names that the sinks give them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from lakeport.config.explain import no_such
+from lakeport.config.explain import nearest, no_such
 from lakeport.config.files import expand, parse_text, read_text
 from lakeport.errors import ConfigError
 
@@ -186,3 +197,258 @@ def _google_key(loader: ConfigLoader) -> Any:
     if isinstance(key, Mapping):
         return json.dumps(dict(key))
     return key or _filled(loader, "GOOGLE_SERVICE_ACC_KEY_FILEPATH")
+
+
+_OVERRIDE_KEYS = {"columns": "constant_columns", "partition_keys": "partition_keys"}
+
+
+def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys without `_streams`: its `columns` are `constant_columns`, its keys stand behind yours.
+
+    The mapping that was given is left as it is.
+
+    Raises:
+        ConfigError: `_streams` holds anything else.
+
+    Example:
+        >>> fold_streams({"partition_keys": ["a"], "_streams": {"partition_keys": ["b"]}})
+        {'partition_keys': ['a', 'b']}
+    """
+    folded = {name: value for name, value in values.items() if name != "_streams"}
+    streams = values.get("_streams")
+    if streams is None:
+        return folded
+    if not isinstance(streams, Mapping):
+        raise ConfigError(
+            "`_streams` has to hold `columns` and `partition_keys`",
+            "write them below it, indented, or leave `_streams` out.",
+        )
+    for name, value in streams.items():
+        if name not in _OVERRIDE_KEYS:
+            close = nearest(str(name), _OVERRIDE_KEYS)
+            raise ConfigError(
+                f"`_streams`: there is no key {name!r}"
+                + (f"; did you mean `{close}`?" if close else ""),
+                "it takes `columns` and `partition_keys`, which are for every stream.",
+            )
+        if value is None:
+            continue
+        given = folded.get(_OVERRIDE_KEYS[name])
+        if name == "partition_keys":
+            folded[name] = [*_override_names(given), *_override_names(value)]
+        elif isinstance(given, Mapping) and isinstance(value, Mapping):
+            folded[_OVERRIDE_KEYS[name]] = {**given, **value}
+        else:
+            folded[_OVERRIDE_KEYS[name]] = value
+    return folded
+
+
+def _override_names(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    if not isinstance(value, list | tuple):
+        raise ConfigError(
+            f"`partition_keys` is {value!r}, which is no list", "write it like `[day, country]`."
+        )
+    return list(value)
+
+
+_NO_EFFECT = ("unique_constraints", "unique_conflict_method")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogStream:
+    """One stream of a catalog.
+
+    Attributes:
+        schema: the JSON schema that its records are cut to.
+        key_properties: columns that identify a record.
+        partition_keys: columns to partition by.
+        unused: keys that were given and have no effect.
+    """
+
+    schema: Mapping[str, Any]
+    key_properties: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def parse_catalog(value: Any) -> dict[str, CatalogStream]:
+    """The streams of a catalog by name (`tap_stream_id`, else `stream`).
+
+    Args:
+        value: a mapping with `streams`, or its JSON text.
+
+    Raises:
+        ValueError: it is none, naming the part at fault.
+
+    Example:
+        >>> list(parse_catalog('{"streams": [{"stream": "users", "schema": {"properties": {}}}]}'))
+        ['users']
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError("is no JSON") from None
+    if not isinstance(value, Mapping):
+        raise ValueError('has to look like {"streams": […]}')
+    if value and all(isinstance(stream, CatalogStream) for stream in value.values()):
+        return dict(value)
+    streams = value.get("streams", [] if not value else None)
+    if not isinstance(streams, Sequence) or isinstance(streams, str):
+        raise ValueError("has no list `streams`")
+    return dict(_stream(stream, number) for number, stream in enumerate(streams, 1))
+
+
+def catalog_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
+    """A sentence for each stream with keys that have no effect."""
+    return tuple(
+        f"catalog: stream {name!r}: {' and '.join(f'`{key}`' for key in stream.unused)} "
+        "took no effect: `mode` decides what happens to rows that are there already"
+        for name, stream in catalog.items()
+        if stream.unused
+    )
+
+
+def _stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
+    if not isinstance(stream, Mapping):
+        raise ValueError(f"has no mapping as stream {number}")
+    name = stream.get("tap_stream_id") or stream.get("stream")
+    if not isinstance(name, str):
+        raise ValueError(f"has a stream without `tap_stream_id` and `stream`: number {number}")
+    schema = stream.get("schema")
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
+        raise ValueError(f"has no `schema` with `properties` for the stream {name!r}")
+    return name, CatalogStream(
+        dict(schema),
+        _stream_names(stream, "key_properties", name),
+        _stream_names(stream, "partition_keys", name),
+        tuple(key for key in _NO_EFFECT if stream.get(key)),
+    )
+
+
+def _stream_names(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
+    names = stream.get(key) or ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
+    return tuple(dict.fromkeys(names))
+
+
+_DESTINATIONS = {
+    "amazon_s3": "amazon_s3",
+    "google_cloud_storage": "google_cloud_storage",
+    "azure_data_lake": "delta_lake_azure",
+}
+_RENAMED = {
+    "path_to_credentials_json_file": "google_application_credentials",
+    "region": "aws_region",
+}
+SINK_KEYS = frozenset(
+    {"connector_type", "prefix", "buffer_size_mb", "buffer_timeout_seconds", *_RENAMED}
+)
+"""Keys of sinks that destinations do not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """When a sink lands what it has collected: at this size or after this time.
+
+    Attributes:
+        size_mb: in MiB.
+        timeout_seconds: since the last landing.
+    """
+
+    size_mb: float = 5.0
+    timeout_seconds: float = 300.0
+
+
+def is_sink(values: Mapping[str, Any]) -> bool:
+    """Whether a config is that of a streaming sink."""
+    return "connector_type" in values
+
+
+def sink_keys(
+    values: Mapping[str, Any], known: Iterable[str] = ()
+) -> tuple[dict[str, Any], Buffer]:
+    """A destination's keys and the buffer's limits, from a sink's.
+
+    Args:
+        values: the sink's keys, rendered; beside its own it may have the destination's.
+        known: the destinations' keys, to tell a wrong one early; none are checked if empty.
+
+    Raises:
+        ConfigError: an unknown sink or key, or a value that can't be.
+
+    Example:
+        >>> sink = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
+        >>> keys, buffer = sink_keys(sink)
+        >>> keys["object_key_path"], keys["table"], buffer.size_mb
+        ('raw', 'clicks', 5.0)
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    kind = given.pop("connector_type", None)
+    if not isinstance(kind, str) or kind not in _DESTINATIONS:
+        raise no_such("streaming sink", str(kind), _DESTINATIONS)
+    allowed = SINK_KEYS | set(known)
+    for name in given:
+        if known and name not in allowed:
+            raise no_such("key", name, allowed)
+    buffer = Buffer(
+        _positive(given.pop("buffer_size_mb", 5), "buffer_size_mb"),
+        _positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds"),
+    )
+    for old, new in _RENAMED.items():
+        if old in given:
+            given.setdefault(new, given.pop(old))
+    keys = {"destination": _DESTINATIONS[kind], **given}
+    if kind == "azure_data_lake":
+        return keys, buffer
+    if str(given.get("file_type", "")).lower() == "delta":
+        if kind != "amazon_s3":
+            raise ConfigError(
+                f"the sink `{kind}` can't write `file_type: delta`", "use parquet or csv."
+            )
+        keys |= {"destination": "delta_lake_s3", **_table_of(keys.pop("table_uri", None))}
+    return _placed(keys, kind), buffer
+
+
+def _table_of(uri: Any) -> dict[str, Any]:
+    """The bucket and prefix that a Delta table's URI names."""
+    if uri is None:
+        return {}
+    parts = urlsplit(str(uri))
+    if parts.scheme not in {"s3", "s3a"} or not parts.netloc or not parts.path.strip("/"):
+        raise ConfigError(f"`table_uri` is {str(uri)!r}", "write s3://bucket/path/of/the/table.")
+    return {"bucket": parts.netloc, "prefix": parts.path}
+
+
+def _placed(keys: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The prefix as `object_key_path` and table."""
+    prefix = keys.pop("prefix", None)
+    if prefix is None:
+        if keys.get("table") is None:
+            raise ConfigError(
+                f"the sink `{kind}` has no `prefix`", "name the folder of its objects."
+            )
+        return keys
+    if not isinstance(prefix, str) or not prefix.strip("/"):
+        raise ConfigError(f"`prefix` is {prefix!r}", "name the folder of the sink's objects.")
+    if keys.get("table") is not None:
+        return {**keys, "object_key_path": prefix}
+    path, _, table = prefix.strip("/").rpartition("/")
+    return {**keys, "object_key_path": path, "table": table}
+
+
+def _positive(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if isinstance(value, bool) or not 0 < number < float("inf"):
+        raise ConfigError(
+            f"`{name}` is {value!r}, not a number above 0", "give one, or leave the key out."
+        )
+    return number

@@ -35,7 +35,7 @@ _WARM: Final = (
     "lakeport.schema.types",
     "lakeport.sources.json.reader",
     "lakeport.sources.json.inference",
-    "lakeport.shape.columns",
+    "lakeport.shape",
     "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
     "lakeport.sources.frames.source",

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
+from lakeport.schema.casting import normalise
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.named import type_name
-from lakeport.schema.types import declared_type, from_spark_json, normalise
-from lakeport.schema.untyped import reopened
+from lakeport.schema.nested import reopened
+from lakeport.schema.sparktypes import from_spark_json
+from lakeport.schema.types import declared_type
 
 if TYPE_CHECKING:
     from lakeport.model import Batch
@@ -29,7 +31,7 @@ def columns_of(batch: Batch) -> pa.Schema:
 
 
 def opened_columns(batch: Batch, columns: pa.Schema) -> pa.Schema:
-    """A reader's columns, with the types of `lakeport.schema.untyped` where the batch has none."""
+    """A reader's columns, with the types of `lakeport.schema.nested` where the batch has none."""
     return pa.schema([reopened(f, batch.untyped.get(f.name, f.type)) for f in columns])
 
 

@@ -14,11 +14,11 @@ from lakeport.errors import LakeportError
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.model import Batch, Reader, Split, Staged
+from lakeport.schema.casting import is_json
 from lakeport.schema.evolution import TypeConflict, fits
 from lakeport.schema.exact import narrows
-from lakeport.schema.types import is_json
-from lakeport.schema.untyped import ValueFound, emptied
-from lakeport.shape.columns import Shape
+from lakeport.schema.nested import ValueFound, emptied
+from lakeport.shape import Shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
 

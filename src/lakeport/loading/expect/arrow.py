@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
-from lakeport.schema.types import TIMESTAMP
+from lakeport.schema.casting import TIMESTAMP
 
 _BY_SPARK: Final = frozenset({"check", "references", "unique"})
 _VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (

@@ -16,7 +16,7 @@ from lakeport.loading.expect.verdict import no_column
 from lakeport.loading.policies import Policies
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
-from lakeport.shape.columns import header_name
+from lakeport.shape import header_name
 from lakeport.tables.overview.newest import newest_moment
 from lakeport.writers.naming import table_folder
 

@@ -23,8 +23,8 @@ from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.schema.named import command
-from lakeport.schema.untyped import is_open
-from lakeport.shape.columns import internal_names
+from lakeport.schema.nested import is_open
+from lakeport.shape import internal_names
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs import FilesSource
 from lakeport.errors import ConfigError
 from lakeport.loading.quarantine import Of
 from lakeport.loading.replay.set_aside import KEPT

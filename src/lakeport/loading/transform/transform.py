@@ -24,8 +24,8 @@ from lakeport.engine.spark.sql.reading import Reading
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
-from lakeport.schema.untyped import emptied_columns
-from lakeport.shape.columns import fitted
+from lakeport.schema.nested import emptied_columns
+from lakeport.shape import fitted
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine

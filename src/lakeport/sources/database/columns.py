@@ -26,7 +26,7 @@ class Column:
         reason: what such a value is, after `column 'a' holds`.
         hint: what to do about it.
         untyped: what it is known by where it has places without a value (see
-            `lakeport.schema.untyped`).
+            `lakeport.schema.nested`).
     """
 
     name: str

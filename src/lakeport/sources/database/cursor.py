@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs import DatabaseSource
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Memory
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.named import type_name
-from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect

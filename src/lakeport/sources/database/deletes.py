@@ -14,8 +14,9 @@ import pyarrow as pa
 from lakeport.config.base import DestinationConfig
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Scan, Split
-from lakeport.schema.metadata import DELETED_AT
-from lakeport.schema.types import TIMESTAMP, cast_batch, normalise, storable
+from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
+from lakeport.schema.marks import DELETED_AT
+from lakeport.schema.types import storable
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.reader import DatabaseReader

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs import DatabaseSource
 from lakeport.engine.spark.failures import translate
 from lakeport.engine.spark.sql import quoted
 from lakeport.engine.spark.sql.frames import normalised

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.errors import ConfigError
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.named import like, listed, type_name
-from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect

@@ -17,10 +17,11 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs.database import DatabaseSource, scheme_of
+from lakeport.config.inputs import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Mode, Split
-from lakeport.schema.types import TIMESTAMP, storable
+from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.types import storable
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column
 from lakeport.sources.database.cursor import Window, window

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeport.config.inputs.database import DatabaseSource, scheme_of
+from lakeport.config.inputs import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.sources.database.access import Access
 

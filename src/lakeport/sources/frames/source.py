@@ -20,8 +20,9 @@ from lakeport.engine.spark.sql.frames import digest_of, normalised, without_mark
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
-from lakeport.schema.types import check_names, normalise
-from lakeport.schema.untyped import open_columns, with_text
+from lakeport.schema.casting import normalise
+from lakeport.schema.nested import open_columns, with_text
+from lakeport.schema.types import check_names
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import RecordOptions, record_batches
 from lakeport.sources.parquet.reader import aligned

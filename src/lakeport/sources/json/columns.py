@@ -11,15 +11,8 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema.types import (
-    TIMESTAMP,
-    Field,
-    FieldType,
-    Kind,
-    arrow_field,
-    check_names,
-    is_json,
-)
+from lakeport.schema.casting import TIMESTAMP, is_json
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field, check_names
 
 if TYPE_CHECKING:
     from lakeport.sources.singer.metadata import Metadata

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from lakeport.schema.calendars import days, microseconds
 from lakeport.schema.numbers import double, significand
-from lakeport.schema.timestamps import days, microseconds
 from lakeport.schema.types import FieldType, Kind
 from lakeport.sources.json.columns import holds
 from lakeport.sources.json.decoding import Decoder, Fault, Literal

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from lakeport.native import kernel
-from lakeport.schema.kinds import number_kind
 from lakeport.schema.merging import merge_fields, merge_types
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field, number_kind
 from lakeport.schema.width import count_columns
 from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.named import no_column
+from lakeport.schema.nested import open_columns
 from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
-from lakeport.schema.untyped import open_columns
 from lakeport.schema.width import check_width
 from lakeport.sources.files.declared import read_type
 from lakeport.sources.files.file_set import FilePlan, FileSet

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeport.errors import BadRecord
 from lakeport.model import Split
 from lakeport.native import kernel
-from lakeport.schema.kinds import merge_kinds
+from lakeport.schema.types import merge_kinds
 from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
 from lakeport.sources.json.columns import RecordLayout, batch_of_rows, schema_of

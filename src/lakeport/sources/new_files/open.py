@@ -19,7 +19,7 @@ from lakeport.sources.target import one_table
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs import FilesSource
     from lakeport.model import Memory
     from lakeport.sources.options import ReadOptions
 

@@ -24,7 +24,7 @@ from lakeport.sources.new_files.segments import in_order
 from lakeport.units import counted
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs import FilesSource
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.input.unpacking import UnpackLimits
     from lakeport.sources.new_files.record import Record

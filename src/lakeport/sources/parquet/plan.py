@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakeport.schema.types import check_names, normalise
-from lakeport.schema.untyped import open_columns
+from lakeport.schema.casting import normalise
+from lakeport.schema.nested import open_columns
+from lakeport.schema.types import check_names
 from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union

@@ -13,16 +13,10 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
 from lakeport.schema.exact import as_declared, convertible
 from lakeport.schema.text import cast_declared
-from lakeport.schema.types import (
-    TIMESTAMP,
-    cast_batch,
-    declared_type,
-    normalise,
-    repeated,
-    storable,
-)
+from lakeport.schema.types import declared_type, repeated, storable
 from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits

@@ -16,7 +16,7 @@ from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs.tables import TablesSource
+    from lakeport.config.inputs import TablesSource
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
 

@@ -20,7 +20,7 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs.tap import TapSource
+    from lakeport.config.inputs import TapSource
 
 _log = logging.getLogger(__name__)
 _LAST_LINES: Final = 10

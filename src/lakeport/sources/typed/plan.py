@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.model import Scan, Split
-from lakeport.schema.types import check_names, normalise, repeated
-from lakeport.schema.untyped import open_columns, with_text
+from lakeport.schema.casting import normalise
+from lakeport.schema.nested import open_columns, with_text
+from lakeport.schema.types import check_names, repeated
 from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
+from lakeport.schema.casting import is_json
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.marks import marked
 from lakeport.schema.named import alter_command, column_of, like, listed, type_name
+from lakeport.schema.nested import with_text
 from lakeport.schema.text import json_column, text_column
-from lakeport.schema.types import declared_type, is_json, storable
-from lakeport.schema.untyped import with_text
+from lakeport.schema.types import declared_type, storable
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
 from lakeport.writers.delta.log.reader import DataFile

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.engine.spark.sql import quoted
-from lakeport.schema.types import spark_json
+from lakeport.schema.sparktypes import spark_json
 from lakeport.writers.delta.log.actions import parse_value
 from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.schema import physical_names

@@ -13,7 +13,7 @@ from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.schema.marks import marked, typed
-from lakeport.schema.untyped import filled_columns, with_text
+from lakeport.schema.nested import filled_columns, with_text
 from lakeport.writers.delta.log.actions import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState

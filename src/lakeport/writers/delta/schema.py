@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.schema.sparktypes import MARK
-from lakeport.schema.types import spark_json, storable
+from lakeport.schema.sparktypes import MARK, spark_json
+from lakeport.schema.types import storable
 
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.schema.marks import opened
-from lakeport.schema.types import from_spark_json
+from lakeport.schema.sparktypes import from_spark_json
 from lakeport.writers.delta.schema import MAPPING_MODE
 
 _HONOURED = frozenset(
@@ -77,7 +77,7 @@ class TableState:
 
     @property
     def open_schema(self) -> pa.Schema:
-        """The columns, with the types of `lakeport.schema.untyped` where there was no value yet."""
+        """The columns, with the types of `lakeport.schema.nested` where there was no value yet."""
         return opened(self.schema_json, self.schema)
 
     @property

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.config.delete_when import DeleteCondition
+from lakeport.config.keys import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
-from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION, lowest_of
-from lakeport.shape.columns import header_name
+from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
+from lakeport.shape import header_name
 from lakeport.writers.base import Current, TablePlan
 from lakeport.writers.delta.merge.merger import DeltaMerger
 from lakeport.writers.delta.optimize import compact

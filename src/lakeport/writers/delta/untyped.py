@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage
 from lakeport.schema.marks import parts_of
-from lakeport.schema.untyped import is_untyped, open_columns, stored_field
+from lakeport.schema.nested import is_untyped, open_columns, stored_field
 from lakeport.writers.delta.log.actions import parse_path
 from lakeport.writers.delta.schema import file_schema
 
@@ -32,7 +32,7 @@ def in_files(columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] 
     """The columns that batches have on their way into the files.
 
     Args:
-        columns: the table's, with the types of `lakeport.schema.untyped`: a column of the type null
+        columns: the table's, with the types of `lakeport.schema.nested`: a column of the type null
             is left out, and of the others what `as_stored` leaves out.
         partitions: partition columns, which the files' folders tell.
         keep: names, in any case, of others that are there all the same, as text. Where no column
@@ -50,7 +50,7 @@ def open_in_files(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa
 
     Args:
         schema: the table's schema as Delta's JSON.
-        columns: its columns, with the types of `lakeport.schema.untyped`.
+        columns: its columns, with the types of `lakeport.schema.nested`.
     """
     return open_columns(file_schema(schema, columns))
 
@@ -69,7 +69,7 @@ def holders(
         folder: its key.
         files: the table's.
         before: columns, by their names in the files, and their types with those of
-            `lakeport.schema.untyped` in places without a value; None: any file that has the column.
+            `lakeport.schema.nested` in places without a value; None: any file that has the column.
         after: what they come to be. For a partition column its values are looked at.
 
     Raises:

@@ -202,7 +202,7 @@ def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
     """Return the columns that files have of a table's: those of the type null only if all are."""
     import pyarrow as pa
 
-    from lakeport.schema.untyped import stored_field
+    from lakeport.schema.nested import stored_field
 
     kept = [field for field in table if not (typed and pa.types.is_null(field.type))]
     return pa.schema([stored_field(field) for field in (kept or table)])

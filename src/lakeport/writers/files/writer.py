@@ -207,7 +207,7 @@ class FilesWriter:
             ConfigError: a configured path is refused.
             SchemaConflict: the columns don't fit those that the table has.
         """
-        from lakeport.schema.untyped import is_open
+        from lakeport.schema.nested import is_open
 
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.fitting import cells, fitted, nearby, wrapped
+from lakeport.cli.output.formatting import cells, fitted, nearby, wrapped
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from tests.unit.cli.output.test_console import NOW, PLAN, REPORT, Terminal
 

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from lakeport.cli.sources.choice import Named
-from lakeport.cli.sources.database import Given
-from lakeport.config.inputs.database import DatabaseSource
-from lakeport.config.inputs.files import FilesSource
-from lakeport.config.inputs.tables import TablesSource
-from lakeport.config.inputs.tap import TapSource
+from lakeport.cli.sources import Given, Named
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
 

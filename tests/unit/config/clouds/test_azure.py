@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.classes import config_class
+from lakeport.config.base import config_class
 from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.config.lake.names import tables_of
+from lakeport.config.lake.model import tables_of
 
 
 @pytest.mark.parametrize(

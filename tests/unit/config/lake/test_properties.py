@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.config.lake import LakeFile, read_lake
-from lakeport.config.lake.names import tables_of
+from lakeport.config.lake.model import tables_of
 from lakeport.errors import ConfigError
 
 NAMES = [f"t{number}" for number in range(8)]

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.config.inputs.database import DatabaseSource
-from lakeport.config.inputs.files import FilesSource
-from lakeport.config.inputs.tables import TablesSource
-from lakeport.config.inputs.tap import TapSource
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake import LakeFile, read_lake
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakeport.config.base import OTHER_NAMES
-from lakeport.config.classes import all_keys
+from lakeport.config.base import OTHER_NAMES, all_keys
 from lakeport.config.files import parse_text
 from lakeport.config.lake import read_lake
 from lakeport.config.lake.schema import lake_schema

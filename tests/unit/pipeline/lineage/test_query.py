@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.pipeline.lineage.query import lineage_of
+from lakeport.pipeline.lineage import lineage_of
 
 TABLES = {
     "source": ["id", "Name", "price", "qty", "a.b", "items", "place", "ym"],

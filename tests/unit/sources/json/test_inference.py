@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.schema.types import FieldType, Kind, arrow_type
+from lakeport.schema.types import FieldType, Kind, arrow_type, merge_kinds, type_of_kind
 from lakeport.sources.json.decoding import Decoder
 from lakeport.sources.json.inference import infer_fields, kind_of_value, merge_fields
 

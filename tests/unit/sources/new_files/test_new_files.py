@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject

@@ -19,9 +19,9 @@ from lakeport.engine.spark.sql import quoted
 from lakeport.errors import SourceError
 from lakeport.schema import marks
 from lakeport.schema.marks import UNTYPED
-from lakeport.schema.sparktypes import spark_json
-from lakeport.schema.types import check_names, from_spark_json
-from lakeport.schema.untyped import is_open, open_columns
+from lakeport.schema.nested import is_open, open_columns
+from lakeport.schema.sparktypes import from_spark_json, spark_json
+from lakeport.schema.types import check_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -176,7 +176,7 @@ def without_values(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType
         stored: the same `normalised`.
 
     Returns:
-        Their types with those of `lakeport.schema.untyped` in these places.
+        Their types with those of `lakeport.schema.nested` in these places.
     """
     columns = from_spark_json(stored.schema.json())
     return open_columns(
@@ -190,7 +190,7 @@ def without_values(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType
 
 
 def _opened(spark: Any, stored: pa.DataType) -> pa.DataType:
-    """How a column is stored, with the types of `lakeport.schema.untyped` where it has none."""
+    """How a column is stored, with the types of `lakeport.schema.nested` where it has none."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
@@ -210,7 +210,7 @@ def opened(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
 
     Args:
         frame: has text there.
-        columns: those with such places, and their types (see `lakeport.schema.untyped`).
+        columns: those with such places, and their types (see `lakeport.schema.nested`).
     """
     if not columns:
         return frame

@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.schema.casting import normalise
 from lakeport.schema.named import like, listed
-from lakeport.schema.types import check_names, declared_type, normalise
+from lakeport.schema.types import check_names, declared_type
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 

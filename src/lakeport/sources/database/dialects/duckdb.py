@@ -7,8 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakeport.schema.types import check_names, declared_type, normalise
-from lakeport.schema.untyped import open_columns, with_text
+from lakeport.schema.casting import normalise
+from lakeport.schema.nested import open_columns, with_text
+from lakeport.schema.types import check_names, declared_type
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of

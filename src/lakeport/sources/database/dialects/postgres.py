@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from lakeport.schema.types import MAX_PRECISION, check_names, normalise
+from lakeport.schema.casting import normalise
+from lakeport.schema.types import MAX_PRECISION, check_names
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of

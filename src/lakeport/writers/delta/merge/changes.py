@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.config.delete_when import DeleteCondition
+from lakeport.config.keys import DeleteCondition
 from lakeport.errors import InputError
 from lakeport.model import Storage
-from lakeport.schema.metadata import DELETED_AT
-from lakeport.shape.columns import TIMESTAMP
+from lakeport.schema.marks import DELETED_AT
+from lakeport.shape import TIMESTAMP
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import Bounds, bounds, in_parts, parse_statistics
 from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions

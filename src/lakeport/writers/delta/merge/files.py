@@ -18,8 +18,8 @@ from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import alter_command
-from lakeport.schema.untyped import ValueFound, emptied
-from lakeport.shape.columns import fit_column
+from lakeport.schema.nested import ValueFound, emptied
+from lakeport.shape import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.sink import relabelled
@@ -47,7 +47,7 @@ class TableFiles:
         files: the same columns under the names that they have in the files.
         partitions: physical names of the partition columns.
         untyped: physical names of columns with places that never had a value -> their types with
-            those of `lakeport.schema.untyped` there.
+            those of `lakeport.schema.nested` there.
     """
 
     storage: Storage
@@ -107,7 +107,7 @@ class TableFiles:
         return fit_column(known, field, len(batch))
 
     def _known(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """A column of a file, of the types of `lakeport.schema.untyped` where it had no value."""
+        """A column of a file, of the types of `lakeport.schema.nested` where it had no value."""
         column = batch.column(name)
         if name not in self.untyped:
             return column

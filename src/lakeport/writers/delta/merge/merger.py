@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.config.delete_when import DeleteCondition
+from lakeport.config.keys import DeleteCondition
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.metadata import lowest_of
+from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
-from lakeport.shape.columns import TIMESTAMP
+from lakeport.shape import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
 from lakeport.writers.delta.log.reader import DataFile

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.model import Staged
-from lakeport.shape.columns import fit_column
+from lakeport.shape import fit_column
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import Applied, Incoming
 from lakeport.writers.delta.merge.files import TableFiles

@@ -1,1 +1,0 @@
-"""What helps to begin and to go on: folders to start from, and the pages of the documentation."""

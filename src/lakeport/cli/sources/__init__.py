@@ -1,1 +1,0 @@
-"""Options that make a description of a source."""

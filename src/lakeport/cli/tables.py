@@ -1,0 +1,564 @@
+"""Commands about tables: of a lake, of one table, and of what keeps it in order."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.help import Guard
+from lakeport.cli.output.formatting import moment, readable, shown
+from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
+from lakeport.engine.base import EngineReport
+from lakeport.errors import ConfigError, SourceError
+from lakeport.units import count, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeport.cli.output.console import Output
+    from lakeport.config.base import DestinationConfig
+    from lakeport.tables import Table
+    from lakeport.tables.lake import LakeTable
+    from lakeport.tables.runs import LakeRun
+
+
+_TABLES = ("name", "format", "rows", "size", "files", "last change")
+_TABLES_SPARE = ("files", "last change", "size")
+_RUNS = ("started", "run id", "rows", "streams", "seconds", "engine", "result")
+_FOR_PAGES = ("run", "command", "reasons", "spans", "streams_left_out", "pace", "reading_pace")
+_LOADS = ("load", "outcome", "rows", "seconds", "run id")
+_LOADS_SPARE = ("seconds", "rows")
+_RUNS_SPARE = ("engine", "streams", "seconds", "rows", "started")
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
+
+
+def tables(
+    target: Target,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List a lake's tables: format, rows, size, files, last change."""
+    output = Json() if json_out else Console()
+    with opened_lake(output, target, set_keys, debug) as config:
+        from lakeport.tables.lake import tables as listed
+
+        show_tables(output, target, listed(config))
+
+
+def runs(
+    target: Target,
+    last: Annotated[bool, typer.Option("--last", help="Show the newest run in full.")] = False,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="ID", help="Show this run in full: its id, or `last`."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="At most so many runs.")
+    ] = 20,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
+    output = Json() if json_out else Console()
+    with opened_lake(output, target, set_keys, debug) as config:
+        from lakeport.tables.lake import open_lake
+        from lakeport.tables.runs import find_run
+        from lakeport.tables.runs import runs as listed
+
+        if run is not None:
+            found, last = [find_run(*open_lake(config), run)], True
+        else:
+            found = listed(config, 1 if last else limit)
+        if isinstance(output, Json):
+            newest = found[0].report if found else None
+            output.document(newest if last else [each.to_dict() for each in found])
+        elif not found:
+            output.say(f"no run has left a report in {target}: `manifest: true` has each leave one")
+        elif last:
+            _show_run(output, found[0])
+        else:
+            _show_runs(output, found)
+
+
+@contextmanager
+def opened_lake(
+    output: Console | Json, target: str, set_keys: Sequence[str] | None, debug: bool
+) -> Iterator[DestinationConfig]:
+    """The target's config; errors take the way that every command's take."""
+    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        output.begin(f"looking at {target}")
+        from lakeport.config.load import load_target
+
+        given = keys({}, set_keys, None)
+        config = load_target(target, given)
+        guard.protect(config, target, set_keys)
+        refuse_secrets(given, type(config))
+        yield config
+
+
+def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable]) -> None:
+    """Print the tables of a lake."""
+    if isinstance(output, Json):
+        output.document([table.to_dict() for table in found])
+        return
+    if not found:
+        output.say(f"there is no table in {target}; `lakeport land` makes tables")
+        return
+    rows = [
+        (
+            table.name,
+            table.format or "?",
+            count(table.rows),
+            size(table.bytes),
+            count(table.files),
+            "?" if table.last_change is None else moment(table.last_change),
+        )
+        for table in found
+    ]
+    output.rows("", _TABLES, rows, _TABLES_SPARE)
+    for table in found:
+        if table.problem:
+            output.say(f"  {shown(table.name)}: {shown(table.problem)}", hanging=2)
+
+
+def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
+    rows = [
+        (
+            moment(run.started),
+            run.run_id,
+            count(run.rows),
+            _of_loads(run) or ", ".join(run.streams) or "none",
+            f"{run.seconds:.1f}",
+            run.engine,
+            "ok" if run.ok else "failed",
+        )
+        for run in found
+    ]
+    output.rows("", _RUNS, rows, _RUNS_SPARE)
+    for run in found:
+        if run.error:
+            output.say(f"  {shown(run.run_id)}: {shown(run.error)}", hanging=2)
+
+
+def _show_run(output: Console, run: LakeRun) -> None:
+    """Everything that a report tells in words, but for what is empty."""
+    report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
+    if engine := report.get("engine"):
+        told = str(EngineReport(**engine)), engine["application"]
+        report["engine"] = ", ".join(filter(None, told))
+    loads = [load for load in report.pop("loads", ()) if load["outcome"] != "left out"]
+    streams = [_stream(stream) for stream in report.pop("streams", ())]
+    left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
+    facts = {name: value for name, value in report.items() if name not in left_out}
+    output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
+    for stream in streams:
+        output.facts(str(stream.pop("stream")), readable(stream))
+    if loads:
+        output.rows("", _LOADS, [_load(load) for load in loads], _LOADS_SPARE)
+    for load in loads:
+        if why := load["reason"] or (load["error"] or {}).get("message", ""):
+            output.say(f"  {shown(load['load'])}: {shown(why)}", hanging=2)
+
+
+def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
+    """A load of a run of a lake's file; by its run's id it is shown in full."""
+    own = (load.get("report") or load)["run_id"] or "-"
+    return load["load"], load["outcome"], count(load["rows"]), f"{load['seconds']:.1f}", own
+
+
+def _of_loads(run: LakeRun) -> str:
+    """What became of the loads of a run of a lake's file; empty for a load by itself."""
+    ends = ", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items())
+    return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
+
+
+def _stream(stream: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in stream.items() if _tells(v) and k != "source_columns"}
+
+
+def _tells(value: object) -> bool:
+    return value not in (None, "", 0, [], {})
+
+
+_READS = ("nothing was changed", "")
+COMMITS = (
+    "whether the table has a new version of this command is unknown",
+    "{history} tells. Readers see the version before or the new one, whole; the "
+    "same command can be run again.",
+)
+DELETES = (
+    "some of the files may be deleted already",
+    "no version that is kept needs them; the same command deletes the rest.",
+)
+"""What commands that commit, and those that delete files, say when they are asked to end."""
+
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="The table's folder or URI; with `--to`, its name below that target."
+    ),
+]
+ToTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        "--config",
+        metavar="TARGET",
+        help="A config file (or any target) with the store's credentials and endpoint.",
+    ),
+]
+
+
+@contextmanager
+def opened(
+    name: str,
+    to: str | None,
+    set_keys: Iterable[str] | None,
+    json_out: bool,
+    debug: bool,
+    cut_off: tuple[str, str] = _READS,
+) -> Iterator[tuple[Console | Json, Table]]:
+    """The command's output and the table; errors take the way that every command's take."""
+    output: Console | Json = Json() if json_out else Console()
+    history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
+    told = (cut_off[0], cut_off[1].replace("{history}", f"`{history}`"))
+    with Guard(output, debug, cut_off=told) as guard:
+        output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
+        from lakeport.tables import Table
+
+        given = keys({}, set_keys, None)
+        table = Table(name, to, **given)
+        guard.protect(table.config, to, set_keys)
+        refuse_secrets(given, type(table.config))
+        yield output, table
+
+
+table = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="Look at a table, now or as it was, and keep it in order.",
+    invoke_without_command=True,
+)
+
+Version = Annotated[
+    int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
+]
+Timestamp = Annotated[
+    str | None, typer.Option("--timestamp", metavar="TIME", help="As of this moment, ISO 8601.")
+]
+_SPARE = (
+    "engine",
+    "mode",
+    "files_removed",
+    "files_added",
+    "run_id",
+    "bytes_added",
+    "rows_added",
+)
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
+
+
+@table.command(
+    "show",
+    **about(
+        LOOK, "lakeport table show ./lake/flights", "lakeport table show ./lake/flights --version 3"
+    ),
+)
+def show(
+    name: TableName,
+    to: ToTarget = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Show a table's schema, partitions, size and version; of a lake its tables."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        moment = _moment(version, timestamp)
+        several = [] if any(part is not None for part in moment.values()) else it.tables()
+        if several:
+            show_tables(output, name, several)
+        else:
+            facts = it.describe(**moment).to_dict()
+            output.facts(name, facts if json_out else readable(facts))
+
+
+@table.command("history", **about(LOOK, "lakeport table history ./lake/flights --limit 5"))
+def history(
+    name: TableName,
+    to: ToTarget = None,
+    limit: Limit = 20,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List a table's versions, the newest first."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        entries = [entry.to_dict() for entry in it.history(limit)]
+        told = entries if json_out else [readable(entry) for entry in entries]
+        columns = list(dict.fromkeys(key for entry in told for key in entry))
+        rows = [[entry.get(column) for column in columns] for entry in told]
+        output.rows("", columns, rows, _SPARE)
+
+
+@table.command(
+    "preview",
+    **about(
+        LOOK,
+        "lakeport table preview ./lake/flights --limit 3",
+        "lakeport table preview flights --to lake.yaml",
+    ),
+)
+def preview(
+    name: TableName,
+    to: ToTarget = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    limit: Limit = 10,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Show some rows of a table."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        _show(output, it.preview(limit, **_moment(version, timestamp)))
+
+
+@table.command(
+    "query",
+    **about(
+        LOOK,
+        "lakeport table query ./lake/flights \\",
+        '  "SELECT carrier, count(*) FROM t GROUP BY 1"',
+    ),
+)
+def query(
+    name: TableName,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Spark SQL; the table is called `t`.")],
+    to: ToTarget = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    limit: Limit = 1000,
+    timeout: Annotated[
+        int,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=1,
+            help="Cancel the query after so many seconds, not counting Spark's start.",
+        ),
+    ] = 600,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Run Spark SQL on a table."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        _show(output, it.query(sql, limit=limit, timeout=timeout, **_moment(version, timestamp)))
+
+
+def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:
+    if version is not None and timestamp is not None:
+        raise ConfigError("`--version` and `--timestamp` both name a moment", "give one of them.")
+    return {"version": version, "timestamp": timestamp}
+
+
+def _show(output: Output, rows: pa.Table) -> None:
+    columns = [column.to_pylist() for column in rows.columns]
+    output.rows("", rows.column_names, list(zip(*columns, strict=True)))
+
+
+state = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="The Singer STATE that tables keep.",
+    invoke_without_command=True,
+)
+
+
+@table.command(
+    "optimize",
+    **about(
+        KEEP,
+        "lakeport table optimize ./lake/flights",
+        "lakeport table optimize ./lake/flights --zorder carrier",
+    ),
+)
+def optimize(
+    name: TableName,
+    to: ToTarget = None,
+    zorder: Annotated[
+        str | None, typer.Option("--zorder", metavar="A,B", help="Columns to sort the rows by.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Only partitions for which this holds."),
+    ] = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Merge a table's small files, and sort its rows if asked to."""
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
+        columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
+        done = it.optimize(zorder=columns, where=where)
+        facts = done.to_dict()
+        output.facts(name, facts if json_out else readable(facts))
+
+
+@table.command(
+    "vacuum",
+    **about(
+        KEEP,
+        "lakeport table vacuum ./lake/flights --dry-run",
+        "lakeport table vacuum ./lake/flights --retain 30d",
+    ),
+)
+def vacuum(
+    name: TableName,
+    to: ToTarget = None,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            "--retain",
+            metavar="TIME",
+            help="Keep what was in use within this time: 168h, 7d; default: the table's own, a "
+            "week at least.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would go, and delete nothing.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Allow less than 168 hours: what readers and writers use may go."
+        ),
+    ] = False,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Delete files that no recent version of a table uses."""
+    with opened(name, to, set_keys, json_out, debug, DELETES) as (output, it):
+        from lakeport.tables.maintenance import hours
+
+        kept = None if retain is None else hours(retain)
+        done = it.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
+        facts = done.to_dict()
+        if dry_run and not json_out:
+            for file in done.files:
+                typer.echo(file)
+            facts["files"] = len(done.files)
+        output.facts(name, facts if json_out else readable(facts))
+
+
+@table.command("alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double"))
+def alter(
+    name: TableName,
+    column: Annotated[
+        str, typer.Option("--column", metavar="NAME", help="The column, as the table has it.")
+    ],
+    type_: Annotated[
+        str,
+        typer.Option("--type", metavar="TYPE", help="Such as `double` or `decimal(10,2)`."),
+    ],
+    to: ToTarget = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Look at every value, and change nothing.")
+    ] = False,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Give a column another type, where every value stays what it is."""
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
+        done = it.alter(column, type_, dry_run=plan_only).to_dict()
+        if not (json_out or done["dry_run"]):
+            del done["dry_run"]
+        output.facts(name, done if json_out else readable(done))
+
+
+@table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
+def restore(
+    name: TableName,
+    version: Annotated[
+        int, typer.Option("--version", metavar="N", min=0, help="The version to bring back.")
+    ],
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Make a new version of a table with the contents of an older one."""
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
+        output.facts(f"{name} is as in version {version}", it.restore(version).to_dict())
+
+
+@table.command(
+    "undo", **about(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID")
+)
+def undo(
+    name: TableName,
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="The run's id, or the name in its report.")
+    ],
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Put a table back to what it was before a run, if nothing else has changed it since."""
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
+        done = it.undo(run_id).to_dict()
+        output.facts(f"{name} is as before {run_id}", done)
+
+
+@table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))
+def compact_report(
+    name: TableName,
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Show which partitions have small files, and what `optimize` would do."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        found = it.compact_report().to_dict()
+        if not json_out:
+            found["partitions"] = [readable(row) for row in found["partitions"]]
+        output.facts(name, found if json_out else readable(found))
+
+
+@state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
+def show_state(
+    name: TableName,
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Print the Singer STATE that belongs to a table's rows."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        found = it.state()
+        if found is None:
+            raise SourceError(
+                f"no commit in the log of {it.uri} carries a STATE",
+                "only Singer loads leave one, and only as long as the log is kept.",
+            )
+        if json_out:
+            output.facts(name, found.to_dict())
+            return
+        sys.stdout.buffer.write(found.state + b"\n")

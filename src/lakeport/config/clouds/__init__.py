@@ -1,1 +1,0 @@
-"""The keys that every destination on a cloud has."""

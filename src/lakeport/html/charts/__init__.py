@@ -1,1 +1,0 @@
-"""Pictures as inline SVG, each a function of plain values."""

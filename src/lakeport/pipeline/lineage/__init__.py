@@ -1,1 +1,0 @@
-"""What each load read and wrote, as OpenLineage's events tell it."""

@@ -1,0 +1,425 @@
+"""Shape kernels: what happens to a source's columns on their way into a table.
+
+```
+source        id  name  price(text)  note
+rules         rename name=title   price is decimal(10,2)   drop note
+table         id  title  price(decimal)
+```
+Every rule calls a column by the name that the source gives it. What comes behind (partition
+columns, keys of a merge) goes by the names of the table.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import ConfigError, InputError, SourceError
+from lakeport.schema.casting import is_json
+from lakeport.schema.evolution import TypeConflict
+from lakeport.schema.exact import InexactError, as_declared, exactly
+from lakeport.schema.named import like, listed, no_column
+from lakeport.schema.nested import OBJECT, ValueFound, emptied
+from lakeport.schema.text import cast_declared, json_column, text_column
+from lakeport.schema.types import declared_type, storable
+
+
+@dataclass(frozen=True)
+class ColumnRules:
+    """Rules for the columns of one stream.
+
+    Attributes:
+        types: column -> the type that its values get.
+        rename: column -> its name in the table.
+        drop: columns that are left out.
+    """
+
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.types or self.rename or self.drop)
+
+    def applied(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """The columns that stay, each with its new name.
+
+        Args:
+            names: the source's columns.
+
+        Raises:
+            SourceError: a rule is for another column, a new name is taken, or no column is left.
+
+        >>> ColumnRules(rename={"a": "b"}, drop=frozenset({"b"})).applied(["a", "b", "c"])
+        [('a', 'b'), ('c', 'c')]
+        """
+        for what, column in self._named():
+            if column not in names:
+                raise absent(column, what, names)
+        kept = [(name, self.rename.get(name, name)) for name in names if name not in self.drop]
+        if names and not kept:
+            raise SourceError(
+                f"every column of the source is dropped: {listed(names)}", "keep one at least."
+            )
+        owners: dict[str, str] = {}
+        for old, new in kept:
+            other = owners.setdefault(new.lower(), old)
+            if other != old and {old, other} & self.rename.keys():
+                renamed, there = (old, other) if old in self.rename else (other, old)
+                raise SourceError(
+                    f"column {renamed!r} is renamed to {self.rename[renamed]!r}, which is the name "
+                    f"of {there!r}",
+                    "choose another name, or rename or drop the other column, too.",
+                )
+        return kept
+
+    def left(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
+        """The rules without types of columns of the source that a query has left out.
+
+        >>> rules = ColumnRules({"zip": pa.string(), "day": pa.date32()})
+        >>> sorted(rules.left(["day"], ["zip", "day"]).types)
+        ['day']
+        """
+        types = {n: t for n, t in self.types.items() if n in names or n not in source}
+        return replace(self, types=types)
+
+    def keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
+        """Columns that the source itself takes for keys, by their names in the table.
+
+        Args:
+            names: what the source calls them.
+            purpose: what they are for, such as `to merge by`.
+
+        Raises:
+            ConfigError: one of them is dropped.
+        """
+        wanted = tuple(names)
+        lost = [name for name in wanted if name in self.drop]
+        if lost:
+            raise ConfigError(
+                f"column {lost[0]!r} is dropped, and the source has it as a key {purpose}",
+                "keep it, or name other columns as keys.",
+            )
+        return tuple(self.rename.get(name, name) for name in wanted)
+
+    def _named(self) -> list[tuple[str, str]]:
+        rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
+        return [(what, column) for what, columns in rules.items() for column in columns]
+
+
+def absent(column: str, what: str, names: Iterable[str]) -> SourceError:
+    """The error for a rule about a column that the source lacks.
+
+    >>> print(absent("prise", "dropped", ["id", "price"]))
+    column 'prise' is dropped, but the source has none of that name
+    <BLANKLINE>
+    Hint: it has 'price', 'id'.
+    """
+    return SourceError(
+        f"column {column!r} is {what}, but the source has none of that name",
+        no_column(column, names, "it has")
+        if what == "declared"
+        else f"it has {listed(like(column, names))}.",
+    )
+
+
+HeaderCase = Literal["lower", "upper"]
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+def header_name(name: str, case: HeaderCase | None) -> str:
+    """Spell a column's name as the table has it.
+
+    >>> header_name("userId", "upper")
+    'USERID'
+    """
+    if case == "lower":
+        return name.lower()
+    return name.upper() if case == "upper" else name
+
+
+def internal_names(prefix: str | None) -> tuple[str, ...]:
+    """Names of the internal columns, before any header case.
+
+    >>> internal_names("_mage_")
+    ('_mage_created_at', '_mage_updated_at')
+    """
+    return () if prefix is None else (f"{prefix}created_at", f"{prefix}updated_at")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A source's batches -> a table's columns; a `lakeport.model.Shaper`.
+
+    Attributes:
+        source: the columns that the reader yields.
+        names: source column -> table column, in the source's order; those that are left out lack.
+        created: name of the column that tells when a row first came; empty for none.
+        updated: name of the column that tells when a row last changed; empty for none.
+        constants: table column of text -> its value in every row.
+        clock: the batch's one reading of the clock.
+        schema: the table's columns, in order; those that no source column feeds are null. A table
+            may spell a name in another case.
+        rules: the source's columns that get other types than they come with.
+        untyped: the source's columns with places that never had a value -> their open types.
+        narrowed: source column -> the table's type, which has an equal of each value or the batch
+            does not fit.
+    """
+
+    source: pa.Schema
+    names: tuple[tuple[str, str], ...]
+    created: str
+    updated: str
+    clock: datetime
+    schema: pa.Schema
+    constants: tuple[tuple[str, str], ...] = ()
+    rules: ColumnRules = field(default_factory=ColumnRules)
+    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
+    narrowed: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Shape record batches, lazily.
+
+        Raises:
+            InputError: there are rows, but the table has no column that could hold them.
+        """
+        for batch in batches:
+            if batch.num_rows and not self.schema.names:
+                raise InputError(
+                    "the records have no fields and the table no columns, so that their rows "
+                    "would be lost",
+                    "set `internal_columns: true`, or declare the columns of the records.",
+                )
+            yield self._shape(batch)
+
+    def aligned(self, table: pa.Schema) -> Shape:
+        """The same shape in the table's order and types, with nulls for what the source lacks."""
+        return replace(self, schema=table)
+
+    def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {
+            name.lower(): self._column(source, batch.column(at))
+            for (source, name), at in zip(self.names, self._places(batch), strict=True)
+        }
+        parts = {name.lower(): self._part(source) for source, name in self.names}
+        for name, value in self.constants:
+            columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
+            parts.pop(name.lower(), None)
+        if self.created:
+            stamp = pa.scalar(self.clock, TIMESTAMP)
+            known = columns.get(self.created.lower())
+            columns[self.created.lower()] = (
+                pa.repeat(stamp, len(batch)) if known is None else pc.fill_null(known, stamp)
+            )
+            columns[self.updated.lower()] = pa.repeat(stamp, len(batch))
+        arrays = [
+            fit_column(columns.get(key), field, len(batch), parts.get(key))
+            for field in self.schema
+            for key in (field.name.lower(),)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _places(self, batch: pa.RecordBatch) -> list[int]:
+        """Where the batch has the source's columns."""
+        places = {name: at for at, name in enumerate(batch.schema.names)}
+        return [places[source] for source, _ in self.names]
+
+    def _part(self, name: str) -> pa.Field:
+        """A source's column with the type that is said of it."""
+        if name in self.untyped:
+            return pa.field(name, self.untyped[name])
+        type_ = self.rules.types.get(name)
+        return self.source.field(name) if type_ is None else storable(name, type_)
+
+    def _column(self, name: str, column: pa.Array) -> pa.Array:
+        """A source's column by what is said of it."""
+        if name in self.untyped:
+            try:
+                return emptied(column, self.untyped[name])
+            except ValueFound:
+                raise InputError(
+                    f"column {name!r} has a value where it had none when the source was looked at",
+                    "land the source again once nobody writes to it.",
+                ) from None
+        narrow = self.narrowed.get(name)
+        if narrow is not None:
+            try:
+                return exactly(column, narrow)
+            except InexactError:
+                raise TypeConflict(dict(self.names)[name], narrow, column.type, "") from None
+        type_ = self.rules.types.get(name)
+        if type_ is None:
+            return column
+        with as_declared(name, column.type, type_):
+            return cast_declared(column, self.source.field(name), type_)
+
+
+def plan_shape(
+    source: pa.Schema,
+    *,
+    clock: datetime | None = None,
+    internal_prefix: str | None = "_mage_",
+    header_case: HeaderCase | None = None,
+    constants: Sequence[tuple[str, str]] = (),
+    rules: ColumnRules | None = None,
+    untyped: Mapping[str, pa.DataType] | None = None,
+) -> Shape:
+    """Plan how a source's columns become the table's.
+
+    Args:
+        source: the columns that the reader yields.
+        clock: the batch's time, aware; now when absent.
+        internal_prefix: what stands before `created_at` and `updated_at`; None leaves both out.
+        header_case: spelling of every column, the internal ones too.
+        constants: columns of text and their value, which a source's column of that name gives
+            way to.
+        rules: which columns are left out, and which have other names or types.
+        untyped: the source's columns with places that never had a value -> their open types.
+
+    Raises:
+        SourceError: a rule is for a column that the source lacks, or two get the same name by one.
+        InputError: two columns get the same name, or a source column stands where an internal
+            one belongs and is no date-time.
+    """
+    rules = rules or ColumnRules()
+    open_ = {name: t for name, t in (untyped or {}).items() if name not in rules.types}
+    kept = rules.applied(source.names)
+    names = tuple((old, header_name(new, header_case)) for old, new in kept)
+    _refuse_clashes(names, header_case)
+    types = {
+        new: rules.types.get(old, open_.get(old, declared_type(source.field(old))))
+        for old, new in names
+    }
+    spelt = {name.lower(): name for name in types}
+    fixed = [
+        (spelt.get(name.lower(), name), value) for name, value in _headed(constants, header_case)
+    ]
+    types.update((name, pa.string()) for name, _ in fixed)
+    created = updated = ""
+    if internal_prefix is not None:
+        created, updated = (
+            header_name(name, header_case) for name in internal_names(internal_prefix)
+        )
+        for name in (created, updated):
+            if types.get(name) == pa.null():
+                types[name] = TIMESTAMP
+            if types.setdefault(name, TIMESTAMP) != TIMESTAMP:
+                raise InputError(
+                    f"column {name!r} is {types[name]} in the source, but the internal column of "
+                    "that name is a date-time",
+                    "set `internal_columns: false`, or another `internal_columns_prefix`.",
+                )
+    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
+    stamp = clock or datetime.now(UTC)
+    return Shape(
+        source, names, created, updated, stamp, schema, tuple(fixed), rules=rules, untyped=open_
+    )
+
+
+def _headed(constants: Sequence[tuple[str, str]], case: HeaderCase | None) -> list[tuple[str, str]]:
+    """Constants under their columns' names in the table."""
+    _refuse_clashes([(name, header_name(name, case)) for name, _ in constants], case)
+    return [(header_name(name, case), value) for name, value in constants]
+
+
+def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
+    seen: dict[str, str] = {}
+    for old, new in names:
+        other = seen.setdefault(new.lower(), old)
+        if other != old:
+            raise InputError(
+                f"columns {other!r} and {old!r} differ only in case"
+                + (f" and become one under `column_header_format: {case}`" if case else ""),
+                f"a table can't hold both: `--rename {shlex.quote(f'{old}={old}_2')}` gives one "
+                f"another name, `--drop {shlex.quote(old)}` leaves it out.",
+            )
+
+
+def fit_column(
+    column: pa.Array | None, field: pa.Field, rows: int, part: pa.Field | None = None
+) -> pa.Array:
+    """Give a column the table's type, which is wide enough or refuses the value.
+
+    Args:
+        column: what there is; None for a column of nulls.
+        field: the table's column; a struct of its type may have more fields than the column's.
+        rows: how many rows a column of nulls has.
+        part: the column as its source has it, which tells what in it is JSON; None where that is
+            as the table has it.
+
+    Raises:
+        InputError: the type can't hold a value exactly.
+
+    >>> wider = pa.struct({"b": pa.int8(), "a": pa.int64()})
+    >>> fit_column(pa.array([{"a": 1}]), pa.field("s", wider), 1).to_pylist()
+    [{'b': None, 'a': 1}]
+    """
+    if column is None:
+        return pa.nulls(rows, field.type)
+    try:
+        return _cast(column, part, field)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"column {field.name!r} has a value that the table's type {field.type} can't hold "
+            f"exactly; in the source it is {column.type}",
+            "land it in another table or column, or declare the table's type in the source.",
+        ) from None
+
+
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Give batches just these columns; those that one lacks are nulls there. See `fit_column`."""
+    for batch in batches:
+        at = {name: index for index, name in enumerate(batch.schema.names)}
+        arrays = [
+            fit_column(batch.column(at[f.name]) if f.name in at else None, f, batch.num_rows)
+            for f in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
+    """Cast, also a struct that has fewer fields than the table's, or in another order."""
+    wanted = target.type
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), wanted)
+    if part is not None and is_json(target):
+        return json_column(column, part, target.name)
+    if part is not None and is_json(part) and pa.types.is_string(wanted):
+        return text_column(column)
+    same = part is None or part.type.equals(wanted, check_metadata=True)
+    if column.type == wanted and same:
+        return column
+    if column.type == OBJECT and pa.types.is_string(wanted):
+        return pc.if_else(column.is_valid(), "{}", pa.scalar(None, wanted))
+    if pa.types.is_struct(wanted):
+        present = {child.name.lower(): i for i, child in enumerate(column.type)}
+        children = [
+            _cast(pc.struct_field(column, [at]), part and part.type.field(at), child)
+            if (at := present.get(child.name.lower())) is not None
+            else pa.nulls(len(column), child.type)
+            for child in wanted
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
+    if pa.types.is_list(wanted):
+        values = _cast(column.flatten(), part and part.type.value_field, wanted.value_field)
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        return pa.ListArray.from_arrays(offsets, values, type=wanted, mask=column.is_null())
+    if pa.types.is_map(wanted):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        keys, items = (some.slice(first, last - first) for some in (column.keys, column.items))
+        return pa.MapArray.from_arrays(
+            pc.subtract(column.offsets, column.offsets[0]),
+            keys.cast(wanted.key_type),
+            _cast(items, part and part.type.item_field, wanted.item_field),
+            type=wanted,
+            mask=column.is_null(),
+        )
+    return column.cast(wanted)
