@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.log.reader import LogFiles
 from lakeport.writers.delta.writer import DeltaWriter
 

@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.actions import action_line, add_action, metadata_action
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.log.checkpoint import write_checkpoint
 from lakeport.writers.delta.log.commits import Mark
+from lakeport.writers.delta.log.reader import action_line, add_action, metadata_action
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _TYPES = {

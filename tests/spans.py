@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lakeport
-from lakeport.loading.timeline import MOST_POINTS, MOST_SPANS
+from lakeport.loading.report import MOST_POINTS, MOST_SPANS
 
 IN_TASKS = {"parsing", "reading", "encoding", "uploading"}
 

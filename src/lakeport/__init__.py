@@ -46,16 +46,14 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
-    from lakeport.loading.replay.replay import Replayed, replay
-    from lakeport.loading.replay.set_aside import SetAside, quarantined
-    from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
+    from lakeport.loading.replay import Replayed, SetAside, quarantined, replay
+    from lakeport.loading.report import Failure, LandingReport, Observer, Span, StreamReport
     from lakeport.loading.run import land
-    from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
     from lakeport.pipeline.report import LoadReport, PipelineReport
     from lakeport.pipeline.run import PipelineObserver, run
-    from lakeport.sources.csv.options import CsvOptions
+    from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
     from lakeport.streams.start import land_stream
@@ -169,7 +167,7 @@ _HOMES = {
     "CheckReport": "lakeport.loading.check",
     "ColumnPlan": "lakeport.loading.plan",
     "CompactReport": "lakeport.tables.records",
-    "CsvOptions": "lakeport.sources.csv.options",
+    "CsvOptions": "lakeport.sources.csv.dialect",
     "DatabaseSource": "lakeport.config.inputs",
     "DestinationConfig": "lakeport.config.base",
     "EngineReport": "lakeport.engine.base",
@@ -195,11 +193,11 @@ _HOMES = {
     "PipelineObserver": "lakeport.pipeline.run",
     "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
-    "Replayed": "lakeport.loading.replay.replay",
+    "Replayed": "lakeport.loading.replay",
     "RestoreReport": "lakeport.tables.records",
-    "SetAside": "lakeport.loading.replay.set_aside",
+    "SetAside": "lakeport.loading.replay",
     "SingerState": "lakeport.tables.records",
-    "Span": "lakeport.loading.timeline",
+    "Span": "lakeport.loading.report",
     "StoreKeys": "lakeport.config.keys",
     "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",
@@ -218,8 +216,8 @@ _HOMES = {
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
     "run": "lakeport.pipeline.run",
-    "quarantined": "lakeport.loading.replay.set_aside",
-    "replay": "lakeport.loading.replay.replay",
+    "quarantined": "lakeport.loading.replay",
+    "replay": "lakeport.loading.replay",
     "runs": "lakeport.tables.runs",
 }
 

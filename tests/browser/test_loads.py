@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from lakeport.html.charts import lanes
 from lakeport.pages.file import alone
-from lakeport.pages.loads import page_of_lake_plan, page_of_lake_run
+from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
 from lakeport.pipeline.plan import LoadPlan, PipelinePlan
 from tests.browser.kit import (
     LAPTOP,

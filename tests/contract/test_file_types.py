@@ -17,7 +17,7 @@ import pytest
 import lakeport
 from lakeport.errors import InputError, ObjectExists, PermissionRefused, SchemaConflict
 from lakeport.model import Batch
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.files.encode import ParquetEncoder
 from lakeport.writers.files.writer import FilesWriter
 

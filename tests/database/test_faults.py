@@ -14,7 +14,7 @@ import pytest
 import lakeport
 from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.sources.database.uri import access_of
+from lakeport.sources.database.access import access_of
 from tests.database.kit import Schema
 
 CANARY = "canary-5ecret"

@@ -20,8 +20,8 @@ from py4j.protocol import Py4JNetworkError
 import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta.commit import Transaction
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.kit import INTEGER, STRING, Lake, users
 

@@ -8,8 +8,8 @@ import pytest
 
 from lakeport.loading.run import _Run
 from lakeport.storage.s3.client import S3Connection
-from lakeport.writers.delta.commit import log_transaction
-from lakeport.writers.delta.commit.staged_files import StagedFiles
+from lakeport.writers.delta import commit
+from lakeport.writers.delta.commit import StagedFiles
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.faults.requests.case import Case
 from tests.faults.requests.proxy import Point
@@ -35,7 +35,7 @@ def test_files_deleted_before_the_log_is_looked_at(
     scenario = found["local_delta:append:no-run-id"]
     case = ("link t/_delta_log/N.json#1", "EIO-after")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(log_transaction, "settle", settle)
+    monkeypatch.setattr(commit, "settle", settle)
     monkeypatch.setattr(StagedFiles, "_named", lambda self: False)
     assert "unreadable" in wrong(scenario, *case)
 

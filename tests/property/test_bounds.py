@@ -15,9 +15,8 @@ from hypothesis import given
 from lakeport.html.facts import ColumnFacts
 from lakeport.tables.overview.columns import column_facts
 from lakeport.tables.overview.leaves import leaves
-from lakeport.writers.delta.log.actions import serialise_value
 from lakeport.writers.delta.log.history import KnownFile
-from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.log.reader import DataFile, serialise_value
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DECIMALS = st.decimals(-(10**16), 10**16, places=2)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.model import Split
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.csv.records import blocks, record_end, records
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.files.source_file import SourceFile

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from lakeport.native import kernel
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.native import NativeKinds, NativeRows
-from lakeport.sources.csv.reader import texts_of
-from lakeport.sources.csv.records import Block
+from lakeport.sources.csv.reader import Block, NativeKinds, NativeRows, texts_of
 from lakeport.sources.csv.values import ANY_KIND, convert, kinds_of
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="the kernel can't be loaded here")

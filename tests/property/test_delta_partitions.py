@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.actions import (
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta.log.reader import (
     add_action,
     metadata_action,
     parse_path,

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import ConfigError, DestinationError
+from lakeport.storage.base import RangedReader, clean_prefix, join_key, under
 from lakeport.storage.checksums import Chunker
-from lakeport.storage.keys import clean_prefix, join_key, under
-from lakeport.storage.ranged import RangedReader
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.upload import part_bytes
+from lakeport.storage.s3.store import part_bytes
 
 texts = st.text(st.sampled_from("ab./\\%2eé\n \ud800"), max_size=12)
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.options import DeltaOptions
-from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta.plan import DeltaOptions, DeltaPlan
 from lakeport.writers.delta.writer import DeltaWriter
 
 

@@ -26,12 +26,12 @@ from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.filesystems import session_for
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
+from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
-from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
 from lakeport.writers.delta.merge.merger import DeltaMerger
-from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.plan import DeltaOptions
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned
 

@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import CommitConflict, InputError, SchemaConflict
-from lakeport.writers.delta.commit.log_transaction import LogTransaction
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.writers.delta.commit import LogTransaction, Transaction
 
 MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
 

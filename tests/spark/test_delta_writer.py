@@ -27,7 +27,7 @@ from lakeport.errors import (
     SchemaConflict,
     Unreachable,
 )
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.writers.delta.commit import Transaction
 
 
 def rows(path: Path, order: str = "id") -> list[dict[str, object]]:

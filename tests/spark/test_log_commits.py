@@ -18,7 +18,7 @@ from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import DriverSession
-from lakeport.writers.delta.commit.log_transaction import LogTransaction
+from lakeport.writers.delta.commit import LogTransaction
 from lakeport.writers.delta.log import transactions
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name

@@ -9,7 +9,7 @@ import pytest
 
 import lakeport
 from lakeport.html.facts import Change, TableFacts
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_facts
 from tests.spark.delta_support import session
 

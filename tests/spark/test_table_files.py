@@ -99,7 +99,7 @@ def test_small_files_are_not_merged_with_others(
     table: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `auto_optimize` does after a run has landed beside such a file."""
-    monkeypatch.setattr("lakeport.writers.delta.compaction.MANY_SMALL_FILES", 2)
+    monkeypatch.setattr("lakeport.writers.delta.optimize.MANY_SMALL_FILES", 2)
     attack(table, secret.as_uri())
     report = lakeport.land([{"id": 2}], table.parent, table="t", auto_optimize=True, **PLAIN)
     assert any("not in the table's folder" in text for text in report.warnings)

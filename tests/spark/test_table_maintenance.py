@@ -24,7 +24,7 @@ from lakeport.errors import (
     SourceError,
     Unreachable,
 )
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.writers.delta.commit import Transaction
 from tests.emulators import Azurite, Minio
 
 _numbers = count()

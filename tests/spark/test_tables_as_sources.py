@@ -20,7 +20,7 @@ from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
 from lakeport.sources.target import TargetTables
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 FEED = {"delta.enableChangeDataFeed": "true"}

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lakeport.errors import LakeportError
-from lakeport.storage import slow_answers
-from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage import retry
+from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.base import CloudStorage
-from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite, TokenServer
 from tests.half_dead import Way, half_dead
@@ -98,8 +98,8 @@ def test_a_large_answer_may_take_long_if_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, rate: int, whole: bool
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(slow_answers, "time", clock)
-    answer = slow_answers._LimitedAnswer(Trickle(clock, rate), seconds=10)
+    monkeypatch.setattr(retry, "time", clock)
+    answer = retry._LimitedAnswer(Trickle(clock, rate), seconds=10)
     buffer = bytearray(1 << 20)
     if whole:
         assert sum(answer.readinto(buffer) or 0 for _ in range(10_000)) == 10_000 * rate
@@ -114,8 +114,8 @@ def test_the_first_byte_may_take_as_long_as_a_read() -> None:
     """Its time is the socket's; the answer's own time begins with it."""
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slow_answers, "time", clock)
-        answer = slow_answers._LimitedAnswer(io.FileIO("/dev/zero"), seconds=1)
+        patch.setattr(retry, "time", clock)
+        answer = retry._LimitedAnswer(io.FileIO("/dev/zero"), seconds=1)
         clock.now += 3600
         assert answer.readinto(bytearray(10)) == 10
         assert answer.readinto(bytearray(10)) == 10

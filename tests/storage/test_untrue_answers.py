@@ -13,17 +13,16 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
-from lakeport.storage.azure import upload as azure_upload
-from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.azure import store as azure_upload
+from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.connection import Connection
-from lakeport.storage.failures import NotFound
-from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
-from lakeport.storage.retry import Retrier, RetryPolicy
+from lakeport.storage.retry import NotFound, Retrier, RetryPolicy
 from lakeport.storage.s3 import client as s3_client
-from lakeport.storage.s3 import upload as s3_upload
-from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3 import store as s3_upload
+from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite
 from tests.faults.requests import proxy as proxy_module

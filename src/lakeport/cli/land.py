@@ -51,7 +51,7 @@ from lakeport.cli.sources import (
     SplitBy,
     TableOf,
 )
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"

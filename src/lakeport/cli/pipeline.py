@@ -30,7 +30,7 @@ def write_plan(plan: PipelinePlan, path: Path) -> None:
         ConfigError: nothing can be written there.
     """
     from lakeport.pages.file import alone
-    from lakeport.pages.loads import page_of_lake_plan
+    from lakeport.pages.lake import page_of_lake_plan
 
     write_page(alone(page_of_lake_plan(plan)).html, path)
 
@@ -71,7 +71,7 @@ class _Paged:
 
     def on_finished(self, report: PipelineReport) -> None:
         from lakeport.pages.file import alone
-        from lakeport.pages.loads import page_of_lake_run
+        from lakeport.pages.lake import page_of_lake_run
 
         try:
             write_page(alone(page_of_lake_run(report.to_dict())).html, self._path)

@@ -28,8 +28,7 @@ from lakeport.units import count, counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeport.loading.replay.replay import Replayed
-    from lakeport.loading.replay.set_aside import SetAside
+    from lakeport.loading.replay import Replayed, SetAside
 
 
 TRANSFORM = "What is made and expected of the rows"
@@ -124,11 +123,11 @@ def show(
     output = Json() if json_out else Console()
     with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.destinations import open_storage
-        from lakeport.loading.replay import set_aside
+        from lakeport.loading import replay
 
         storage = open_storage(config)
-        found = set_aside.set_aside(config, storage, table or "", run or "")
-        heads = [list(islice(set_aside.records(storage, one), records)) for one in found]
+        found = replay.set_aside(config, storage, table or "", run or "")
+        heads = [list(islice(replay.records(storage, one), records)) for one in found]
         if isinstance(output, Json):
             documents = [one.to_dict() for one in found]
             for document, head in zip(documents, heads, strict=True):
@@ -193,7 +192,7 @@ def replay(
     with Guard(output, debug, again="the same command adds nothing twice.") as guard:
         output.begin("landing")
         from lakeport.config.load import load_target
-        from lakeport.loading.replay.replay import replay as replayed
+        from lakeport.loading.replay import replay as replayed
 
         given = keys({"engine": engine}, set_keys, spark)
         config = load_target(target, given)

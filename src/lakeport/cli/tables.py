@@ -13,9 +13,8 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
 from lakeport.cli.output.console import Console, Json
-from lakeport.cli.output.help import Guard
 from lakeport.cli.output.formatting import moment, readable, shown
-from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
+from lakeport.cli.output.help import KEEP, LOOK, Commands, Guard, about, help_alone
 from lakeport.engine.base import EngineReport
 from lakeport.errors import ConfigError, SourceError
 from lakeport.units import count, size

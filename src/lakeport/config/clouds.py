@@ -17,11 +17,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, 
 from lakeport.config.base import DestinationConfig, Settings, Text
 from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
-from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.gcs.settings import GcpSettings
-from lakeport.storage.keys import clean_prefix
+from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.base import clean_prefix
+from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.settings import ID_KEY, AwsSettings
+from lakeport.storage.s3.client import ID_KEY, AwsSettings
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")

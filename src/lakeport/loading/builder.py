@@ -12,8 +12,7 @@ from lakeport.errors import BadRecord
 from lakeport.host.command import command_line, masked
 from lakeport.loading.expect.result import ExpectationResult, added
 from lakeport.loading.quarantine import Rejections
-from lakeport.loading.report import Failure, LandingReport, StreamReport
-from lakeport.loading.timeline import Timeline
+from lakeport.loading.report import Failure, LandingReport, StreamReport, Timeline
 from lakeport.model import Landed
 from lakeport.native import parser
 

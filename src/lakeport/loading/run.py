@@ -24,14 +24,14 @@ from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches.streams import check_streams, leaves_table, raise_first
+from lakeport.loading.batches import check_streams, leaves_table, raise_first
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
-from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
+from lakeport.loading.progress import shown
 from lakeport.loading.report import LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lakeport.loading.stream import StreamLoader
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Flush, Landed, Storage
-    from lakeport.sources.csv.options import CsvOptions
+    from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared import Declared
     from lakeport.sources.open import Source
 

@@ -21,22 +21,28 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
-from lakeport.loading.batches.columns import (
+from lakeport.loading.batches import (
+    Part,
+    Task,
     columns_of,
     described,
+    groups,
+    misfit,
     opened_columns,
     read_columns,
+    staged_of,
+    together,
+    uneven,
     union,
+    without_type,
 )
-from lakeport.loading.batches.parts import Part, Task, misfit, staged_of, without_type
-from lakeport.loading.batches.sharing import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.blame import blaming
 from lakeport.loading.expect.sieve import Findings
 from lakeport.loading.policies import Policies
+from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
-from lakeport.loading.timeline import Timeline
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.casting import is_json
 from lakeport.schema.evolution import TypeConflict

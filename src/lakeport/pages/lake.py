@@ -5,32 +5,108 @@ Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 from lakeport.errors import SourceError
 from lakeport.html import document
 from lakeport.html.lake import Href, RunLine, lake_body
+from lakeport.html.loads import LoadBox, loads_body
 from lakeport.html.render import asset
 from lakeport.html.report import run_facts
 from lakeport.html.run import run_body
 from lakeport.html.table import Preview, table_body
-from lakeport.pages.loads import page_of_lake_run
+from lakeport.html.text import duration, tag
 from lakeport.pages.page import Page
 from lakeport.pages.preview import preview
 from lakeport.tables.lake import of_a_table, open_lake
 from lakeport.tables.overview import lake_facts, table_and_rows
 from lakeport.tables.runs import list_loads, list_runs, run_named, samples
-from lakeport.units import count
+from lakeport.units import count, counted
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.html.facts import LakeFacts
     from lakeport.model import Storage
+    from lakeport.pipeline.plan import LoadPlan, PipelinePlan
     from lakeport.tables.runs import LakeRun
+
+
+_STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
+
+
+def page_of_lake_plan(plan: PipelinePlan) -> Page:
+    """What a run of a lake's file would do."""
+    totals = [("loads", count(len(plan.loads))), ("steps", count(len(plan.steps)))]
+    loads = [_planned(load) for load in plan.loads]
+    body = loads_body(f"Plan of {PurePath(plan.file).name}", plan.file, totals, loads)
+    return Page("/", "Plan", body)
+
+
+def _planned(load: LoadPlan) -> LoadBox:
+    facts = {name: words for name, words in load.in_words.items() if name not in _AS_TABLE}
+    words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
+    columns = load.result or load.columns
+    return LoadBox(load.load, load.uses, words, facts=list(facts.items()), columns=columns)
+
+
+_AS_TABLE: Final = ("which gives", "columns")
+
+
+def page_of_lake_run(
+    report: Mapping[str, Any], path: str = "/", links: Mapping[str, str] | None = None
+) -> Page:
+    """The page of a run of a lake's file.
+
+    Args:
+        report: as `PipelineReport.to_dict` gives it.
+        path: the page's.
+        links: run of a load -> the link to its page.
+    """
+    loads = [load for load in report["loads"] if load["outcome"] != "left out"]
+    totals = [
+        ("loads", count(len(loads))),
+        *((end, count(number)) for end, number in Counter(x["outcome"] for x in loads).items()),
+        ("rows", count(report["rows"])),
+        ("set aside", count(report["rejected"])),
+        ("took", duration(report["seconds"])),
+    ]
+    boxes = [_ended(load, links or {}) for load in loads]
+    title = f"Run {report['run_id']}"
+    body = loads_body(title, report["file"], totals, boxes, report["warnings"])
+    return Page(path, title, body)
+
+
+def _ended(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
+    outcome = load["outcome"]
+    own = str((load.get("report") or load)["run_id"] or "")
+    landed = f"{outcome}, {counted(load['rows'], 'row')}, {duration(load['seconds'])}"
+    facts = [
+        ("outcome", outcome),
+        ("why", load["reason"]),
+        ("rows", count(load["rows"])),
+        ("set aside", count(load["rejected"])),
+        ("took", duration(load["seconds"])),
+        ("tables", ", ".join(load["tables"])),
+        ("run", tag("a", own, href=links[own]) if links.get(own) else own),
+    ]
+    streams = (load.get("report") or {}).get("streams", ())
+    return LoadBox(
+        load["load"],
+        load.get("uses", ()),
+        landed if outcome in _STATES else outcome,
+        _STATES.get(outcome, ""),
+        [(name, value) for name, value in facts if value],
+        {name: type_ for stream in streams for name, type_ in stream["columns"].items()},
+        [words for stream in streams for words in stream["warnings"]],
+        load["error"],
+    )
+
 
 _ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
 _TABLE: Final = "/table/"

@@ -35,7 +35,7 @@ from lakeport.errors import LakeportError
 from lakeport.host.extras import missing
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.shape import header_name, internal_names
-from lakeport.sources.database.deletes import mark_of
+from lakeport.sources.database.source import mark_of
 from lakeport.tables import Table
 
 if TYPE_CHECKING:

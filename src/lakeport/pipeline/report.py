@@ -50,7 +50,7 @@ from lakeport.destinations import open_storage, open_table
 from lakeport.errors import LakeportError
 from lakeport.loading.report import Failure, LandingReport, iso
 from lakeport.pipeline.places import table_of
-from lakeport.sources.database.cursor import bookmark_name
+from lakeport.sources.database.source import bookmark_name
 from lakeport.sources.new_files.open import open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.tables import source as tables

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 
 if TYPE_CHECKING:
     from lakeport.config.inputs import FilesSource

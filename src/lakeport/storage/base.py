@@ -3,22 +3,189 @@
 from __future__ import annotations
 
 import io
+import re
 import uuid
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, cast
+from urllib.parse import unquote
 
-from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
+from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Level, Staged, StageWriter, StoredObject
+from lakeport.storage.checks import honours_create_only
 from lakeport.storage.connection import CloudSettings, Connection
-from lakeport.storage.failures import NotFound, found, replaced
-from lakeport.storage.keys import join_key
-from lakeport.storage.probe import honours_create_only
-from lakeport.storage.ranged import RangedReader
+from lakeport.storage.retry import NotFound, found, replaced
 
 if TYPE_CHECKING:
+    from lakeport.model import StageWriter, Storage
     from lakeport.storage.checks import CheckItem
+
+
+MAX_KEY_BYTES = 1024
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+_RULE = (
+    "parts between slashes must not be empty, `.` or `..` (percent-encoded neither), must not "
+    "hold backslashes or control characters, and must be Unicode text"
+)
+
+
+def clean_prefix(text: str, name: str = "object_key_path") -> str:
+    """A prefix as users write it -> without slashes at its ends and without empty parts.
+
+    Raises:
+        ConfigError: a part climbs out of the prefix or holds control characters.
+
+    >>> clean_prefix("/raw//events/")
+    'raw/events'
+    """
+    parts = [part for part in text.split("/") if part]
+    for part in parts:
+        if _bad(unquote(part)):
+            raise ConfigError(f"`{name}` has the part {part!r}", f"{_RULE}.")
+    return "/".join(parts)
+
+
+def join_key(prefix: str, key: str) -> str:
+    """The full key of `key` below a clean prefix; an empty `key` is the prefix itself.
+
+    Raises:
+        DestinationError: the key is not a plain relative one, or longer than 1,024 bytes.
+
+    >>> join_key("raw", "events/20240101-000000.parquet")
+    'raw/events/20240101-000000.parquet'
+    """
+    if key and any(not part or _bad(part) for part in key.split("/")):
+        raise DestinationError(f"{key!r} is not a safe object name", f"{_RULE}.")
+    full = "/".join(part for part in (prefix, key) if part)
+    size = len(full.encode())
+    if size > MAX_KEY_BYTES:
+        raise DestinationError(
+            f"the object name {full[:60]!r}… has {size} bytes, more than {MAX_KEY_BYTES}",
+            "shorten `object_key_path`, the table's name or `date_partition_format`.",
+        )
+    return full
+
+
+def under(prefix: str, full: str) -> str:
+    """The key of a full key relative to a clean prefix.
+
+    >>> under("raw", "raw/a/b")
+    'a/b'
+    """
+    return full[len(prefix) + 1 :] if prefix else full
+
+
+def _bad(part: str) -> bool:
+    return part in {".", ".."} or _FORBIDDEN.search(part) is not None
+
+
+@contextmanager
+def created(storage: Storage, key: str) -> Iterator[BinaryIO]:
+    """Write a new object, which is there whole once the body has ended, and not at all otherwise.
+
+    Raises:
+        ObjectExists: something has that name.
+        DestinationError: the store refuses.
+    """
+    writer = storage.stage(key, "application/octet-stream")
+    try:
+        yield cast(BinaryIO, _Written(writer))
+        done = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    staged = Staged(key, done["token"], 0, int(done["bytes"]))
+    storage.publish(staged, key)
+    storage.discard(staged)
+
+
+class _Written(io.RawIOBase):
+    """A stage writer as a file."""
+
+    def __init__(self, writer: StageWriter) -> None:
+        self._writer = writer
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        return self._writer.write(data)
+
+
+_LEAST = 256 << 10
+_MOST = 8 << 20
+
+
+class RangedReader(io.RawIOBase):
+    """One object, read in ranges.
+
+    The read-ahead starts at 256 KiB, doubles up to 8 MiB while reads follow each other, and starts
+    anew after a jump: small random reads stay cheap, a scan needs few requests.
+
+    Args:
+        fetch: `fetch(start, end)` returns the bytes of that half-open range.
+        size: the object's size in bytes.
+        name: the object's URI.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, name: str) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._at = 0
+        self._buffer = memoryview(b"")
+        self._start = 0
+        self._ahead = _LEAST
+        self.name = name
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always true."""
+        return True
+
+    def tell(self) -> int:
+        """Position in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a position; nothing is fetched."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"position {base + offset} is before the start of {self.name}")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, target: Any, /) -> int:
+        """Fill a buffer as far as the object goes; fewer bytes only at its end."""
+        view = memoryview(target).cast("B")
+        wanted = max(0, min(len(view), self._size - self._at))
+        filled = 0
+        while filled < wanted:
+            chunk = self._available(wanted - filled)
+            view[filled : filled + len(chunk)] = chunk
+            filled += len(chunk)
+            self._at += len(chunk)
+        return filled
+
+    def _available(self, wanted: int) -> memoryview:
+        end = self._start + len(self._buffer)
+        if not self._start <= self._at < end:
+            self._ahead = min(_MOST, self._ahead * 2) if self._at == end else _LEAST
+            last = min(self._size, self._at + max(wanted, self._ahead))
+            data = self._fetch(self._at, last)
+            if not data:
+                raise OSError(f"{self.name} ended at byte {self._at} of {self._size}")
+            self._buffer, self._start = memoryview(data), self._at
+        offset = self._at - self._start
+        return self._buffer[offset : offset + wanted]
+
 
 _READ_BUFFER = 64 << 10
 _LEVEL_PAGES = 10
@@ -307,3 +474,33 @@ def start_of_keys(root: str, prefix: str, *, below: bool) -> str:
     """
     full = join_key(root, prefix)
     return f"{full}/" if below and full else full
+
+
+class BackgroundUploads:
+    """Runs uploads in threads; a failure comes out of the next `submit` or of `drain`.
+
+    Args:
+        threads: how many are under way at the most.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeport-upload")
+        self._running: deque[Future[Any]] = deque()
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """Run a call in the background; wait first while too many are under way."""
+        while len(self._running) >= self._threads:
+            self._running.popleft().result()
+        self._running.append(self._pool.submit(call, *arguments))
+
+    def drain(self) -> None:
+        """Wait for all calls."""
+        while self._running:
+            self._running.popleft().result()
+        self._pool.shutdown()
+
+    def cancel(self) -> None:
+        """Drop what has not begun and wait for the rest; failures are swallowed."""
+        self._running.clear()
+        self._pool.shutdown(cancel_futures=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
 
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.storage.retry import GivenUp, HollowAnswer, Retrier, RetryPolicy
@@ -98,3 +100,39 @@ class Connection(ABC):
                     "check the endpoint, and whether a proxy or a login page answers in its place.",
                 ) from None
             raise translate(error) from None
+
+
+S = TypeVar("S", bound=Hashable)
+C = TypeVar("C")
+
+
+class PerProcess(Generic[S, C]):
+    """Connections by their settings, each made at its first use.
+
+    A process that was forked makes its own: sockets and locks must not be shared.
+
+    Args:
+        make: makes a connection.
+
+    Example:
+        >>> connections = PerProcess[str, list[str]](list)
+        >>> connections.get("ab") is connections.get("ab")
+        True
+    """
+
+    def __init__(self, make: Callable[[S], C]) -> None:
+        self._make = make
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def get(self, settings: S) -> C:
+        """The connection for these settings; raises what making it raises."""
+        with self._lock:
+            if settings not in self._made:
+                self._made[settings] = self._make(settings)
+            return self._made[settings]
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._made: dict[S, C] = {}
+        self._lock = threading.Lock()

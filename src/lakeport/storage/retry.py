@@ -1,19 +1,24 @@
-"""Retries of requests to a store: how long, how often, and one deadline for all layers."""
+"""Retries of requests to a store: how long, how often, and one deadline for all layers.
+
+All SDKs here send their requests through urllib3, so a manager of its connections is the one place.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
-from lakeport.errors import causes
+from lakeport.errors import DestinationError, ObjectExists, causes
 from lakeport.host import ending
 
 GIVE_UP_SECONDS = 120.0
@@ -222,3 +227,177 @@ def _in_time(send: Callable[[], T], end: float) -> T:
         return outcome.result(end - time.monotonic())
     except FutureTimeout:
         raise NoAnswer from None
+
+
+_LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
+
+NEXT_NAME = "the next free name is tried."
+"""The hint where a name is taken."""
+
+SLOW_STORE = (
+    "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` or fewer "
+    "tasks ask less of the store."
+)
+"""The hint where a store is overloaded."""
+
+Condition = Literal["none", "absent", "same"]
+"""When the store is to do what a request asks: always; if no object has the name; if the object is
+still the version that was read."""
+
+
+class NotFound(DestinationError):
+    """There is no such object, bucket or upload."""
+
+
+def found(look: Callable[[], T]) -> T:
+    """Repeat `look` while it raises NotFound, for at most 1.6 s.
+
+    For an object that the store has just said to exist: its next answer may be a stale 404.
+
+    Raises:
+        NotFound: the store still says that there is no such object.
+    """
+    for pause in _LAG:
+        try:
+            return look()
+        except NotFound:
+            ending.pause(pause)
+    return look()
+
+
+def already_exists(name: str) -> ObjectExists:
+    """The error for a create-only write of a name that is taken."""
+    return ObjectExists(f"{name} exists already", NEXT_NAME)
+
+
+def replaced(name: str) -> DestinationError:
+    """The error for an object that is not the one any more whose first bytes were read."""
+    return DestinationError(
+        f"{name} was replaced while it was read", "run it again when nobody writes there."
+    )
+
+
+def condition_of(over: str | None) -> Condition:
+    """Return the condition of a write over a version, no object (empty), or any object (None)."""
+    return "none" if over is None else "same" if over else "absent"
+
+
+def condition_failed(condition: Condition, name: str) -> DestinationError:
+    """The error for a request whose condition did not hold."""
+    return already_exists(name) if condition == "absent" else replaced(name)
+
+
+def cut_off(error: BaseException) -> bool:
+    """Return whether a TLS connection was cut, as in its handshake: the next one may hold.
+
+    What it met by itself, such as a certificate that it does not trust, stays as it is.
+    """
+    cuts = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError)
+    return any(isinstance(each, cuts) for each in causes(error, contexts=True))
+
+
+def untrusted(error: BaseException) -> bool:
+    """Return whether a TLS connection was refused for the store's certificate."""
+    refused = ssl.SSLCertVerificationError
+    return any(isinstance(each, refused) for each in causes(error, contexts=True))
+
+
+_LEAST_RATE: Final = 16 << 10  # bytes a second; a large body may take as long as it needs at this
+
+
+class _LimitedAnswer(io.RawIOBase):
+    """The bytes of one answer.
+
+    Args:
+        raw: where they come from.
+        seconds: how long they may take from the first one on, beside their share by the rate.
+    """
+
+    def __init__(self, raw: io.RawIOBase, seconds: float) -> None:
+        super().__init__()
+        self._raw, self._seconds = raw, seconds
+        self._began: float | None = None
+        self._size = 0
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read what has come.
+
+        Raises:
+            TimeoutError: the answer is too slow.
+        """
+        if self._began is not None:
+            took = time.monotonic() - self._began
+            if took > self._seconds + self._size / _LEAST_RATE:
+                raise TimeoutError(f"only {self._size} bytes of an answer came in {took:.0f} s")
+        count = self._raw.readinto(buffer)
+        self._began = self._began or time.monotonic()
+        self._size += count or 0
+        return count
+
+    def close(self) -> None:
+        """Close what the bytes come from, too."""
+        self._raw.close()
+        super().close()
+
+
+class _LimitedSocket:
+    """A connected socket, plain or with TLS, whose answers are limited."""
+
+    def __init__(self, connected: Any, seconds: float) -> None:
+        self._connected, self._seconds = connected, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connected, name)
+
+    def makefile(
+        self, mode: Literal["rb"], buffering: int = -1
+    ) -> io.BufferedIOBase | io.RawIOBase:
+        """Open the next answer."""
+        raw = _LimitedAnswer(self._connected.makefile(mode, 0), self._seconds)
+        return raw if buffering == 0 else io.BufferedReader(raw)
+
+
+def limited(pools: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return urllib3's classes of pools by scheme, with connections whose answers are limited.
+
+    Args:
+        pools: the classes, as `PoolManager.pool_classes_by_scheme` has them.
+        seconds: how long an answer may take, beside a second for each 16 KiB of it.
+    """
+
+    def connection(kind: Any) -> Any:
+        class Limited(kind):  # type: ignore[misc]
+            sock: Any
+
+            def connect(self) -> None:
+                super().connect()
+                self.sock = _LimitedSocket(self.sock, seconds)
+
+        return Limited
+
+    return {
+        scheme: type(pool.__name__, (pool,), {"ConnectionCls": connection(pool.ConnectionCls)})
+        for scheme, pool in pools.items()
+    }
+
+
+def limit_session(session: Any, seconds: float) -> None:
+    """Limit the answers that a session of `requests` gets, also by proxies; see `limited`."""
+
+    def by_proxy(manager_of: Callable[..., Any]) -> Callable[..., Any]:
+        def limited_manager(*arguments: Any, **options: Any) -> Any:
+            manager = manager_of(*arguments, **options)
+            manager.pool_classes_by_scheme = classes
+            return manager
+
+        return limited_manager
+
+    classes: dict[str, Any] = {}
+    for adapter in session.adapters.values():
+        classes = classes or limited(adapter.poolmanager.pool_classes_by_scheme, seconds)
+        adapter.poolmanager.pool_classes_by_scheme = classes
+        adapter.proxy_manager_for = by_proxy(adapter.proxy_manager_for)

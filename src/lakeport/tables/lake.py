@@ -25,12 +25,12 @@ from lakeport.config.load import load_target
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.schema.named import command
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
 from lakeport.writers.delta.log.history import Amount, Version, read_history
 from lakeport.writers.delta.log.reader import LogFiles
-from lakeport.writers.files.loads import growth, loads
+from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
+from lakeport.writers.files.writer import growth, loads
 from lakeport.writers.naming import HOME, safe_segment
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.storage.keys import clean_prefix
+from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine

@@ -22,10 +22,16 @@ from lakeport.schema.named import named_type, type_name
 from lakeport.schema.types import arrow_field, declared_type
 from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import Alteration
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, Group, groups, packed, target_bytes
 from lakeport.writers.delta.log.commits import CommitLog, Mark
 from lakeport.writers.delta.log.reader import Contents
-from lakeport.writers.delta.optimize import no_condition
+from lakeport.writers.delta.optimize import (
+    SMALL_FILE_BYTES,
+    Group,
+    groups,
+    no_condition,
+    packed,
+    target_bytes,
+)
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine

@@ -20,10 +20,9 @@ from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
-from lakeport.writers.delta.commit.transaction import Transaction
-from lakeport.writers.delta.log.actions import parse_path, transaction_action
+from lakeport.writers.delta.commit import Transaction
 from lakeport.writers.delta.log.commits import Commit, CommitLog
-from lakeport.writers.delta.log.reader import Contents, DataFile
+from lakeport.writers.delta.log.reader import Contents, DataFile, parse_path, transaction_action
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession

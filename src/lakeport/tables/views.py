@@ -21,11 +21,10 @@ from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import command, type_name
 from lakeport.schema.sparktypes import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
-from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
-from lakeport.writers.delta.features import lacking_readers
-from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.log.commits import Commit
-from lakeport.writers.delta.log.reader import Contents, row_count
+from lakeport.writers.delta.log.reader import Contents, parse_path, parse_value, row_count
+from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
+from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,8 +29,8 @@ from pyspark import cloudpickle
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SparkFailure
-from lakeport.storage.local.store import LocalStageWriter, LocalStorage
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.storage.local import LocalStageWriter, LocalStorage
+from lakeport.writers.delta.commit import Transaction
 from tests.faults.requests import naming
 from tests.faults.requests.faults import Fault
 from tests.faults.requests.naming import kind_of

@@ -11,8 +11,8 @@ from unittest.mock import patch
 STEPS = {
     "step spool": "lakeport.loading.run:_Run._flush",
     "step stage": "lakeport.loading.stream:StreamLoader._stage",
-    "step publish": "lakeport.writers.delta.commit.staged_files:StagedFiles.publish",
-    "step commit": "lakeport.writers.delta.commit.log_transaction:LogTransaction.commit",
+    "step publish": "lakeport.writers.delta.commit:StagedFiles.publish",
+    "step commit": "lakeport.writers.delta.commit:LogTransaction.commit",
     "step intend": "lakeport.writers.files.journal:Journal.intend",
     "step finish": "lakeport.writers.files.journal:Journal.finish",
     "step state": "lakeport.loading.run:_Run._emit",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.storage.keys import clean_prefix, join_key, under
+from lakeport.storage.base import clean_prefix, join_key, under
 from lakeport.writers.naming import (
     check_date_format,
     object_folder,

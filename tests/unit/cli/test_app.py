@@ -27,7 +27,7 @@ from lakeport.loading.plan import LandingPlan
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
 from lakeport.native import parser
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 REPORT = LandingReport("r1", "/lake", NOW, NOW, 0.5)

@@ -18,7 +18,7 @@ from lakeport.cli.output.console import Console
 from lakeport.cli.output.loads import Loads
 from lakeport.config.load import load_target
 from lakeport.host.activity import Activity
-from lakeport.loading.progress.words import Moment
+from lakeport.loading.progress import Moment
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.model import Landed
 from lakeport.pages.lake import open_pages

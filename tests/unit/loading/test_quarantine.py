@@ -20,7 +20,7 @@ from lakeport.loading.quarantine import (
     quarantine_key,
 )
 from lakeport.model import Storage
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 
 
 class Memory:

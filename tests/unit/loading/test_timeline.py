@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from lakeport.loading.timeline import MOST_SPANS, Span, Timeline
+from lakeport.loading.report import MOST_SPANS, Span, Timeline
 from lakeport.model import Staged, Work
 
 

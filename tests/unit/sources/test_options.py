@@ -8,7 +8,7 @@ import pytest
 
 from lakeport.config.inputs import FilesSource
 from lakeport.errors import ConfigError
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.options import ReadOptions
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from lakeport.errors import MissingDependency
 from lakeport.storage import sdks
-from lakeport.storage.s3.client import S3Connection, _models
-from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.client import AwsSettings, S3Connection, _models
 
 SETTINGS = AwsSettings(access_key_id="a", secret_access_key="b", region="eu-west-1")
 

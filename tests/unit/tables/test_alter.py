@@ -24,7 +24,7 @@ from lakeport.errors import (
     SchemaConflict,
     SourceError,
 )
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.alter import Alteration
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakeport.tables.maintenance import report
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
+from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from tests.unit.writers.delta.support import contents
 
 

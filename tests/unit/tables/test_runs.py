@@ -12,7 +12,7 @@ import lakeport
 from lakeport.errors import BadRecord, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.loading.quarantine import Quarantine
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.runs import LakeRun, find_run, run_named, samples
 
 REPORTS = "_lakeport/reports"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import cells, padded, shown
-from lakeport.loading.progress.words import Moment, line, seconds
+from lakeport.loading.progress import Moment, line, seconds
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
-from lakeport.loading.progress.shown import Display, Lines, Progress, switched_off
-from lakeport.loading.progress.words import Moment, lines
+from lakeport.loading.progress import Display, Lines, Moment, Progress, lines, switched_off
 
 if TYPE_CHECKING:
     from rich.live import Live

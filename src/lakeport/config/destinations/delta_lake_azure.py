@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from lakeport.config.base import DestinationConfig, Text
 from lakeport.config.clouds import AzureConfig
 from lakeport.errors import ConfigError
-from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.keys import clean_prefix
+from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage

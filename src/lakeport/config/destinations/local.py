@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BeforeValidator, Field
 
 from lakeport.config.base import DestinationConfig, FileType
-from lakeport.storage.keys import clean_prefix
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.base import clean_prefix
+from lakeport.storage.local import LocalStorage
 
 
 def _folder(value: object) -> object:

@@ -40,10 +40,10 @@ _WARM: Final = (
     "lakeport.sources.csv.reader",
     "lakeport.sources.frames.source",
     "lakeport.sources.parquet.reader",
-    "lakeport.storage.local.store",
+    "lakeport.storage.local",
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",
-    "lakeport.writers.files.csv",
+    "lakeport.writers.files.encode",
     "lakeport.writers.files.encode",
     "lakeport.writers.files.sink",
 )

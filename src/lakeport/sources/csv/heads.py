@@ -8,14 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
-from lakeport.sources.csv.detection.rows import rows_of
-from lakeport.sources.csv.detection.sniffing import SAMPLE_BYTES, sniffed
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.detection import SAMPLE_BYTES, rows_of, sniffed
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.formats import Readings
 from lakeport.sources.csv.inference import Head, InferKinds, read_head, sampled
-from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.csv.reader import Form
-from lakeport.sources.csv.records import Block, record_end, without_joints
+from lakeport.sources.csv.reader import Block, Form, record_end, without_joints
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile

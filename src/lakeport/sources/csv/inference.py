@@ -13,19 +13,21 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.cores import available_cores
 from lakeport.model import Split
-from lakeport.sources.csv.detection.rows import rows_of
+from lakeport.sources.csv.detection import rows_of
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.formats import Readings
 from lakeport.sources.csv.hints import way_to_read
-from lakeport.sources.csv.native import NativeKinds
-from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
-from lakeport.sources.csv.records import (
+from lakeport.sources.csv.reader import (
     BOM,
     Block,
     Joints,
+    Layout,
+    NativeKinds,
     blocks,
+    blocks_of,
     record_end,
     records,
+    texts_of,
     without_joints,
 )
 from lakeport.sources.csv.values import ANY_KIND

@@ -13,8 +13,7 @@ from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
-from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
-from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.formats import Choice, Evidence, Readings, choose, unseen
 from lakeport.sources.csv.heads import CsvFile, heads_of
 from lakeport.sources.csv.inference import (
     JOINTS,
@@ -25,8 +24,7 @@ from lakeport.sources.csv.inference import (
     split_and_infer,
     split_file,
 )
-from lakeport.sources.csv.reader import CsvReader, Form, Layout
-from lakeport.sources.csv.records import Joints
+from lakeport.sources.csv.reader import CsvReader, Form, Joints, Layout
 from lakeport.sources.csv.telling import notes_of
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet

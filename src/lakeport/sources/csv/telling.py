@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lakeport.schema.named import listed
-from lakeport.sources.csv.detection.doubts import may_be_grouped, other_delimiter, why_text
-from lakeport.sources.csv.detection.heading import contrast
-from lakeport.sources.csv.detection.rows import numbered_rows
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats.readings import Format
+from lakeport.sources.csv.detection import (
+    contrast,
+    may_be_grouped,
+    numbered_rows,
+    other_delimiter,
+    why_text,
+)
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.formats import Format
 from lakeport.sources.csv.heads import CsvFile
-from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.file_set import FileSet
 
 _DOUBTS = {

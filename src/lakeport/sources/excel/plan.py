@@ -17,7 +17,7 @@ from lakeport.errors import SourceError
 from lakeport.host.extras import missing
 from lakeport.host.scratch import scratch
 from lakeport.schema.types import Field
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.cells import Cell, quoted, type_of
 from lakeport.sources.excel.titles import below_titles

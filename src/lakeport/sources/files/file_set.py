@@ -15,7 +15,7 @@ from lakeport.host.activity import carried
 from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions

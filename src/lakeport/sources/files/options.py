@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeport.model import UnknownPolicy
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits, unpack_limits
 from lakeport.sources.json.paths import parse_path
 

@@ -24,7 +24,7 @@ from lakeport.errors import DestinationError
 from lakeport.model import Bookmark, Memory
 from lakeport.sources.files.places import Listed
 from lakeport.sources.new_files.segments import merged, read_segment, write_segment
-from lakeport.storage.created import created
+from lakeport.storage.base import created
 
 _NAME: Final = "files"
 _FORMAT: Final = 1

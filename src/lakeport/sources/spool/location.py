@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.scratch import scratch
-from lakeport.storage.created import created
+from lakeport.storage.base import created
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

@@ -4,18 +4,111 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from lakeport.errors import LakeportError
 from lakeport.host.extras import missing
 from lakeport.storage.azure import errors as azure_errors
-from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.connection import Connection
-from lakeport.storage.failures import Condition
-from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import HollowAnswer
-from lakeport.storage.slow_answers import limit_session
+from lakeport.storage.connection import Connection, PerProcess
+from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limit_session
+
+_CLOUD = "core.windows.net"
+
+
+@dataclass(frozen=True, slots=True)
+class AzureSettings:
+    """How to reach a storage account. Picklable; its repr shows no secret.
+
+    One of: the account's key; a SAS token; the three values of a service principal; a managed
+    identity. Without any, the default chain of the Azure SDK is searched.
+
+    Attributes:
+        account: the storage account's name.
+        access_key: one of its two keys, in base64.
+        sas_token: a shared access signature, without a question mark in front.
+        tenant_id: directory of the service principal.
+        client_id: the id of the service principal, or of a user-assigned managed identity.
+        client_secret: the service principal's password.
+        managed_identity: whether to use the machine's managed identity.
+        token: an access token that a driver handed to its tasks, instead of looking for one.
+        token_end: when it expires, in seconds since 1970.
+        cloud: end of the account's host names.
+        endpoint: address of an emulator's Blob service, without the account; empty for Azure.
+        retry_policy: for transient failures.
+        connect_seconds: how long one connection may take to be made.
+        read_seconds: how long the endpoint may stay silent.
+    """
+
+    account: str
+    access_key: str = field(default="", repr=False)
+    sas_token: str = field(default="", repr=False)
+    tenant_id: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    managed_identity: bool = False
+    token: str = field(default="", repr=False)
+    token_end: int = 0
+    cloud: str = _CLOUD
+    endpoint: str = ""
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    connect_seconds: float = 5
+    read_seconds: float = 60
+
+    @property
+    def read_timeout(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return self.retry_policy.read_timeout(self.read_seconds)
+
+    @property
+    def host(self) -> str:
+        """The account as Hadoop's connector names it.
+
+        >>> AzureSettings("lake").host
+        'lake.dfs.core.windows.net'
+        """
+        return f"{self.account}.dfs.{self.cloud}"
+
+    @property
+    def blob_url(self) -> str:
+        """The address of the account's Blob service.
+
+        >>> AzureSettings("lake").blob_url
+        'https://lake.blob.core.windows.net'
+        >>> AzureSettings("devstoreaccount1", endpoint="http://127.0.0.1:10000").blob_url
+        'http://127.0.0.1:10000/devstoreaccount1'
+        """
+        if self.endpoint:
+            return f"{self.endpoint}/{self.account}"
+        return f"https://{self.account}.blob.{self.cloud}"
+
+    @property
+    def scheme(self) -> str:
+        """`abfss`, or `abfs` for an emulator without TLS."""
+        return "abfs" if urlsplit(self.endpoint).scheme == "http" else "abfss"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no message may hold."""
+        signature = parse_qs(self.sas_token).get("sig", [])
+        values = (self.access_key, self.sas_token, self.client_secret, self.token, *signature)
+        return tuple(value for value in values if value)
+
+    @property
+    def sas_expired(self) -> bool:
+        """Whether the SAS token says that its time is over.
+
+        >>> AzureSettings("lake", sas_token="se=2001-01-01T00%3A00%3A00Z&sig=x").sas_expired
+        True
+        """
+        try:
+            end = datetime.fromisoformat(parse_qs(self.sas_token)["se"][0])
+        except (KeyError, ValueError):
+            return False
+        return end.replace(tzinfo=end.tzinfo or UTC) < datetime.now(UTC)
+
 
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"

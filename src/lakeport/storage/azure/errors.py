@@ -11,18 +11,18 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from lakeport.storage.failures import (
+from lakeport.storage.retry import (
     SLOW_STORE,
     Condition,
+    GivenUp,
     NotFound,
     already_exists,
     condition_failed,
     cut_off,
 )
-from lakeport.storage.retry import GivenUp
 
 if TYPE_CHECKING:
-    from lakeport.storage.azure.settings import AzureSettings
+    from lakeport.storage.azure.client import AzureSettings
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {

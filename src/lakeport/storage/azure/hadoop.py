@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.azure.client import AzureSettings
 
 _FIRST_DELAY = 0.5  # seconds
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"

@@ -12,18 +12,19 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.failures import (
+from lakeport.storage.retry import (
     SLOW_STORE,
     Condition,
+    GivenUp,
+    HollowAnswer,
     NotFound,
     condition_failed,
     cut_off,
     untrusted,
 )
-from lakeport.storage.retry import GivenUp, HollowAnswer
 
 if TYPE_CHECKING:
-    from lakeport.storage.gcs.settings import GcpSettings
+    from lakeport.storage.gcs.client import GcpSettings
 
 _OF_TOKENS = {"RefreshError", "TransportError"}
 # 409: something else changes the object at this moment.

@@ -15,19 +15,20 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.failures import (
+from lakeport.storage.checks import ConditionUnknown
+from lakeport.storage.retry import (
     NEXT_NAME,
     SLOW_STORE,
     Condition,
+    GivenUp,
+    HollowAnswer,
     NotFound,
     condition_failed,
     cut_off,
 )
-from lakeport.storage.probe import ConditionUnknown
-from lakeport.storage.retry import GivenUp, HollowAnswer
 
 if TYPE_CHECKING:
-    from lakeport.storage.s3.settings import AwsSettings
+    from lakeport.storage.s3.client import AwsSettings
 
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {

@@ -6,7 +6,7 @@ import math
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.client import AwsSettings
 
 _AUTH = "org.apache.hadoop.fs.s3a.auth"
 _FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"

@@ -13,10 +13,10 @@ from lakeport.tables.overview.columns import column_facts
 from lakeport.tables.overview.leaves import Leaf, leaves
 from lakeport.tables.overview.partitions import PartitionNames, partition_facts
 from lakeport.tables.views import optimize_hint, size_facts
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, target_bytes
-from lakeport.writers.delta.features import lacking_readers
 from lakeport.writers.delta.log.commits import Mark
 from lakeport.writers.delta.log.history import History, Version, read_history
+from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
+from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
     from lakeport.model import Storage

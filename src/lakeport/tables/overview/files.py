@@ -13,8 +13,8 @@ from lakeport.schema.sparktypes import NULL_FOLDER
 from lakeport.tables.overview.footers import Footer, footer_columns, read_footer
 from lakeport.tables.overview.partitions import partition_facts
 from lakeport.tables.views import FilesView, size_facts, type_word
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, target_bytes
-from lakeport.writers.files.loads import growth, loads
+from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
+from lakeport.writers.files.writer import growth, loads
 
 if TYPE_CHECKING:
     from lakeport.model import Storage, StoredObject

@@ -8,7 +8,7 @@ from contextlib import suppress
 from lakeport.html.facts import FileFacts, PartitionFacts
 from lakeport.tables.overview.leaves import Leaf
 from lakeport.tables.overview.values import UNREADABLE, reader, spelled
-from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
+from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 
 Values = Mapping[str, str | None]
 

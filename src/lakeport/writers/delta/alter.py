@@ -27,7 +27,7 @@ from lakeport.schema.named import alter_command, column_of, like, listed, type_n
 from lakeport.schema.nested import with_text
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
-from lakeport.writers.delta.commit.log_transaction import TableTransaction
+from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import TableFiles

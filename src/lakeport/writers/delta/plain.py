@@ -2,10 +2,14 @@
 
 What is listed here is known to need no more. A feature, property or type that is not, goes to
 delta-spark.
+
+A table feature is named in the table's protocol. A reader that does not know one of the reader
+features refuses the whole table; a writer feature stops other writers only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from lakeport.writers.delta.log.checkpoint import (
@@ -61,3 +65,69 @@ def _common(type_: Any) -> bool:
     inner = [field["type"] for field in type_.get("fields", ())]
     inner += [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
     return all(map(_common, inner))
+
+
+# delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
+# mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
+LACKING_READERS: Mapping[str, tuple[str, ...]] = {
+    "catalogManaged": ("Athena", "delta-rs", "DuckDB", "Trino"),
+    "columnMapping": ("older delta-rs",),
+    "deletionVectors": ("delta-rs",),
+    "timestampNtz": (),
+    "typeWidening": ("Athena", "delta-rs", "DuckDB"),
+    "typeWidening-preview": ("Athena", "delta-rs", "DuckDB"),
+    "v2Checkpoint": ("Athena", "delta-rs"),
+    "vacuumProtocolCheck": (),
+    "variantType": ("Athena", "delta-rs", "Trino"),
+    "variantType-preview": ("Athena", "delta-rs", "Trino"),
+}
+"""Reader feature -> the programs that can't read a table which has it."""
+
+_WRITERS: Mapping[str, tuple[str, ...]] = {
+    "clustering": ("delta-rs", "Trino"),
+    "rowTracking": ("delta-rs", "Trino"),
+    "identityColumns": ("delta-rs", "Trino"),
+}
+_SINCE: Mapping[int, str] = {2: "columnMapping"}
+
+
+def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Feature -> the programs that can't read a table of this protocol because of it.
+
+    A reader feature that is not known here is one that many readers lack.
+
+    >>> lacking_readers({"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]})
+    {'deletionVectors': ('delta-rs',)}
+    >>> lacking_readers({"minReaderVersion": 1, "minWriterVersion": 2})
+    {}
+    """
+    named = protocol.get("readerFeatures")
+    features = {str(name) for name in named} if isinstance(named, (list, tuple)) else set()
+    version = protocol.get("minReaderVersion")
+    features |= {name for least, name in _SINCE.items() if version == least}
+    found = {name: LACKING_READERS.get(name, ("most others",)) for name in sorted(features)}
+    return {name: readers for name, readers in found.items() if readers}
+
+
+def feature_notes(before: Iterable[str], protocol: Mapping[str, object]) -> tuple[str, ...]:
+    """What a report says about features that a table has just got.
+
+    Args:
+        before: the features that it had.
+        protocol: the table's protocol now.
+
+    >>> feature_notes((), {"minReaderVersion": 1, "writerFeatures": ["clustering"]})
+    ('the table now has `clustering`: delta-rs, Trino can read it, but not write to it.',)
+    """
+    had = set(before)
+    notes = [
+        f"the table now has `{name}`: {', '.join(readers)} can't read it."
+        for name, readers in lacking_readers(protocol).items()
+        if name not in had
+    ]
+    named = protocol.get("writerFeatures")
+    for name in sorted(str(item) for item in named) if isinstance(named, (list, tuple)) else ():
+        if name in _WRITERS and name not in had:
+            writers = ", ".join(_WRITERS[name])
+            notes.append(f"the table now has `{name}`: {writers} can read it, but not write to it.")
+    return tuple(notes)

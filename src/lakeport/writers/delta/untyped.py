@@ -19,7 +19,7 @@ from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage
 from lakeport.schema.marks import parts_of
 from lakeport.schema.nested import is_untyped, open_columns, stored_field
-from lakeport.writers.delta.log.actions import parse_path
+from lakeport.writers.delta.log.reader import parse_path
 from lakeport.writers.delta.schema import file_schema
 
 if TYPE_CHECKING:

@@ -30,18 +30,30 @@ from lakeport.schema.evolution import (
     plan_evolution,
 )
 from lakeport.schema.named import alter_command, listed, type_name
-from lakeport.writers.delta.commit.attempt import Attempt, Done
-from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, KnownContent
-from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
-from lakeport.writers.delta.commit.staged_files import StagedFiles, published
-from lakeport.writers.delta.commit.transaction import Transaction
+from lakeport.writers.delta.commit import (
+    LEFT_OUT,
+    NOT_TOLD,
+    Attempt,
+    Done,
+    KnownContent,
+    LogTransaction,
+    StagedFiles,
+    TableTransaction,
+    Transaction,
+    published,
+)
 from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
 from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, read_contents, replay
 from lakeport.writers.delta.merge.files import TableFiles
-from lakeport.writers.delta.options import DeltaOptions
-from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
+from lakeport.writers.delta.plan import (
+    TARGET_FILE_SIZE,
+    DeltaOptions,
+    DeltaPlan,
+    TableRequest,
+    plan_table,
+)
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState

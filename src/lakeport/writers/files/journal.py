@@ -24,18 +24,33 @@ The protocol, and what a repeated run finds after a crash at each step:
 
 A done entry with another digest is a `RunMismatch`. Entries of a token whose name starts with `_`
 (capabilities, bytes held back) are never written; everything else in it has to be JSON.
+
+A load on this machine can be looked up. One on another machine is taken to be at work for as long
+as publishing may take.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import platform
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, RunMismatch
-from lakeport.model import Staged, Storage
+from lakeport.host.process import is_there
+from lakeport.model import Batch, Staged, Storage
 from lakeport.writers.naming import HOME, safe_segment
+
+if TYPE_CHECKING:
+    from lakeport.writers.base import TablePlan
+
 
 _VERSION = 1
 
@@ -261,3 +276,106 @@ def _planned(item: Mapping[str, Any]) -> Planned:
         split=item["split"],
     )
     return Planned(staged, item["key"])
+
+
+_LONGEST_SECONDS: Final = 600.0
+_publishing: Final[set[str]] = set()
+
+
+@contextmanager
+def publishing() -> Iterator[Callable[[], Mapping[str, Any]]]:
+    """Be known as the one who publishes, for as long as the body runs.
+
+    Yields:
+        Gives what others are told now, as JSON.
+    """
+    token = secrets.token_hex(8)
+    _publishing.add(token)
+    process = os.getpid()
+    about = {"host": platform.node(), "process": process, "began": _began(process), "token": token}
+    try:
+        yield lambda: {**about, "at": time.time()}
+    finally:
+        _publishing.discard(token)
+
+
+def at_work(owner: Mapping[str, Any] | None) -> bool:
+    """Whether who was told of may be publishing now.
+
+    Args:
+        owner: what `publishing` has told; None for nobody.
+
+    >>> with publishing() as owner:
+    ...     at_work(owner())
+    True
+    >>> at_work(owner())
+    False
+    """
+    if owner is None:
+        return False
+    if owner["host"] != platform.node():
+        return bool(time.time() - owner["at"] < _LONGEST_SECONDS)
+    process, began = int(owner["process"]), owner["began"]
+    if process == os.getpid() and began == _began(process):
+        return owner["token"] in _publishing
+    return _began(process) == began if began else is_there(process)
+
+
+def _began(process: int) -> str:
+    """When a process began, in the kernel's ticks, as its number may be another one's by now.
+
+    Empty where the system does not tell, or there is none. Source: proc(5).
+    """
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def write_manifest(
+    storage: Storage,
+    table: str,
+    batch: Batch,
+    plan: TablePlan,
+    objects: Sequence[Planned],
+    singer_state: bytes | None = None,
+) -> None:
+    """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json`.
+
+    Args:
+        storage: where the lake is.
+        table: the table's folder below the root.
+        batch: what was landed.
+        plan: how; it has the batch's columns and its one clock reading.
+        objects: every object with its key.
+        singer_state: the STATE that the load allows, as the raw JSON that came.
+
+    Raises:
+        DestinationError: the store refuses.
+    """
+    clock = plan.detail.names.clock
+    moment = clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
+    untyped = [name for name in plan.schema.names if name in plan.untyped]
+    content = {
+        "stream": batch.stream,
+        "table": storage.uri(table),
+        "at": moment.isoformat(timespec="microseconds"),
+        "rows": sum(planned.staged.rows for planned in objects),
+        "bytes": sum(planned.staged.bytes for planned in objects),
+        "files": [
+            {
+                "uri": storage.uri(planned.key),
+                "rows": planned.staged.rows,
+                "bytes": planned.staged.bytes,
+                "checksum": planned.staged.checksum,
+            }
+            for planned in objects
+        ],
+        "schema": [{"name": column.name, "type": str(column.type)} for column in plan.schema],
+        **({"untyped": untyped} if untyped else {}),
+        "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
+    }
+    name = f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"
+    key = f"{HOME}/manifests/{safe_segment(table)}/{name}"
+    data = json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+    storage.put(key, data, create_only=True)

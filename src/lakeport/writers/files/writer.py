@@ -1,36 +1,394 @@
-"""A table of plain files: the driver's side of Parquet and CSV destinations."""
+"""A table of plain files: the driver's side of Parquet and CSV destinations.
+
+`lakeport.writers.files.journal` describes the protocol that these steps belong to.
+
+Each bookmark of a name has a number, which is the batch's in that journal: the intent that makes a
+batch's objects visible says what is remembered from then on, and so does the entry that they are.
+A load that was cut off between the two is finished by the next one, before that reads the bookmark.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
-from lakeport.model import Batch, Landed, Staged, Storage
+import msgspec
+
+from lakeport.errors import (
+    CommitConflict,
+    DestinationError,
+    ObjectExists,
+    PermissionRefused,
+    Unreachable,
+)
+from lakeport.model import Batch, Bookmark, Landed, Remembered, Staged, Storage
 from lakeport.writers.base import Current, TablePlan
-from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
-from lakeport.writers.files.encode import Encoder
-from lakeport.writers.files.journal import Done, Journal, Planned
-from lakeport.writers.files.manifest import write_manifest
-from lakeport.writers.files.memory import FileMemory, Place, place_of
-from lakeport.writers.files.owner import at_work, publishing
-from lakeport.writers.files.publish import (
-    FilePublisher,
-    done_entry,
-    drop_staging,
-    resume,
-    withdraw,
+from lakeport.writers.files.encode import (
+    ColumnLog,
+    Encoder,
+    RecordedColumns,
+    file_columns,
+    plan_columns,
+)
+from lakeport.writers.files.journal import (
+    Done,
+    Intent,
+    Journal,
+    Planned,
+    at_work,
+    publishing,
+    write_manifest,
 )
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
-from lakeport.writers.naming import object_folder, table_folder
+from lakeport.writers.naming import HOME, object_folder, safe_segment, table_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakeport.model import Storage
+
+
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load into a table of files.
+
+    Attributes:
+        at: when.
+        rows: how many it landed.
+        files: the file's name, as users know it -> its rows.
+    """
+
+    at: datetime
+    rows: int
+    files: dict[str, int]
+
+
+class _File(msgspec.Struct):
+    uri: str
+    rows: int
+
+
+class _Manifest(msgspec.Struct):
+    at: datetime
+    rows: int
+    files: list[_File]
+    table: str = ""
+    untyped: list[str] = []
+
+
+_MANIFEST = msgspec.json.Decoder(_Manifest)
+
+
+def loads(storage: Storage, folder: str, most: int) -> list[Load]:
+    """The newest loads into a table, oldest first.
+
+    Args:
+        storage: where the lake is.
+        folder: the table's key.
+        most: how many at most.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    found = (_load(manifest) for manifest in _manifests(storage, folder, most))
+    return sorted(found, key=lambda load: load.at)
+
+
+def untyped_files(storage: Storage, folder: str) -> list[str]:
+    """Return the keys of a table's files whose loads knew no type for a place in them.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    found = [each for each in _manifests(storage, folder, 0) if each.untyped]
+    keys = {folder + file.uri.removeprefix(each.table) for each in found for file in each.files}
+    return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
+
+
+def growth(found: Sequence[Load], rows: int | None) -> list[tuple[float, int]]:
+    """Rows after each load, oldest first: (Unix seconds, rows).
+
+    Args:
+        found: the newest loads, oldest first.
+        rows: how many the table has now; None when unknown, and the loads are all there were.
+    """
+    total = sum(load.rows for load in found)
+    start = 0 if rows is None else max(rows - total, 0)
+    sums = list(accumulate((load.rows for load in found), initial=start))[1:]
+    return [(load.at.timestamp(), after) for load, after in zip(found, sums, strict=True)]
+
+
+def _manifests(storage: Storage, folder: str, most: int) -> Iterator[_Manifest]:
+    """Yield the newest manifests of a table, all if `most` is 0; without what is none."""
+    if not folder:
+        return
+    home = f"{HOME}/manifests/{safe_segment(folder)}"
+    keys = [item.key for item in storage.list(home) if item.key.endswith(".json")][-most:]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for data in pool.map(storage.get, keys):
+            with suppress(msgspec.DecodeError):
+                yield _MANIFEST.decode(data or b"")
+
+
+def _load(told: _Manifest) -> Load:
+    at = told.at if told.at.tzinfo else told.at.replace(tzinfo=UTC)
+    return Load(at, told.rows, {file.uri: file.rows for file in told.files})
+
+
+_MOST_TAKEN = 10_000
+
+
+@dataclass
+class FilePublisher:
+    """The objects of one batch on their way.
+
+    Attributes:
+        storage: where they are staged.
+        names: what further keys are made of.
+        objects: each with the key that it is to have; changed in place on a clash.
+        next_ordinal: the lowest ordinal that no object has tried.
+        record: puts the present plan on record; called before anything takes a name of it.
+        published: what is visible, with its keys.
+        clashes: what has to be staged again, because its name is taken and it is bound to it.
+        taken: how many names were taken.
+    """
+
+    storage: Storage
+    names: Names
+    objects: list[Planned]
+    next_ordinal: int
+    record: Callable[[FilePublisher], None]
+    published: list[Planned] = field(default_factory=list)
+    clashes: list[Planned] = field(default_factory=list)
+    taken: int = 0
+
+    def run(self) -> None:
+        """Publish everything that is not published yet.
+
+        Raises:
+            ObjectExists: there are `clashes`; everything else is visible.
+            DestinationError: the store refuses; `published` tells how far it came.
+        """
+        for index, planned in enumerate(self.objects):
+            if planned not in self.published:
+                self._publish(index)
+        if self.clashes:
+            taken = ", ".join(self.storage.uri(clash.key) for clash in self.clashes)
+            raise ObjectExists(f"{taken} exists already", "stage these rows under other names.")
+
+    def _publish(self, index: int) -> None:
+        while True:
+            planned = self.objects[index]
+            try:
+                self.storage.publish(planned.staged, planned.key)
+            except ObjectExists:
+                if not self.storage.can_rename_staged:
+                    self.clashes.append(planned)
+                    return
+                self.taken += 1
+                if self.taken > _MOST_TAKEN:
+                    raise DestinationError(
+                        f"{_MOST_TAKEN:,} names were taken, up to {self.storage.uri(planned.key)}",
+                        "see that the store tells what is there, and run it again.",
+                    ) from None
+                self.objects[index] = Planned(planned.staged, self.names.key(self.next_ordinal))
+                self.next_ordinal += 1
+                self.record(self)
+            else:
+                self.published.append(planned)
+                return
+
+    def intent(self, digest: str, attempt: int) -> Intent:
+        """Return the present plan as the journal keeps it."""
+        names = {
+            "folder": self.names.folder,
+            "clock": self.names.clock.isoformat(),
+            "extension": self.names.extension,
+            "unique": self.names.unique,
+        }
+        return Intent(digest, tuple(self.objects), self.next_ordinal, names, attempt)
+
+
+def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) -> Done | None:
+    """Finish what an interrupted run had put on record; None if the batch has to be staged again.
+
+    Raises:
+        DestinationError: the store refuses.
+    """
+    attempt = intent.attempt
+
+    def record(publisher: FilePublisher) -> None:
+        nonlocal attempt
+        attempt += 1
+        again = publisher.intent(intent.digest, attempt)
+        journal.intend(sequence, replace(again, bookmark=intent.bookmark, by=intent.by))
+
+    objects = list(intent.objects)
+    publisher = FilePublisher(storage, names_of(intent.names), objects, intent.next_ordinal, record)
+    publisher.published = [o for o in objects if storage.owned(o.staged, o.key)]
+    try:
+        publisher.run()
+    except (PermissionRefused, Unreachable):
+        raise
+    except DestinationError:
+        _take_back(publisher)
+        return None
+    done = replace(done_entry(intent.digest, publisher.objects), bookmark=intent.bookmark)
+    journal.finish(sequence, done)
+    drop_staging(storage, intent.objects)
+    if names_of(intent.names).extension == "parquet":
+        from lakeport.writers.files.retype import retype_late
+
+        retype_late(storage, journal.table, done.keys)
+    return done
+
+
+def drop_staging(storage: Storage, objects: Iterable[Planned]) -> None:
+    """Give up the staging names of objects that are visible, which only stores that rename keep."""
+    if storage.can_rename_staged:
+        for planned in objects:
+            storage.discard(planned.staged)
+
+
+def withdraw(storage: Storage, intent: Intent) -> bool:
+    """Drop an interrupted run's staged objects; False, and nothing is done, if any is visible.
+
+    Raises:
+        DestinationError: the store can't tell.
+    """
+    if any(storage.owned(planned.staged, planned.key) for planned in intent.objects):
+        return False
+    for planned in intent.objects:
+        storage.discard(planned.staged)
+    return True
+
+
+def names_of(entry: Mapping[str, Any]) -> Names:
+    """Return the names that an intent was made with."""
+    clock = datetime.fromisoformat(entry["clock"])
+    return Names(entry["folder"], clock, entry["extension"], entry["unique"])
+
+
+def done_entry(digest: str, objects: list[Planned]) -> Done:
+    """Return what the journal keeps of objects that are all visible."""
+    return Done(
+        digest,
+        tuple(planned.key for planned in objects),
+        sum(planned.staged.rows for planned in objects),
+        sum(planned.staged.bytes for planned in objects),
+    )
+
+
+def _take_back(publisher: FilePublisher) -> None:
+    """Delete what is visible of a batch whose other objects can't be published any more."""
+    storage = publisher.storage
+    for planned in publisher.published:
+        try:
+            storage.delete(planned.key)
+        except PermissionRefused as error:
+            keys = ", ".join(storage.uri(one.key) for one in publisher.published)
+            raise PermissionRefused(
+                f"an interrupted run left part of a batch: {keys}",
+                "delete these objects, or allow it, and repeat the run.",
+            ) from error
+    for planned in publisher.objects:
+        storage.discard(planned.staged)
+
+
+_HOME: Final = f"{HOME}/bookmarks"
+_KEPT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FileMemory:
+    """The bookmarks of one table; a `lakeport.model.Memory`.
+
+    Attributes:
+        storage: where the lake is.
+        table: the table's folder below the root, date folders not included.
+        writes: whether what a load that was cut off began may be finished.
+    """
+
+    storage: Storage
+    table: str
+    writes: bool = True
+
+    @property
+    def folder(self) -> str:
+        """See `lakeport.model.Memory.folder`."""
+        return f"{_HOME}/files/{safe_segment(self.table)}"
+
+    def next_number(self, after: int) -> int:
+        """See `lakeport.model.Memory.next_number`."""
+        return after + 1
+
+    def bookmark(self, name: str) -> Remembered:
+        """See `lakeport.model.Memory.bookmark`; finishes what a load that was cut off began.
+
+        Raises:
+            CommitConflict: that one is still at it.
+        """
+        journal = _journal(self.storage, self.table, name)
+        number, done = journal.newest()
+        if self.writes:
+            intent = journal.intent(number + 1)
+            finished = intent and self._finished(journal, number + 1, intent)
+            if finished:
+                number, done = number + 1, finished
+            journal.prune(number - _KEPT)
+        return Remembered() if done is None else Remembered(done.bookmark or {}, number)
+
+    def _finished(self, journal: Journal, number: int, intent: Intent) -> Done | None:
+        if at_work(intent.by):
+            raise CommitConflict(
+                f"another load is landing what is new of the source {journal.run_id!r} in "
+                f"{self.storage.uri(self.table)}",
+                "let it end, and run this one again: it goes on from there. Of one that was killed "
+                "on another machine this is known ten minutes later.",
+            )
+        with publishing() as by:
+            mine = replace(intent, attempt=intent.attempt + 1, by=by())
+            journal.intend(number, mine)  # of two who find it, one finishes it
+            return resume(self.storage, journal, number, mine)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a journal has a batch.
+
+    Attributes:
+        journal: the run's, or that of the bookmark that the batch moves.
+        number: the batch's there.
+        digest: what tells it from another batch of that number.
+    """
+
+    journal: Journal
+    number: int
+    digest: str
+
+
+def place_of(bookmark: Bookmark, storage: Storage, table: str) -> Place:
+    """Where the journal of a bookmark has the batch that moves it."""
+    text = json.dumps(bookmark.value, sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Place(_journal(storage, table, bookmark.name), bookmark.after + 1, digest)
+
+
+def _journal(storage: Storage, table: str, name: str) -> Journal:
+    return Journal(storage, name, table, _HOME)
+
 
 _PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
 _OTHERWISE = (
@@ -328,7 +686,6 @@ class FilesWriter:
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
         """
-        from lakeport.writers.files.loads import untyped_files
         from lakeport.writers.files.retype import retype, retype_warning
 
         assert columns.schema is not None

@@ -12,8 +12,8 @@ from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
+from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.hadoop import hadoop_settings
-from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import RetryPolicy
 
 URI = "abfss://lake@acme.dfs.core.windows.net/silver/users"

@@ -13,8 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.host.activity import Activity, activity, advance
-from lakeport.loading.progress.shown import Lines, Progress, shown
-from lakeport.loading.progress.words import Moment
+from lakeport.loading.progress import Lines, Moment, Progress, shown
 
 
 def test_a_function_hears_what_goes_on() -> None:

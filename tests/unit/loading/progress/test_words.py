@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.host.activity import Activity
-from lakeport.loading.progress.words import Moment, line, lines, seconds
+from lakeport.loading.progress import Moment, line, lines, seconds
 
 _AMOUNTS = st.integers(-1, 10**13)
 _ACTIVITIES = st.builds(

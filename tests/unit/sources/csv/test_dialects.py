@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import BadRecords, ConfigError, SourceError
 from lakeport.model import Batch
-from lakeport.sources.csv.detection.sniffing import sniffed
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.detection import sniffed
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions

@@ -27,9 +27,8 @@ from lakeport.errors import (
     UnknownFields,
 )
 from lakeport.model import Batch, Reader, Split, UnknownPolicy
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.csv.records import blocks, record_end, records
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions

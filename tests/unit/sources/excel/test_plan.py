@@ -20,7 +20,7 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904
 
 import lakeport
 from lakeport.errors import BadRecords, MissingDependency, SchemaConflict, SourceError
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input import unpacking
 from tests.unit.sources.file_batch import file_batch
 from tests.unit.sources.landed import landed

@@ -16,7 +16,7 @@ import pytest
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.discovery import discover
 from tests.unit.sources.file_batch import file_batch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input.encoding import belied, encoding_of
 from tests.unit.sources.file_batch import file_batch
 

@@ -22,7 +22,7 @@ from lakeport.sources.new_files.open import open_new_files
 from lakeport.sources.new_files.source import NewFiles
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 

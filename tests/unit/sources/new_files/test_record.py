@@ -16,7 +16,7 @@ from lakeport.sources.new_files import record, segments
 from lakeport.sources.new_files.compare import unseen, wanted
 from lakeport.sources.new_files.record import Record
 from lakeport.sources.new_files.segments import in_order
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 DAY = 24 * 3600.0

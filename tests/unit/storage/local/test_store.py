@@ -13,7 +13,7 @@ import pytest
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, Storage
-from lakeport.storage.local.store import STAGING, LocalStorage
+from lakeport.storage.local import STAGING, LocalStorage
 
 KEY = "users/20240304-153045.parquet"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.html.facts import TableFacts
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_facts
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}

@@ -17,7 +17,7 @@ from deltalake.schema import Field, PrimitiveType
 
 import lakeport
 from lakeport.html.facts import Change, TableFacts
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_facts
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]

@@ -98,7 +98,7 @@ def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
 
 
 def facts_below(root: Path, name: str) -> Any:
-    from lakeport.storage.local.store import LocalStorage
+    from lakeport.storage.local import LocalStorage
     from lakeport.tables.overview import table_facts
 
     return table_facts(LocalStorage(str(root)), name, name)

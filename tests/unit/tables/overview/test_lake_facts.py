@@ -8,7 +8,7 @@ import pytest
 
 import lakeport
 from lakeport.html.facts import MOST_POINTS
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.tables import lake
 from lakeport.tables.overview import lake_facts
 from tests.long_table import write_long_table

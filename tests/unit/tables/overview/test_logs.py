@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from lakeport.errors import DestinationError, SourceError
 from lakeport.html.facts import Change
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.log.checkpoint import write_checkpoint
 from tests.long_table import write_long_table
 from tests.unit.tables.overview.kit import PROTOCOL, add, did, facts, metadata, remove, write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.writers.delta.compaction import (
+from lakeport.writers.delta.optimize import (
     MANY_SMALL_FILES,
     SMALL_FILE_BYTES,
     condition,

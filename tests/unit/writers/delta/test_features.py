@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.writers.delta.features import feature_notes, lacking_readers
+from lakeport.writers.delta.plain import feature_notes, lacking_readers
 
 
 def test_features_are_told_when_they_are_new() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import DestinationError
-from lakeport.storage.local.store import STAGING, LocalStageWriter, LocalStorage
+from lakeport.storage.local import STAGING, LocalStageWriter, LocalStorage
 from lakeport.writers.delta.schema import file_schema, grow_schema
 from lakeport.writers.delta.sink import DeltaSink, _gathered
 

@@ -17,7 +17,7 @@ from lakeport.errors import (
     RunMismatch,
 )
 from lakeport.model import Batch, Landed, Staged
-from lakeport.storage.local.store import STAGING, LocalStorage
+from lakeport.storage.local import STAGING, LocalStorage
 from lakeport.writers.files.encode import ParquetEncoder
 from lakeport.writers.files.journal import Done, Intent, Journal, Planned
 from lakeport.writers.files.writer import FilesWriter

@@ -15,7 +15,7 @@ import pytest
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists
 from lakeport.model import Batch, Landed, Staged
-from lakeport.storage.local.store import STAGING, LocalStorage
+from lakeport.storage.local import STAGING, LocalStorage
 from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows

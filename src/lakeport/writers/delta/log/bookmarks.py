@@ -19,7 +19,7 @@ from lakeport.model import Bookmark, Remembered, Storage
 from lakeport.writers.delta.log.reader import STATE, LogFiles, read_contents
 
 if TYPE_CHECKING:
-    from lakeport.writers.delta.commit.log_transaction import TableTransaction
+    from lakeport.writers.delta.commit import TableTransaction
 
 _FOLDER: Final = "_lakeport"
 _VERSION: Final = 1

@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import Storage, StoredObject
-from lakeport.writers.delta.log.actions import log_folder
 from lakeport.writers.delta.log.reader import (
     STATE,
     Contents,
     DataFile,
     LogFiles,
     last_checkpoint,
+    log_folder,
     may_have,
     replay,
 )

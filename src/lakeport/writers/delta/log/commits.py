@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeport.model import Storage
-from lakeport.writers.delta.log.actions import log_folder, parse_path
 from lakeport.writers.delta.log.bookmarks import Moved
 from lakeport.writers.delta.log.reader import (
     STATE,
     Entry,
     LogFiles,
+    log_folder,
     parse_entries,
+    parse_path,
     read_contents,
     replay,
     row_count,

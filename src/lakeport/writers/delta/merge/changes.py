@@ -6,33 +6,211 @@ Retire   rows of earlier versions are marked as deleted, or go
 ```
 They are pickled into tasks, where each makes what it needs from the batch's staged files. On the
 driver they tell, by the log alone, which files of the table have to be looked into.
+
+```
+batch  id 1 2 1 3      last rows: 1 (of 2), 2 (of 1), 3 (of 3)
+table  id 3 7 1        find:      3 for row 0, 2 for row 2
+```
+
+```
+batch (staged)  ─┬─▶ rewrite: one file of the table ─▶ nothing, or its new files
+                 └─▶ insert: one staged file, some of its rows ─▶ new files
+```
+They run in Spark tasks. A task reads the batch from the staged files itself.
 """
 
 from __future__ import annotations
 
 import shlex
+import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.keys import DeleteCondition
 from lakeport.errors import InputError
-from lakeport.model import Storage
+from lakeport.model import Staged, Storage
 from lakeport.schema.marks import DELETED_AT
-from lakeport.shape import TIMESTAMP
+from lakeport.shape import TIMESTAMP, fit_column
 from lakeport.writers.delta.log.reader import DataFile
-from lakeport.writers.delta.merge.files import Bounds, bounds, in_parts, parse_statistics
-from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions
+from lakeport.writers.delta.merge.files import (
+    Bounds,
+    TableFiles,
+    bounds,
+    in_parts,
+    parse_statistics,
+)
 from lakeport.writers.delta.schema import physical_names
+from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.plan import DeltaPlan
+
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Those rows of many that are meant, few as a rule.
+
+    Attributes:
+        rows: their positions, sorted.
+        chosen: for each a number of 0 or more that tells what for.
+        unknown: how many rows are left as they are for want of a value to choose them by.
+    """
+
+    rows: Positions
+    chosen: Positions
+    unknown: int = field(default=0, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, start: int, end: int) -> Hits:
+        """Those of a range of rows, counted from its start.
+
+        >>> Hits(np.array([1, 4, 6]), np.array([7, 8, 9])).part(4, 6)
+        Hits(rows=array([0]), chosen=array([8]))
+        """
+        first, last = np.searchsorted(self.rows, (start, end))
+        return Hits(self.rows[first:last] - start, self.chosen[first:last])
+
+
+class KeyIndex:
+    """Finds a batch's last row of each key.
+
+    Keys of several columns become numbers one column after the other: the number of a row's
+    values so far and the place of the next value among that column's distinct ones make a pair,
+    and the place of that pair among the batch's own pairs is the next number. So a look-up costs
+    one hash table and one sorted search a column, and no rows are put together.
+
+    Args:
+        columns: the key columns of the batch, without nulls.
+
+    Example:
+        >>> index = KeyIndex([pa.chunked_array([[1, 2, 1, 3]])])
+        >>> index.last.tolist(), index.find([pa.chunked_array([[3, 7, 1]])])
+        ([1, 2, 3], Hits(rows=array([0, 2]), chosen=array([3, 2])))
+    """
+
+    def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        self._levels: list[tuple[pa.Array, Positions]] = []
+        codes = np.zeros(len(columns[0]), dtype=np.int64)
+        for column in map(_plain, columns):
+            distinct = pc.unique(column)
+            pairs = codes * len(distinct) + _places(column, distinct).to_numpy()
+            known, codes = np.unique(pairs, return_inverse=True)
+            self._levels.append((distinct, known))
+        self._last = np.zeros(len(self._levels[-1][1]), dtype=np.int64)
+        np.maximum.at(self._last, codes, np.arange(len(codes), dtype=np.int64))
+
+    @property
+    def last(self) -> Positions:
+        """The positions of the last rows of all keys, sorted."""
+        return np.sort(self._last)
+
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> Hits:
+        """The rows with a key of the batch, and the positions of the batch's last rows with it.
+
+        Args:
+            columns: key columns of the batch's types, nulls allowed.
+        """
+        levels = zip(map(_plain, columns), self._levels, strict=True)
+        column, (distinct, _) = next(levels)
+        rows, codes = _matches(column, distinct)  # of one column each distinct value is a key
+        for column, (distinct, known) in levels:
+            # Not by `take`, which joins the chunks: text of more than 2 GB does not fit in one.
+            kept, places = _matches(column.filter(pa.array(mask(rows, len(column)))), distinct)
+            rows, pairs = rows[kept], codes[kept] * len(distinct) + places
+            # What is greater than every known pair is sought behind the end: look at the last.
+            codes = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
+            hit = known[codes] == pairs
+            rows, codes = rows[hit], codes[hit]
+        return Hits(rows, self._last[codes])
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One zero only, as in SQL: Arrow tells -0.0 from 0.0."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+
+
+def _places(column: pa.ChunkedArray, distinct: pa.Array) -> pa.ChunkedArray:
+    """The place of each value among distinct ones; null for nulls and others.
+
+    One call for all chunks: each makes a hash table of the distinct values first.
+    """
+    return pc.index_in(column, distinct, skip_nulls=True)
+
+
+def _matches(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Positions]:
+    """Positions of the values that are among distinct ones, and their places among them."""
+    places = _places(column, distinct)
+    rows = pc.indices_nonzero(pc.is_valid(places)).to_numpy()
+    return rows.astype(np.int64), places.drop_null().to_numpy().astype(np.int64)
+
+
+def mask(rows: Positions, count: int) -> Mask:
+    """Which of so many rows are at these positions.
+
+    >>> mask(np.array([0, 2]), 4).tolist()
+    [True, False, True, False]
+    """
+    found = np.zeros(count, dtype=bool)
+    found[rows] = True
+    return found
+
+
+class KeyRanges:
+    """Tells whether any key of a batch may lie within a file's bounds.
+
+    Args:
+        columns: the key columns of the batch.
+
+    Example:
+        >>> ranges = KeyRanges([pa.chunked_array([[40, 10]]), pa.chunked_array([["b", "a"]])])
+        >>> ranges.meets([(pa.scalar(11), pa.scalar(39)), None])
+        False
+        >>> ranges.meets([(pa.scalar(5), pa.scalar(20)), (pa.scalar("b"), pa.scalar("c"))])
+        False
+    """
+
+    def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        order = pc.sort_indices(columns[0])
+        self._columns = [column.take(order).combine_chunks() for column in columns]
+
+    def meets(self, bounds: Sequence[tuple[pa.Scalar, pa.Scalar] | None]) -> bool:
+        """Whether a key may be there.
+
+        Args:
+            bounds: for each key column the least and the greatest value; None where unknown.
+        """
+        first, start, end = self._columns[0], 0, len(self._columns[0])
+        if bounds[0] is not None:
+            low, high = (_value(bound) for bound in bounds[0])
+            start = bisect_left(first, low, key=_value)
+            end = bisect_right(first, high, key=_value)
+        inside: Any = None
+        for column, bound in zip(self._columns[1:], bounds[1:], strict=True):
+            if bound is not None and start < end:
+                part = column.slice(start, end - start)
+                within = pc.and_(pc.greater_equal(part, bound[0]), pc.less_equal(part, bound[1]))
+                inside = within if inside is None else pc.and_(inside, within)
+        return start < end and (inside is None or bool(pc.any(inside).as_py()))
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    return scalar.as_py()
+
 
 _HELD_BYTES = 64 << 20
 
@@ -164,17 +342,17 @@ class Upsert:
         bare = self.bare(new)
         there = {name.lower(): name for name in self.incoming.schema.names}
         arrays, same = [], np.ones(len(rows), dtype=bool)
-        for field in self.schema:
-            old = rows.column(field.name)
-            name = there.get(field.name.lower())
+        for column in self.schema:
+            old = rows.column(column.name)
+            name = there.get(column.name.lower())
             if name is None:
                 arrays.append(old)
                 continue
             value = new.column(name).combine_chunks()
             if bare is not None and name in self.own:
                 value = pc.if_else(bare, old, value)
-            arrays.append(pc.coalesce(old, value) if field.name == self.created else value)
-            if field.name not in (self.created, self.updated):
+            arrays.append(pc.coalesce(old, value) if column.name == self.created else value)
+            if column.name not in (self.created, self.updated):
                 same[same] = _equal(old, value, same)
         changed = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return Applied(changed, len(chosen) - len(rows), int(same.sum()))
@@ -425,3 +603,154 @@ def _bounds_of(
         bounds(file, statistics, names[name], type_)
         for name, type_ in zip(columns, types, strict=True)
     ]
+
+
+class Change(Protocol):
+    """What is done to the rows of a table's files. Pickled into tasks; state is made there."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns by which the rows are chosen."""
+        ...
+
+    def choose(self, table: pa.Table) -> Hits:
+        """The rows to change."""
+        ...
+
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
+        """What the chosen rows become."""
+        ...
+
+    def context(self, chosen: Positions) -> pa.Table | None:
+        """What `apply` needs for a file of which rows are chosen."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A file of the table that has rows to change.
+
+    Attributes:
+        path: the file, as the log names it.
+        staged: what takes its place.
+        copied: rows left as they were.
+        updated: rows changed.
+        deleted: rows removed.
+        same: rows among those changed that had the values before.
+        matched: positions of the batch's rows that rows of the file took up.
+        unknown: see `Hits`. Such a file may have no row to change, and then stays as it is.
+    """
+
+    path: str
+    staged: tuple[Staged, ...]
+    copied: int
+    updated: int
+    deleted: int
+    same: int
+    matched: Positions
+    unknown: int = 0
+
+    @property
+    def changed(self) -> int:
+        """How many rows were changed or removed."""
+        return self.updated + self.deleted
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The kernel over files of the table.
+
+    Attributes:
+        table: how they are read.
+        change: what is done to their rows.
+        sink: where the new files go.
+    """
+
+    table: TableFiles
+    change: Change
+    sink: DeltaSink
+
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Rewritten]:
+        """Rewrite those of a task's files that have rows to change."""
+        number, files = item
+        done: list[Rewritten] = []
+        try:
+            for file in files:
+                hits = self.change.choose(self.table.columns(file, self.change.columns))
+                if len(hits):
+                    done.append(self._rewrite(file, hits, number))
+                elif hits.unknown:
+                    nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
+                    done.append(Rewritten(file.path, (), *nothing))
+        except BaseException:
+            for staged in (staged for one in done for staged in one.staged):
+                self.sink.storage.discard(staged)
+            raise
+        return done
+
+    def _rewrite(self, file: DataFile, hits: Hits, number: int) -> Rewritten:
+        context = self.change.context(hits.chosen)
+        counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
+
+        def changed() -> Iterator[pa.RecordBatch]:
+            start = 0
+            for batch in self.table.batches(file):
+                part = hits.part(start, start + len(batch))
+                start += len(batch)
+                counts["copied"] += len(batch) - len(part)
+                if not len(part):
+                    yield batch
+                    continue
+                yield _without(batch, part.rows)
+                done = self.change.apply(batch.take(pa.array(part.rows)), part.chosen, context)
+                counts["deleted"] += done.removed
+                counts["updated"] += len(part) - done.removed
+                counts["same"] += done.same
+                if done.rows is not None:
+                    yield done.rows
+
+        # Names are made from the job: no two of a task's files may have the same one.
+        sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+        staged = sink.write(changed(), number)
+        matched = np.unique(hits.chosen)
+        return Rewritten(file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown)
+
+
+def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
+    """A batch without some of its rows."""
+    left = pa.array(~mask(rows, len(batch)))
+    # Column by column Arrow copies what lies between the rows; a whole batch it takes row by row.
+    columns = [column.filter(left) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def insert(
+    schema: pa.Schema, sink: DeltaSink, item: tuple[int, Incoming, Positions]
+) -> list[Staged]:
+    """Write some of a batch's rows as new rows of the table.
+
+    Args:
+        schema: the table's columns; null where the batch lacks them.
+        sink: where the new files go.
+        item: number of the task, a part of the batch, and the rows' sorted positions in it.
+    """
+    number, incoming, positions = item
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        there = {name.lower(): name for name in incoming.schema.names}
+        start = 0
+        for batch in incoming.batches():
+            first, end = np.searchsorted(positions, (start, start + len(batch)))
+            part = batch.take(pa.array(positions[first:end] - start))
+            start += len(batch)
+            arrays = [
+                fit_column(
+                    part.column(there[field.name.lower()]) if field.name.lower() in there else None,
+                    field,
+                    len(part),
+                )
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return sink.write(rows(), number)

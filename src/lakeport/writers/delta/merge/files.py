@@ -20,8 +20,7 @@ from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import alter_command
 from lakeport.schema.nested import ValueFound, emptied
 from lakeport.shape import fit_column
-from lakeport.writers.delta.log.actions import parse_path, parse_value
-from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.log.reader import DataFile, parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
 

@@ -5,6 +5,8 @@ staged batch ─▶ keys ─▶ files that may hold one ─▶ rewrite those tha
                   └────────▶ rows that no file held ─▶ insert ────────────┴─▶ one commit
 ```
 A merge that meets another writer's change looks at the table again and rewrites its files anew.
+
+The kernels are a module of their own, as workers import them: these need nothing of the driver's.
 """
 
 from __future__ import annotations
@@ -13,31 +15,215 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
+from lakeport.engine.spark.delta.files import check_table_files
+from lakeport.engine.spark.delta.rows import StagedRows
+from lakeport.engine.spark.delta.transaction import Operation
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
 from lakeport.shape import TIMESTAMP
-from lakeport.writers.delta.commit.staged_files import published
+from lakeport.writers.delta.commit import Attempt, TableTransaction, published
 from lakeport.writers.delta.log.commits import Mark
 from lakeport.writers.delta.log.reader import DataFile
-from lakeport.writers.delta.merge.attempt import ChangeAttempt
-from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
-from lakeport.writers.delta.merge.rewrite import Rewritten
-from lakeport.writers.delta.merge.tasks import MergeTasks
+from lakeport.writers.delta.merge.changes import (
+    BatchKeys,
+    Incoming,
+    Positions,
+    Retire,
+    Rewrite,
+    Rewritten,
+    Upsert,
+    insert,
+)
+from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
+from lakeport.writers.delta.untyped import open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-    from lakeport.writers.delta.commit.log_transaction import TableTransaction
+    from lakeport.engine.types import SparkSession
+    from lakeport.writers.delta.commit import TableTransaction
+
+
+@dataclass(frozen=True)
+class ChangeAttempt(Attempt):
+    """An attempt to change rows; `staged` are the files that take the removed ones' place.
+
+    Attributes:
+        change: what is done to the rows.
+        replaced: the files that the commit removes.
+        metrics: numbers for the history.
+        roots: see `DeltaOptions.roots`.
+    """
+
+    may_do_nothing: ClassVar[bool] = True
+    change: Upsert | Retire = field(kw_only=True)
+    replaced: Sequence[DataFile] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    roots: Sequence[str] = ()
+
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
+        """The files that were rewritten."""
+        return list(self.replaced)
+
+    def operation(self, removed: int) -> Operation:
+        """MERGE, DELETE or UPDATE."""
+        name, condition = self._described()
+        return Operation(
+            user_metadata=self.mark.text(),
+            metrics=self.metrics,
+            name=name,
+            condition=condition,
+        )
+
+    def run_in_spark(self, spark: SparkSession) -> None:
+        """Change the rows with Spark's DML, in one commit that carries the mark."""
+        if (base := self.plan.base) is not None:
+            check_table_files(spark, self.storage, self.folder, base.version, self.roots)
+        table, change = self._table(spark), self.change
+        if isinstance(change, Upsert):
+            uris = [self.storage.hadoop_uri(key) for key, _ in change.incoming.files]
+            table.merge(
+                StagedRows(change.incoming.schema, uris),
+                change.merge_keys,
+                kept=change.created,
+                gone=_gone(change),
+                bare=_bare(change),
+                own=change.own,
+            )
+        elif change.deleted:
+            names = filter(None, (change.deleted, change.updated))
+            table.update(_old(change), dict.fromkeys(names, change.clock), new=change.deleted)
+        else:
+            table.delete(_old(change))
+
+    def unknown(self, spark: SparkSession) -> int:
+        """How many rows of the table had no version and stayed, as Spark counts them."""
+        assert isinstance(self.change, Retire)
+        assert self.plan.base is not None
+        # The version that was planned on: its files have been checked.
+        reader = spark.read.format("delta").option("versionAsOf", self.plan.base.version)
+        rows = reader.load(self.storage.hadoop_uri(self.folder))
+        return rows.where(f"{quoted(self.change.version_column)} IS NULL").count()
+
+    def _described(self) -> tuple[str, str]:
+        if isinstance(self.change, Upsert):
+            return "MERGE", _same(self.change.merge_keys)
+        return "UPDATE" if self.change.deleted else "DELETE", _old(self.change)
+
+
+def _gone(change: Upsert) -> str:
+    """A condition on rows of the batch whose keys are deleted; empty for none."""
+    if not change.deleted:
+        return ""
+    column = f"source.{quoted(change.deleted)}"
+    if change.when:
+        return change.when.sql(column)
+    flag = pa.types.is_boolean(change.incoming.schema.field(change.deleted).type)
+    return f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
+
+
+def _bare(change: Upsert) -> str:
+    """A condition on rows of the batch that bring their keys alone, and leave what is there."""
+    if not (change.soft and change.own):
+        return ""
+    empty = [f"source.{quoted(name)} IS NULL" for name in change.own]
+    return " AND ".join([f"source.{quoted(change.soft)} IS NOT NULL", *empty])
+
+
+def _same(keys: Sequence[str]) -> str:
+    return " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
+
+
+def _old(change: Retire) -> str:
+    column = quoted(change.version_column)
+    old = f"{column} < {int(change.version)}"
+    return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
+
+
+_TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class MergeTasks:
+    """Runs the kernels over a table's files.
+
+    Attributes:
+        writer: knows where the table is, and how its files are written.
+        engine: runs them.
+    """
+
+    writer: DeltaWriter
+    engine: Engine
+
+    def rewrite(
+        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
+    ) -> list[Rewritten]:
+        """Rewrite those of the files that have rows to change."""
+        if not found:
+            return []
+        sink, storage = self.writer.sink(plan), self.writer.storage
+        table = TableFiles(
+            storage,
+            self.writer.folder,
+            plan.schema,
+            file_schema(plan.schema_json, plan.schema),
+            frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
+            open_in_files(plan.schema_json, plan.evolution.schema),
+        )
+        groups = shared_out(found, self.engine.cores * _TASKS_PER_CORE)
+
+        def discard(done: list[Rewritten]) -> None:
+            for staged in (staged for one in done for staged in one.staged):
+                storage.discard(staged)
+
+        def strays(done: list[Rewritten]) -> None:
+            storage.drop_strays([staged for one in done for staged in one.staged])
+
+        return self.engine.run_tasks(
+            f"rewrite files of {self.writer.uri} for a merge",
+            Rewrite(table, change, sink),
+            list(enumerate(groups)),
+            discard=discard,
+            strays=strays,
+        )
+
+    def insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
+        """Write the batch's rows at these positions as new rows."""
+        items, start = [], 0
+        for number, (key, rows) in enumerate(change.incoming.files):
+            first, end = np.searchsorted(positions, (start, start + rows))
+            if first < end:
+                part = replace(change.incoming, files=((key, rows),))
+                items.append((number, part, positions[first:end] - start))
+            start += rows
+        storage = self.writer.storage
+
+        def discard(done: list[Staged]) -> None:
+            for staged in done:
+                storage.discard(staged)
+
+        return self.engine.run_tasks(
+            f"write new rows of a merge to {self.writer.uri}",
+            partial(insert, plan.schema, self.writer.sink(plan)),
+            items,
+            discard=discard,
+            strays=storage.drop_strays,
+        )
+
 
 _STAGING = "_lakeport/staging"
 

@@ -18,9 +18,8 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.model import Staged
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.staged_files import StagedFiles, published
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta.commit import StagedFiles, published, settle
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 
 FAILURES = [CommitConflict, DestinationError, OutcomeUnknown, PermissionRefused, Unreachable]

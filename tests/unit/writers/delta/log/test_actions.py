@@ -12,20 +12,21 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import ConfigError, SourceError
-from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.actions import (
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta.log.commits import CommitLog, Mark
+from lakeport.writers.delta.log.reader import (
+    LogFiles,
     add_action,
     check_partition_type,
     metadata_action,
     parse_path,
     parse_value,
     partition_folder,
+    replay,
     serialise_value,
     transaction_action,
     uri_path,
 )
-from lakeport.writers.delta.log.commits import CommitLog, Mark
-from lakeport.writers.delta.log.reader import LogFiles, replay
 
 AT = pa.timestamp("us", "UTC")
 

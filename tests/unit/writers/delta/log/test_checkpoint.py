@@ -16,12 +16,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakeport.errors import DestinationError
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.log import checkpoint, transactions
-from lakeport.writers.delta.log.actions import action_line, add_action, metadata_action
 from lakeport.writers.delta.log.checkpoint import checkpoint_due, write_checkpoint
 from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
+from lakeport.writers.delta.log.reader import (
+    STATE,
+    LogFiles,
+    action_line,
+    add_action,
+    metadata_action,
+    replay,
+)
 
 DAY = 24 * 3600
 SCHEMA = {

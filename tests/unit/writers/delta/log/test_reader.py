@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakeport.errors import DestinationError, SourceError
-from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.log.reader import STATE, TABLE, LogFiles, read_contents, replay
 
 

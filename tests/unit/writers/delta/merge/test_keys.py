@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.merge.changes import Hits, KeyIndex, KeyRanges
 from lakeport.writers.delta.merge.files import NO_VALUES, bounds, parse_statistics
-from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges
 
 Keys = list[tuple[Any, ...]]
 

@@ -1,1 +1,0 @@
-"""Records that were set aside: listed, and landed once they are right."""

@@ -1,1 +1,0 @@
-"""What a CSV file's beginning tells of how it is written."""

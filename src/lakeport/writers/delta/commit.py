@@ -1,0 +1,842 @@
+"""Commits to a Delta table: tried, and what became of them.
+
+An append of files leaves a `txn` action of its own name for each file that was read, and an
+overwrite one for itself: content from before it is not in the table any more. Bringing an older
+version back sets them back, as it does with runs. Source: Delta's protocol, transaction
+identifiers.
+
+Every way to commit ends here when it fails, on every store. An answer may be lost, or say that
+the version exists because the first of two requests has made it. So nothing is skipped, planned
+again or deleted before the log was read:
+```
+failure ─▶ read the log ─┬─ names our commit ──▶ it landed
+                         ├─ does not ──────────▶ the failure, as it was raised
+                         └─ nobody can tell ───▶ OutcomeUnknown
+```
+
+What became of a commit that failed is looked up in the log.
+
+A commit is one file that only one writer can create; whoever comes second looks at what the first
+has done, and follows it or plans anew. Source: Delta's protocol. What a table of more features
+needs, delta-spark does (`transaction`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from lakeport import __version__
+from lakeport.engine.base import EngineReport
+from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
+from lakeport.engine.spark.delta.transaction import (
+    DeltaTransaction,
+    Operation,
+    Restoration,
+    conflict,
+)
+from lakeport.engine.spark.failures import lost_call
+from lakeport.errors import (
+    LakeportError,
+    ObjectExists,
+    OutcomeUnknown,
+    SparkFailure,
+    Unreachable,
+    causes,
+)
+from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.schema.named import command
+from lakeport.writers.base import LandedBefore
+from lakeport.writers.delta.log.checkpoint import checkpoint_due, small, write_checkpoint
+from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
+from lakeport.writers.delta.log.reader import (
+    STATE,
+    TABLE,
+    Contents,
+    DataFile,
+    LogFiles,
+    action_line,
+    add_action,
+    clustering_action,
+    metadata_action,
+    parse_value,
+    replay,
+    row_count,
+    transaction_action,
+)
+from lakeport.writers.delta.log.transactions import CONTENT
+from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, leaves_plain, plain
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.schema import logical_paths, physical_names
+from lakeport.writers.delta.sink import EMPTY_VALUES
+from lakeport.writers.delta.state import TableState
+
+if TYPE_CHECKING:
+    from lakeport.engine.types import SparkSession
+
+
+LEFT_OUT: Final = "nothing was added: the table has had this content before"
+_OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
+_ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownContent:
+    """What an append brings.
+
+    Attributes:
+        files: file -> the name of its content; none where it is not to be known again.
+        once: whether what the table has is left out.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+
+    def landed(self, txn: TableTransaction) -> frozenset[str]:
+        """The files that the table has had since it was last overwritten, by appends like this."""
+        if not self.files:
+            return frozenset()
+        # An overwrite that comes second is made anew on what came first: its number is higher.
+        apps = {file: CONTENT + name for file, name in self.files.items()}
+        if self.once:
+            for app in apps.values():
+                txn.watch(app)  # of two at a time, the second is to find the first one's
+        known = txn.last_transactions({*apps.values(), _OVERWRITTEN})
+        since = max(0, known[_OVERWRITTEN])
+        return frozenset(file for file, app in apps.items() if known[app] >= since)
+
+    def without(self, again: Collection[str]) -> LandedBefore:
+        """What has the other files landed without those that the table has had."""
+        some = f"{len(again):,} of {len(self.files):,} files"
+        return LandedBefore(again, f"left out {some}: the table has had their content before")
+
+    def twice(self, again: Collection[str]) -> str:
+        """A line about files that the table has twice now."""
+        if len(again) == len(self.files):
+            return f"the table had this content before, and has its rows twice now; {_ONCE}"
+        some = f"{len(again):,} of these {len(self.files):,} files"
+        return f"the table had {some} before, whose rows are there twice now; {_ONCE}"
+
+    def actions(self, version: int, moment: int) -> list[str]:
+        """What the commit leaves in the log.
+
+        Args:
+            version: that it makes, if no other comes first.
+            moment: milliseconds since 1970.
+        """
+        names = dict.fromkeys(self.files.values())
+        return [transaction_action(CONTENT + name, version, moment) for name in names]
+
+
+NOT_TOLD: Final = KnownContent()
+
+
+def overwritten(version: int, moment: int) -> str:
+    """What an overwrite leaves in the log; for the arguments see `KnownContent.actions`."""
+    return transaction_action(_OVERWRITTEN, version, moment)
+
+
+_HINT = (
+    "nothing was deleted. Repeat the load with the same `run_id`: what has landed is not landed "
+    "again. A load without one is in {history} by its run's name, if it landed."
+)
+
+
+def settle(
+    log: CommitLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
+) -> Commit:
+    """The commit that was made, although its maker was told otherwise.
+
+    Args:
+        log: the table's log, which names each commit that was made.
+        ours: tells our own commit.
+        read: the version that it was to follow, or an earlier one.
+        failure: what its maker was told.
+
+    Raises:
+        OutcomeUnknown: the log can't be read, or it does not name the commit, but nobody has
+            refused it either, so that it may be made yet.
+        LakeportError: `failure`: the commit was not made.
+    """
+    told = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
+    hint = _HINT.format(history=command("table", "history", log.uri))
+    if failure.hint and not isinstance(failure, OutcomeUnknown):
+        hint = f"{hint} Before that: {failure.hint}"
+    if _unanswered(failure):
+        log.shorten_deadline()  # the store has had the time that it gets
+    try:
+        found = next(filter(ours, log.since(read)), None)
+    except LakeportError as unread:
+        text = f"{told}; and the table's log can't be read: {unread.message}"
+        raise OutcomeUnknown(text, hint) from failure
+    if found is not None:
+        return found
+    if _unanswered(failure):
+        raise OutcomeUnknown(f"{told}; the table's log does not name it so far", hint) from failure
+    raise failure
+
+
+def _unanswered(error: BaseException) -> bool:
+    """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
+    silent = (OutcomeUnknown, Unreachable)
+    return any(isinstance(cause, silent) or lost_call(cause) for cause in causes(error))
+
+
+_PUBLISHERS = 8
+
+
+class StagedFiles:
+    """Makes a batch's files visible, once.
+
+    Args:
+        storage: where the files are staged.
+        staged: the files.
+        log: the log of the table that they are for; None for files that no table will name.
+    """
+
+    def __init__(
+        self, storage: Storage, staged: Sequence[Staged], log: CommitLog | None = None
+    ) -> None:
+        self._storage = storage
+        self._staged = staged
+        self._log = log
+        self._read: int | None = None
+        self._visible: set[str] = set()
+        self._kept = False
+
+    def publish(self) -> None:
+        """Make every file visible under the key that it was staged for.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        waiting = [item for item in self._staged if item.key not in self._visible]
+        with ThreadPoolExecutor(_PUBLISHERS) as pool:
+            list(pool.map(self._publish, waiting))
+
+    def keep(self) -> None:
+        """Leave the visible files where they are."""
+        self._kept = True
+
+    @contextmanager
+    def committing(self, read: int) -> Iterator[None]:
+        """Keep the files while a commit is tried, and after it unless its outcome is known.
+
+        Args:
+            read: the version that the commit is to follow.
+        """
+        self._read = read if self._read is None else min(read, self._read)
+        self._kept = True
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except LakeportError:
+            self._kept = False
+            raise
+        self._kept = False
+
+    def close(self) -> None:
+        """Drop what was staged, and what is visible unless that is kept. Never raises.
+
+        No file goes before the table's log was read and is found not to name it.
+        """
+        going = () if self._kept or self._named() else tuple(self._visible)
+        for key in going:
+            with suppress(LakeportError):
+                self._storage.delete(key)
+        for item in self._staged:
+            self._storage.discard(item)
+
+    def _named(self) -> bool:
+        """Whether the table's log may name one of the visible files."""
+        if not self._visible or self._log is None:
+            return False
+        try:
+            return self._read is None or self._log.adds_any(self._visible, self._read)
+        except LakeportError:
+            return True
+
+    def _publish(self, item: Staged) -> None:
+        self._visible.add(item.key)
+        self._storage.publish(item, item.key)
+
+
+@contextmanager
+def published(
+    storage: Storage, staged: Sequence[Staged], log: CommitLog | None = None
+) -> Iterator[StagedFiles]:
+    """Files that stay visible only if the body says so; see `StagedFiles`."""
+    files = StagedFiles(storage, staged, log)
+    try:
+        yield files
+    finally:
+        files.close()
+
+
+class Transaction(DeltaTransaction):
+    """One optimistic transaction on the newest version. Use each for one commit.
+
+    Args:
+        spark: a session with Delta's jars.
+        commits: the table's log, read without Spark.
+
+    Raises:
+        LakeportError: the log can't be read.
+    """
+
+    def __init__(self, spark: SparkSession, commits: CommitLog) -> None:
+        super().__init__(spark, commits.hadoop_uri)
+        self._commits = commits
+
+    def state(self) -> TableState | None:
+        """The table as it is; None when there is none. May run a Spark job."""
+        if self.version < 0:
+            return None
+        metadata = json.loads(self.metadata())["metaData"]
+        protocol = json.loads(self.protocol())["protocol"]
+        state = TableState(self.version, metadata, protocol)
+        if "clustering" not in state.features:
+            return state
+        return replace(state, clustering=logical_paths(state.schema_json, self.clustering()))
+
+    def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
+        """The number that each application has come to, -1 for none.
+
+        Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
+            DestinationError: the store refused.
+        """
+        if self.version < 0:
+            return dict.fromkeys(apps, -1)
+        return self._commits.last_transactions(self.version, apps)
+
+    def all_files(self) -> list[DataFile]:
+        """Every file of the table. Any change to the table then conflicts with this commit."""
+        return list(map(DataFile.of_add, self.all_adds()))
+
+    def files_beside(self, actions: Sequence[str]) -> list[DataFile]:
+        """The files in the partitions of these `add` actions, compared by value, not by spelling.
+
+        Runs a Spark job. Only a change to those partitions conflicts with this commit.
+        """
+        return list(map(DataFile.of_add, self.adds_beside(actions)))
+
+    def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
+        """Remove files with the commit.
+
+        Args:
+            files: the files.
+            changes_rows: whether the table has other rows by the commit.
+        """
+        self.remove_adds((file.add() for file in files), changes_rows=changes_rows)
+
+    def commit(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
+        """Commit, whatever blind appends others have made meanwhile.
+
+        Args:
+            actions: `add` and `txn` actions as JSON text.
+            operation: what the history says.
+
+        Returns:
+            The new version.
+
+        Raises:
+            CommitConflict: another writer changed what this transaction has read; nothing landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
+        """
+        try:
+            return self.commit_actions(actions, operation)
+        except LakeportError as failure:
+            own = self.id
+            return settle(
+                self._commits, lambda c: c.info.get("txnId") == own, self.version, failure
+            ).version
+
+
+_PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
+_log = logging.getLogger(__name__)
+
+
+class LogTransaction:
+    """One optimistic transaction. Use each for one commit.
+
+    Args:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        contents: what the table holds; None where there is none.
+
+    Attributes:
+        version: the version that it has read; -1 for no table.
+        engine: what ran the tasks whose files are committed, for the history.
+    """
+
+    def __init__(self, storage: Storage, folder: str, contents: Contents | None) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._contents = contents
+        self._commits = CommitLog(storage, folder)
+        self._watched: set[str] = set()
+        self._removed: list[tuple[DataFile, bool]] = []
+        self._metadata: str | None = None
+        self._read_all = False
+        self._reads: Callable[[Mapping[str, str | None]], bool] | None = None
+        self.engine = EngineReport()
+        self.version = -1 if contents is None else contents.state.version
+
+    @classmethod
+    def begin(cls, storage: Storage, folder: str, plan: DeltaPlan) -> LogTransaction | None:
+        """Start on the newest version; None where only delta-spark can commit what is planned.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        if not leaves_plain(plan):
+            return None
+        log = LogFiles.recent(storage, folder)
+        if log.newest < 0:
+            return cls(storage, folder, None)
+        wanted = STATE
+        if plan.mode is not Mode.APPEND:
+            wanted |= TABLE
+            if not small(log):
+                return None
+        contents = replay(storage, log, log.newest, wanted)
+        if contents is None or not plain(contents.state):
+            return None
+        return cls(storage, folder, contents)
+
+    def state(self) -> TableState | None:
+        """The table as it is; None when there is none."""
+        return None if self._contents is None else self._contents.state
+
+    def watch(self, app_id: str) -> None:
+        """Conflict with commits that others make for the same application."""
+        self._watched.add(app_id)
+
+    def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
+        """The number that each application has come to, -1 for none.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        known = {} if self._contents is None else self._contents.transactions
+        return self._commits.told_by(self.version, known, apps)
+
+    def all_files(self) -> list[DataFile]:
+        """Every file of the table. Any change to the table then conflicts with this commit."""
+        self.read_all()
+        return list(self.files())
+
+    def files(self) -> Sequence[DataFile]:
+        """Every file of the table."""
+        return () if self._contents is None else self._contents.files
+
+    def set_metadata(self, action: str, *, replaces: bool = False) -> None:
+        """Change the table's schema, or create the table.
+
+        Args:
+            action: a `metaData` action as JSON text.
+            replaces: the schema need not fit the data files that are there, as these are removed.
+        """
+        self._metadata = action
+
+    def read_all(self) -> None:
+        """Have any change to the table conflict with this commit."""
+        self._read_all = True
+
+    def files_of(self, reads: Callable[[Mapping[str, str | None]], bool]) -> list[DataFile]:
+        """Return the files of some partitions; a change to these then conflicts with this commit.
+
+        Args:
+            reads: whether partition values, as the log spells them, are of one of them.
+        """
+        self._reads = reads
+        return [file for file in self.files() if reads(file.partition)]
+
+    def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
+        """Remove files with the commit.
+
+        Args:
+            files: the files.
+            changes_rows: whether the table has other rows by the commit.
+        """
+        self._removed += [(file, changes_rows) for file in files]
+
+    def commit(self, actions: Sequence[str], operation: Operation) -> int:
+        """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""
+        own = str(uuid.uuid4())
+        data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
+        version = self.version + 1
+        while True:
+            try:
+                self._storage.put(self._commits.key(version), data, create_only=True)
+                break
+            except ObjectExists:
+                other = self._commits.read(version)
+                if other is None:
+                    key = self._storage.uri(self._commits.key(version))
+                    failure = OutcomeUnknown(f"{key} is said to exist, and is not there", "")
+                    return self._settled(own, failure)
+                if other.info.get("txnId") == own:
+                    break
+                self._check_followed(other)
+                version += 1
+            except LakeportError as failure:
+                return self._settled(own, failure)
+        self._checkpoint(version)
+        return version
+
+    def _settled(self, own: str, failure: LakeportError) -> int:
+        """The version that the commit was made as, whatever its maker was told; see `settle`."""
+        ours = settle(self._commits, lambda c: c.info.get("txnId") == own, self.version, failure)
+        return ours.version
+
+    def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
+        """The commit, an action a line."""
+        now = int(time.time() * 1000)
+        lines = [action_line("commitInfo", self._info(operation, own, now))]
+        if self._contents is None:
+            lines.append(action_line("protocol", _PROTOCOL))
+        if self._metadata is not None:
+            lines.append(self._metadata)
+        lines += [
+            action_line("remove", _removal(file, now, changes_rows=changes_rows))
+            for file, changes_rows in self._removed
+        ]
+        return [*lines, *actions]
+
+    def _info(self, operation: Operation, own: str, now: int) -> dict[str, Any]:
+        """What the history says, in delta-spark's words."""
+        return {
+            "timestamp": now,
+            "operation": operation.name,
+            "operationParameters": {**_parameters(operation), **self.engine.parameters},
+            **({"readVersion": self.version} if self.version >= 0 else {}),
+            "isolationLevel": "Serializable",
+            "isBlindAppend": not (self._read_all or self._reads),
+            "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
+            "userMetadata": operation.user_metadata,
+            "engineInfo": " ".join(filter(None, [f"lakeport/{__version__}", self.engine.info])),
+            "txnId": own,
+        }
+
+    def _check_followed(self, other: Commit) -> None:
+        """See that what this transaction has read still holds after another writer's commit.
+
+        Raises:
+            CommitConflict: it does not.
+        """
+        follows = (
+            other.protocol is None
+            and not other.changes_metadata
+            and self._metadata is None
+            and not self._read_all
+            and self._watched.isdisjoint(other.transactions)
+            and (self._reads is None or self._is_apart(other, self._reads))
+        )
+        if not follows:
+            raise conflict()
+
+    @staticmethod
+    def _is_apart(other: Commit, reads: Callable[[Mapping[str, str | None]], bool]) -> bool:
+        """Whether a commit changed nothing in the partitions that were read."""
+        if other.removed_from is None:
+            return False
+        return not any(map(reads, (*other.touched, *other.removed_from)))
+
+    def _checkpoint(self, version: int) -> None:
+        """Write a checkpoint where one is due. The commit is durable: nothing may fail now."""
+        state = self.state()
+        if state is None or not checkpoint_due(version, state.properties):
+            return
+        try:
+            write_checkpoint(self._storage, self._folder, version)
+        except Exception as error:
+            _log.info("no checkpoint of %s, version %d: %s", self._commits.uri, version, error)
+
+
+TableTransaction = Transaction | LogTransaction
+"""A transaction of either kind."""
+
+
+def _parameters(operation: Operation) -> dict[str, str]:
+    """What the history says of how the rows were changed, in delta-spark's words."""
+    if operation.name != "WRITE":
+        actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
+        clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
+        return {"predicate": json.dumps([operation.condition]), **clauses}
+    columns = operation.partition_columns
+    by = {"partitionBy": json.dumps(columns, ensure_ascii=False)} if columns else {}
+    return {"mode": "Overwrite" if operation.overwrite else "Append", **by}
+
+
+def _removal(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
+    known = {"partitionValues": file.partition, "size": file.size, "tags": file.tags}
+    return {
+        "path": file.path,
+        "deletionTimestamp": now,
+        "extendedFileMetadata": True,
+        "dataChange": changes_rows,
+        **{name: value for name, value in known.items() if value or name == "partitionValues"},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A commit that was made.
+
+    Attributes:
+        version: the version that it made.
+        removed_files: how many files it removed.
+        removed_rows: the rows in them; None where the log does not tell.
+        metrics: what Spark's own writer has counted.
+    """
+
+    version: int
+    removed_files: int = 0
+    removed_rows: int | None = 0
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A planned batch and its files.
+
+    Attributes:
+        storage: where the table is.
+        folder: the table's key.
+        plan: on the table's present state.
+        staged: the files.
+        mark: what the commit says about itself.
+        conflict_on_whole_table: an overwrite of partitions by delta-spark conflicts with changes to
+            any partition, which is quicker to find out than with changes to these alone.
+        content: what the batch is known by, when it comes again.
+        changes_rows: whether the table has other rows after it: those who follow it look at them.
+        may_do_nothing: Spark's way may find that there is nothing to commit.
+    """
+
+    storage: Storage
+    folder: str
+    plan: DeltaPlan
+    staged: Sequence[Staged]
+    mark: Mark
+    conflict_on_whole_table: bool = True
+    content: KnownContent = NOT_TOLD
+    changes_rows: bool = True
+    may_do_nothing: ClassVar[bool] = False
+
+    def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> Done:
+        """Commit our own actions.
+
+        Args:
+            txn: a fresh transaction, on the state that the plan is for.
+            publish: makes the files visible.
+
+        Raises:
+            LakeportError: as `Transaction.commit`.
+        """
+        moment = int(time.time() * 1000)
+        adds = [self._add(item, moment) for item in self.staged]
+        if self.plan.metadata_changes:
+            if self.plan.evolution.typed:
+                txn.read_all()  # no file with the column may come meanwhile
+            txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
+        removed = self.removed(txn, adds)
+        txn.remove(removed, changes_rows=self.changes_rows)
+        actions = list(adds)
+        if self.plan.cluster_by:
+            names = physical_names(self.plan.schema_json, self.plan.cluster_by)
+            actions.append(clustering_action([[name] for name in names.values()]))
+        for app, number in self.mark.transactions.items():
+            actions.append(transaction_action(app, number, moment))
+        actions += self.content.actions(txn.version + 1, moment)
+        if self.plan.mode is Mode.OVERWRITE and self.plan.base is not None:
+            actions.append(overwritten(txn.version + 1, moment))
+        publish()
+        version = txn.commit(actions, self.operation(len(removed)))
+        return Done(version, len(removed), row_count(removed))
+
+    def through_spark(self, spark: SparkSession, read: int) -> Done:
+        """Have Spark's writer read the published files and write them, with every rule checked.
+
+        The version that it makes is found by the commit's mark.
+
+        Args:
+            spark: the session.
+            read: the table's version before.
+
+        Raises:
+            CommitConflict: another writer was faster; nothing landed.
+            InputError: a row breaks a constraint of the table.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
+        """
+        nothing = SparkFailure("Spark wrote nothing")
+        failure: LakeportError = nothing
+        try:
+            self.run_in_spark(spark)
+        except LakeportError as error:
+            failure = error
+        try:
+            done = settle(CommitLog(self.storage, self.folder), self._is_mine, read, failure)
+        except SparkFailure as error:
+            if error is nothing and self.may_do_nothing:
+                return Done(read)
+            raise
+        metrics = done.info.get("operationMetrics") or {}
+        return Done(done.version, done.removed, None if done.removed else 0, metrics)
+
+    def _is_mine(self, commit: Commit) -> bool:
+        return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
+
+    def run_in_spark(self, spark: SparkSession) -> None:
+        """Write with Spark, in one commit that carries the mark."""
+        plan, schema = self.plan, self.plan.schema
+        filled = plan.base.filled if plan.base else frozenset()
+        absent = filled & {*plan.evolution.missing}
+        uris = [self.storage.hadoop_uri(item.key) for item in self.staged]
+        self._table(spark).write(
+            StagedRows(schema, uris),
+            [name for name in schema.names if name not in absent],
+            overwrite=plan.mode is Mode.OVERWRITE,
+            dynamic=plan.dynamic,
+        )
+
+    def _table(self, spark: SparkSession) -> DeltaRows:
+        return DeltaRows(
+            spark,
+            self.storage.hadoop_uri(self.folder),
+            self.plan.partition_columns,
+            self.mark.text(),
+            self.mark.transactions,
+            evolve=self.plan.request.policy is EvolutionPolicy.EVOLVE,
+        )
+
+    def _add(self, item: Staged, moment: int) -> str:
+        path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
+        return add_action(
+            path, item.partition, item.bytes, moment, item.stats, changes_rows=self.changes_rows
+        )
+
+    def _metadata(self, moment: int) -> str:
+        plan = self.plan
+        if plan.base is None:
+            return metadata_action(
+                self.mark.commit_id,
+                plan.schema_json,
+                plan.partition_columns,
+                plan.properties,
+                moment,
+            )
+        text = json.dumps(plan.schema_json, ensure_ascii=False)
+        changed = {"schemaString": text, "configuration": dict(plan.properties)}
+        return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
+
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
+        """The files that the commit removes: none, all, or those of the batch's partitions.
+
+        Partitions are compared by value, as several writers spell one in several ways. delta-spark
+        can do that, and then takes only changes to these partitions for a conflict; but it runs a
+        Spark job for it, and does not know the batch's types where they have become wider. So it
+        is done on all files first, which makes any change to the table a conflict.
+        """
+        if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
+            return []
+        if not self.plan.dynamic:
+            return txn.all_files()
+        if not adds:
+            return []
+        columns = self.plan.partition_columns
+        same_types = self.plan.evolution.widened.keys().isdisjoint(columns)
+        if same_types and not self.conflict_on_whole_table and isinstance(txn, Transaction):
+            return txn.files_beside(adds)
+        names = physical_names(self.plan.schema_json, columns)
+        types = {names[column]: self.plan.schema.field(column).type for column in columns}
+
+        def typed(values: Any) -> tuple[Any, ...]:
+            return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
+
+        present = {typed(item.partition) for item in self.staged}
+
+        def replaced(values: Mapping[str, str | None]) -> bool:
+            return typed(values) in present
+
+        if isinstance(txn, LogTransaction):
+            return txn.files_of(replaced)
+        return [file for file in txn.all_files() if replaced(file.partition)]
+
+    def operation(self, removed: int) -> Operation:
+        """How the commit describes itself in the table's history."""
+        plan = self.plan
+        return Operation(
+            overwrite=plan.mode is Mode.OVERWRITE,
+            dynamic=plan.dynamic,
+            new_schema=plan.evolution.replaced,
+            partition_columns=() if plan.base else plan.partition_columns,
+            user_metadata=self.mark.text(),
+            metrics={
+                "numFiles": len(self.staged),
+                "numOutputRows": sum(item.rows for item in self.staged),
+                "numOutputBytes": sum(item.bytes for item in self.staged),
+                **({"numRemovedFiles": removed} if removed else {}),
+            },
+        )
+
+    def landed(
+        self, done: Done, rows: int | None = None, merged: Mapping[str, int] | None = None
+    ) -> Landed:
+        """What the attempt has landed; as many rows as its files have, if nothing else is said."""
+        plan, staged = self.plan, self.staged
+        return Landed(
+            stream=self.mark.stream,
+            table=self.storage.uri(self.folder),
+            sequence=self.mark.sequence,
+            rows=sum(item.rows for item in staged) if rows is None else rows,
+            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
+            bytes=sum(item.bytes for item in staged),
+            version=done.version,
+            removed_files=done.removed_files,
+            removed_rows=done.removed_rows,
+            merged=merged or {},
+            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(done.version)),
+            lowest_version=self.mark.lowest_version,
+        )
+
+    def _features(self, version: int) -> tuple[str, ...]:
+        """What a report says about table features that the commit brought."""
+        plan = self.plan
+        if not plan.metadata_changes:
+            return ()
+        try:
+            commit = CommitLog(self.storage, self.folder).read(version)
+        except LakeportError:
+            return ()  # the batch has landed: no note is worth failing the load
+        had = set(plan.base.features if plan.base else ())
+        said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
+        return feature_notes(had | said, (commit and commit.protocol) or {})
+
+
+def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+    notes = []
+    emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
+    if emptied:
+        notes.append(
+            f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
+            "and reads it as null."
+        )
+    if plan.needs_spark:
+        notes.append(
+            f"Spark wrote this batch itself, which takes longer: the table has "
+            f"{', '.join(plan.needs_spark)}."
+        )
+    return notes

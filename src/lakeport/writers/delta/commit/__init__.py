@@ -1,1 +1,0 @@
-"""Commits to a Delta table: tried, and what became of them."""
