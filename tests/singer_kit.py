@@ -17,9 +17,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from lakeport.model import Batch, Flush, Split, UnknownPolicy
-from lakeport.sources.singer.options import SingerOptions
-from lakeport.sources.singer.source import SingerSource
-from lakeport.sources.spool.segment import SpoolWriter
+from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.spool import SpoolWriter
 
 STREAMS = Path(__file__).parent / "streams"
 

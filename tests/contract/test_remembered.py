@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import CommitConflict, ConfigError, LakeportError, SourceError
-from lakeport.sources.tap.state import TapMemory, composed
+from lakeport.sources.tap import TapMemory, composed
 from lakeport.writers.files.writer import FilesWriter
 from tests.contract.targets import Target
 

@@ -14,9 +14,8 @@ from lakeport.errors import BadRecord
 from lakeport.model import Flush, Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.singer.options import SingerOptions
-from lakeport.sources.singer.source import SingerSource
-from lakeport.sources.spool.segment import SpoolWriter
+from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.spool import SpoolWriter
 from tests.docs.pages import DOCS, ROOT, blocks
 
 _ROW = re.compile(r"^\| `(?P<reason>.+?)` \| `(?P<example>.+?)` \|$", re.M)

@@ -14,7 +14,7 @@ from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(
     lambda text: text != "" and text != "NA"

@@ -18,7 +18,7 @@ from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.target import TargetTables
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory

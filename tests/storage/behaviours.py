@@ -17,9 +17,9 @@ from pytest import MonkeyPatch
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
+from lakeport.sources import new_files
 from lakeport.sources.files.places import Listed, Place
-from lakeport.sources.new_files import record
-from lakeport.sources.new_files.record import Record
+from lakeport.sources.new_files import Record
 from tests.unit.sources.new_files.memory import KeptMemory
 
 WRITERS = 6
@@ -247,7 +247,7 @@ def keeps_a_record_of_files(storage: Storage) -> None:
     memory = KeptMemory(storage)
     files = [Listed(f"s3://inbox/{number:03d}.json", number, "tag") for number in range(100)]
     with MonkeyPatch.context() as patch:
-        patch.setattr(record, "_SMALL", 50)  # a larger one is streamed
+        patch.setattr(new_files, "_SMALL", 50)  # a larger one is streamed
         for part in (files[:10], files[10:90], files[90:]):
             change = Record(memory).extended(part, {})
             change.write()

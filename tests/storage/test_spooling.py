@@ -13,12 +13,10 @@ from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.decompression import DEFAULT
 from lakeport.sources.input.plain import is_packed, spool_plain
-from lakeport.sources.input.unpacking import DEFAULT
 from lakeport.sources.splits import open_split
-from lakeport.sources.spool.location import open_spool
-from lakeport.sources.spool.sidecar import read_sidecar
-from lakeport.sources.spool.upload import SpoolUploader
+from lakeport.sources.spool import SpoolUploader, open_spool, read_sidecar
 from tests.emulators import Azurite, FakeGcs, Minio
 
 CLUSTER: Any = SimpleNamespace(is_local=False)

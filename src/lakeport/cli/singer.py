@@ -64,7 +64,7 @@ def target(
 
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
-    from lakeport.sources.singer.state import StateOutput
+    from lakeport.sources.singer.messages import StateOutput
 
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)

@@ -24,7 +24,7 @@ from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.spool.location import open_spool
+from lakeport.sources.spool import open_spool
 from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:

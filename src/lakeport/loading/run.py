@@ -24,14 +24,13 @@ from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches import check_streams, leaves_table, raise_first
-from lakeport.loading.builder import ReportBuilder
+from lakeport.loading.batches import ReportBuilder, check_streams, leaves_table, raise_first
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
-from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.progress import shown
+from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.loading import run
-from lakeport.sources.input.decompression import STDIN, open_input
-from lakeport.sources.input.unpacking import unpack_limits
-from lakeport.sources.singer.state import StateOutput
+from lakeport.sources.input.decompression import STDIN, open_input, unpack_limits
+from lakeport.sources.singer.messages import StateOutput
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

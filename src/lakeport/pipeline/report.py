@@ -51,7 +51,7 @@ from lakeport.errors import LakeportError
 from lakeport.loading.report import Failure, LandingReport, iso
 from lakeport.pipeline.places import table_of
 from lakeport.sources.database.source import bookmark_name
-from lakeport.sources.new_files.open import open_new_files
+from lakeport.sources.new_files import open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.tables import source as tables
 from lakeport.tables import Table

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
-from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover, stream_name
 from lakeport.sources.input.decompression import (
     STDIN,
     compressed,
     open_input,
     open_inputs,
     open_stream,
+    unpack_limits,
 )
-from lakeport.sources.input.unpacking import unpack_limits
 from lakeport.sources.remote import storage_of
-from lakeport.sources.spool.segment import SpoolWriter
-from lakeport.sources.spool.upload import SpoolUploader
-from lakeport.sources.tap.process import TapProcess
+from lakeport.sources.spool import SpoolUploader, SpoolWriter
+from lakeport.sources.tap import TapProcess
 from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
-    from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.spool import SpoolLocation
 
 _SINGER_SPLIT = 32 << 20
 _SNIFFED = 4 << 20
@@ -163,7 +162,7 @@ def _new_files(
     engine: Engine,
     tables: TargetTables,
 ) -> Source:
-    from lakeport.sources.new_files.open import open_new_files, singer_files
+    from lakeport.sources.new_files import open_new_files, singer_files
 
     _check_spool(config, engine)
     _refuse_metadata(config)
@@ -274,8 +273,7 @@ def _singer(
     size: int = -1,
     tap: bool = False,
 ) -> Source:
-    from lakeport.sources.singer.options import SingerOptions
-    from lakeport.sources.singer.source import SingerSource
+    from lakeport.sources.singer.source import SingerOptions, SingerSource
 
     uploader = SpoolUploader(spool)
     writer = SpoolWriter(
@@ -306,8 +304,7 @@ def _tap(
     tables: TargetTables,
     check: Callable[[], None],
 ) -> Source:
-    from lakeport.sources.tap.source import TapFlushes
-    from lakeport.sources.tap.state import TapMemory
+    from lakeport.sources.tap import TapFlushes, TapMemory
 
     memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
     process = TapProcess(source, memory.state, spool.folder, check)

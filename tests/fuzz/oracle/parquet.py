@@ -13,7 +13,7 @@ import duckdb
 from lakeport.errors import LakeportError
 from lakeport.schema.types import check_names
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union
+from lakeport.sources.parquet import ParquetReader, read_footer, split_groups, union
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, Held, rows_of
 from tests.fuzz.oracle.model import EPOCH

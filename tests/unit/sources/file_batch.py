@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 
 def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> Batch:

@@ -39,7 +39,7 @@ _WARM: Final = (
     "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
     "lakeport.sources.frames.source",
-    "lakeport.sources.parquet.reader",
+    "lakeport.sources.parquet",
     "lakeport.storage.local",
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",

@@ -23,12 +23,11 @@ from lakeport.sources.excel.cells import Cell, quoted, type_of
 from lakeport.sources.excel.titles import below_titles
 from lakeport.sources.files.file_set import FilePlan, FileSet, run_here
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import compression_of, open_stream
-from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
 
 if TYPE_CHECKING:
     from lakeport.sources.excel.sheet import Row
-    from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.spool import SpoolLocation
 
 _NULLS = CsvOptions().null_values
 

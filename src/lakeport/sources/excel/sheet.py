@@ -24,8 +24,7 @@ from openpyxl.xml.functions import iterparse
 
 from lakeport.errors import LakeportError, SourceError
 from lakeport.sources.excel.cells import Cell, field_of
-from lakeport.sources.input.archive import check_archive
-from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.input.decompression import UnpackLimits, check_archive
 
 _OLD = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
 _MOST_ROWS = 1 << 20

@@ -20,9 +20,9 @@ from lakeport.sources.files.declared import declared_fields, is_json_schema, wit
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.decompression import UnpackLimits
 from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored_encoding
-from lakeport.sources.input.unpacking import UnpackLimits
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 _THREADS = 8
 

@@ -8,8 +8,7 @@ import zipfile
 
 from lakeport.errors import SourceError
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.archive import is_archive
-from lakeport.sources.input.decompression import compression_of
+from lakeport.sources.input.decompression import compression_of, is_archive
 
 _BYTES = 512
 _ARCHIVE = "archive"

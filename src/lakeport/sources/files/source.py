@@ -16,8 +16,8 @@ from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
-from lakeport.sources.parquet.plan import plan_parquet
-from lakeport.sources.spool.location import SpoolLocation, number_of
+from lakeport.sources.parquet import plan_parquet
+from lakeport.sources.spool import SpoolLocation, number_of
 from lakeport.sources.typed.plan import plan_typed
 
 _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {

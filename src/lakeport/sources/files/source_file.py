@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.sources.input.archive import open_member
-from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.input.decompression import UnpackLimits, open_member
 
 if TYPE_CHECKING:
     from lakeport.model import Storage

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.schema.casting import JSON_TEXT
 from lakeport.schema.width import check_width
-from lakeport.sources.spool.location import open_new
+from lakeport.sources.spool import open_new
 
 _NUMBERS = (int, float)
 _EXACT_NUMBERS = (int, Decimal)

@@ -25,9 +25,9 @@ from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import check_names
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import RecordOptions, record_batches
-from lakeport.sources.parquet.reader import aligned
+from lakeport.sources.parquet import aligned
 from lakeport.sources.splits import open_split
-from lakeport.sources.spool.location import open_new
+from lakeport.sources.spool import open_new
 
 _ROWS = 1 << 16
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)

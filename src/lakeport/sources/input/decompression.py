@@ -3,6 +3,12 @@
 The first bytes tell the kind, so stdin and files of any name are covered too. A name that
 promises a compression which the bytes don't have is an error, and so is a member that ends early.
 The libraries' own streams end without an error at some of what is cut off or damaged (record 13).
+
+What real data reach is allowed by default: gzip makes at most 1030 bytes of one, and CSV files that
+hardly change from row to row 200 to 400. So the ratio counts only beyond 1 GiB unpacked, which
+every disk has room for. Everything is counted while it is streamed, never taken from a header.
+
+Nothing is ever written under a member's name, so that `../` in one leads nowhere.
 """
 
 from __future__ import annotations
@@ -12,17 +18,86 @@ import contextlib
 import io
 import lzma
 import sys
+import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from lakeport.errors import MissingDependency, SourceError
+from lakeport.errors import LakeportError, MissingDependency, SourceError
 from lakeport.sources.input.lines import filler
-from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from lakeport.config.base import DestinationConfig
+
+
+_FLOOR = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackLimits:
+    """What one compressed input may become.
+
+    Attributes:
+        ratio: unpacked bytes for each packed one, once the whole is larger than 1 GiB; 0: any.
+        size: unpacked bytes; 0: any number.
+    """
+
+    ratio: float = 500
+    size: int = 1 << 40
+
+
+DEFAULT = UnpackLimits()
+"""The limits of a config that sets none."""
+
+
+def unpack_limits(config: DestinationConfig) -> UnpackLimits:
+    """The limits that a config sets."""
+    return UnpackLimits(config.max_unpack_ratio, int(config.max_unpacked_mb * (1 << 20)))
+
+
+class ExpansionGuard:
+    """Counts what goes into a decoder and what comes out.
+
+    Args:
+        name: the input, for errors.
+        limits: how far it may go.
+        packed: bytes that go in, where that is known beforehand.
+    """
+
+    def __init__(self, name: str, limits: UnpackLimits, packed: int = 0) -> None:
+        self.packed = packed
+        self._name = name
+        self._limits = limits
+        self._unpacked = 0
+
+    def add(self, unpacked: int) -> None:
+        """Count bytes that came out; `packed` is counted by the caller.
+
+        Raises:
+            SourceError: they are too many.
+        """
+        self._unpacked += unpacked
+        size, ratio = self._limits.size, self._limits.ratio
+        if size and self._unpacked > size:
+            raise SourceError(
+                f"{self._name} unpacks to more than {size / (1 << 20):,.0f} MB",
+                "`max_unpacked_mb` is the limit; set it higher, or to 0 for none, if you trust the "
+                "file.",
+            )
+        if ratio and self._unpacked > max(_FLOOR, self.packed * ratio):
+            raise SourceError(
+                f"{self._name} unpacks to more than {ratio:g} times its size: "
+                f"{self.packed:,} bytes have become {self._unpacked:,}",
+                "`max_unpack_ratio` is the limit beyond 1 GiB; set it higher, or to 0 for none, if "
+                "you trust the file.",
+            )
+
 
 STDIN = "-"
 """The name that stands for standard input."""
@@ -290,3 +365,162 @@ class _Input:
             f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
             "get the file again; nothing of what it holds was taken on trust",
         )
+
+
+ARCHIVE = ".zip"
+"""What the names of archives end with."""
+
+_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+_CHUNK = 1 << 20
+
+
+class Member(NamedTuple):
+    """A file of an archive.
+
+    Attributes:
+        path: its name there, with its folders.
+        bytes: its size, unpacked.
+    """
+
+    path: str
+    bytes: int
+
+
+def is_archive(head: bytes) -> bool:
+    """Whether a file's first bytes are those of a zip archive."""
+    return head.startswith(_MAGIC)
+
+
+def members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Member]:
+    """The files of an archive, without those that systems hide in it.
+
+    Args:
+        source: the archive, seekable.
+        name: the archive, for errors.
+        limits: what all files together may become; none can be more than it says here.
+
+    Raises:
+        SourceError: the archive is damaged, a file is encrypted or compressed with another method
+            than deflate, two have one name, or they unpack to too much.
+    """
+    found = [m for m in check_archive(source, name, limits) if not _hidden(m.filename)]
+    for member in found:
+        if member.filename.lower().endswith(ARCHIVE):
+            raise SourceError(
+                f"file {member.filename!r} of archive {name!r} is an archive itself",
+                "unpack the outer one, and give the folder.",
+            )
+    double, times = next(iter(Counter(m.filename for m in found).most_common(1)), ("", 1))
+    if times > 1:
+        raise SourceError(
+            f"archive {name!r} holds {times} files with the name {double!r}",
+            "unpack it, rename one, and give the folder.",
+        )
+    return [Member(member.filename, member.file_size) for member in found]
+
+
+def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
+    """All files of an archive, hidden ones, too; see `members`.
+
+    Raises:
+        SourceError: it is damaged, or has files that can't be unpacked or would be too much.
+    """
+    with _damage(name), zipfile.ZipFile(source) as archive:
+        found = [member for member in archive.infolist() if not member.is_dir()]
+    for member in found:
+        _check(member, name)
+    guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
+    guard.add(sum(member.file_size for member in found))
+    return found
+
+
+def _hidden(path: str) -> bool:
+    return any(part.startswith(("_", ".")) and part not in (".", "..") for part in path.split("/"))
+
+
+def _check(member: zipfile.ZipInfo, name: str) -> None:
+    if member.flag_bits & _ENCRYPTED:
+        raise SourceError(
+            f"file {member.filename!r} of archive {name!r} is encrypted",
+            "unpack the archive with its password, and give the folder.",
+        )
+    if member.compress_type not in _METHODS:
+        # Python's zipfile unpacks the other methods without a bound: bzip2 makes gigabytes of the
+        # 4 KiB that it takes at a time.
+        raise SourceError(
+            f"file {member.filename!r} of archive {name!r} is compressed with method "
+            f"{member.compress_type}, not with deflate",
+            "unpack it and give the file, or compress that with gzip, zstd, bzip2 or xz.",
+        )
+
+
+def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) -> BinaryIO:
+    """The content of an archive's file; reading it raises `SourceError` for what is damaged.
+
+    Args:
+        source: the archive, seekable; closed with what is returned.
+        name: the archive, for errors.
+        path: the file's name there.
+        limits: what it may become.
+
+    Raises:
+        SourceError: the archive is damaged, or holds no such file.
+    """
+    with ExitStack() as opened:
+        opened.callback(source.close)
+        with _damage(name):
+            archive = zipfile.ZipFile(source)
+            try:
+                member = archive.getinfo(path)
+            except KeyError:
+                raise SourceError(
+                    f"archive {name!r} holds no file {path!r} any more",
+                    "leave it as it is during the load, then load again.",
+                ) from None
+            plain = archive.open(member)
+        opened.pop_all()
+    guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
+    return cast("BinaryIO", io.BufferedReader(_Content(source, plain, name, guard), _CHUNK))
+
+
+class _Content(io.RawIOBase):
+    """The content of an archive's member, as far as the limits let it go."""
+
+    def __init__(
+        self, source: BinaryIO, plain: IO[bytes], name: str, guard: ExpansionGuard
+    ) -> None:
+        self._source = source
+        self._plain = plain
+        self._name = name
+        self._guard = guard
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        with _damage(self._name):
+            data = self._plain.read(len(memoryview(buffer)))
+        self._guard.add(len(data))
+        memoryview(buffer)[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._plain.close()
+        self._source.close()
+        super().close()
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:  # what zipfile meets in damaged archives it does not foresee
+        reason = str(error).partition(" and header ")[0]  # what follows is content
+        raise SourceError(
+            f"archive {name!r} is damaged or cut off: {reason or type(error).__name__}",
+            "get the file again.",
+        ) from error

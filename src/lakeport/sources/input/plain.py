@@ -14,13 +14,19 @@ from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.archive import is_archive, members, open_member
-from lakeport.sources.input.decompression import compression_of, open_input, open_stream
-from lakeport.sources.input.encoding import SAMPLE_BYTES, belied, encoding_of, likely_encoding
-from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.input.decompression import (
+    UnpackLimits,
+    compression_of,
+    is_archive,
+    members,
+    open_input,
+    open_member,
+    open_stream,
+)
+from lakeport.sources.input.lines import SAMPLE_BYTES, belied, encoding_of, likely_encoding
 
 if TYPE_CHECKING:
-    from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.spool import SpoolLocation
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".zip")
 """Suffixes that may stand behind a format's."""

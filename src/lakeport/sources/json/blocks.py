@@ -11,7 +11,7 @@ from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Split
 from lakeport.sources.splits import open_split
-from lakeport.sources.spool.sidecar import read_sidecar
+from lakeport.sources.spool import read_sidecar
 
 BLOCK = 4 << 20
 _HEAD = 4096

@@ -21,17 +21,18 @@ from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
     Values,
+    WrappedValues,
     begins_as_lines,
     document_to_lines,
+    hint_of,
     is_lines,
     split_lines,
 )
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.wrapped import WrappedValues, hint_of
 
 if TYPE_CHECKING:
-    from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.spool import SpoolLocation
 
 _OUTPUT_RATIO = 0.2
 _MAX_LINE = 100 << 20

@@ -7,19 +7,250 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
-from lakeport.schema.types import Field
-from lakeport.sources.json.columns import RecordLayout, columns_of, schema_of
-from lakeport.sources.json.native import Unknown
-from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
-from lakeport.sources.singer.metadata import Metadata
+from lakeport.native import kernel
+from lakeport.native.arrays import array_of
+from lakeport.schema.types import Field, FieldType, Kind, merge_kinds
+from lakeport.schema.width import count_leaves
+from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
+from lakeport.sources.json.inference import (
+    Fault,
+    RecordLayout,
+    RecordParser,
+    batch_of,
+    batch_of_rows,
+    columns_of,
+    schema_of,
+)
+from lakeport.sources.singer.messages import MESSAGE_KEYS, Metadata, Received
+
+if TYPE_CHECKING:
+    from lakeport.native import Kernel
+    from lakeport.native._kernel import Spec
+
+
+_MOST = 64
+
+Unknown = dict[str, tuple[str, int]]
+"""Undeclared field -> kind of its values, number of records that have it."""
+
+
+class Converted(NamedTuple):
+    """Lines whose records were converted.
+
+    Attributes:
+        batch: the records.
+        lines: how many lines they are, blank ones counted.
+        unknown: the undeclared fields that they have, if asked for.
+    """
+
+    batch: pa.RecordBatch
+    lines: int
+    unknown: Unknown
+
+
+class NativeLines:
+    """Converts lines of one layout as `RecordParser` would, or leaves them to it.
+
+    Where it stops again and again, more and more lines are left to `RecordParser` at once: a
+    stop costs as much as some lines there.
+
+    Args:
+        kernel: the compiled module.
+        layout: how records are written, and what they are read as.
+        survey: whether to tell undeclared fields instead of stopping at them.
+    """
+
+    def __init__(self, kernel: Kernel, layout: RecordLayout, *, survey: bool) -> None:
+        columns = layout.columns
+        self._schema = schema_of(columns)
+        drop = layout.unknown is UnknownPolicy.DROP
+        unknown: Literal["refuse", "drop", "tell"] = "drop" if drop else "refuse"
+        keys = MESSAGE_KEYS if layout.envelope and layout.metadata else {}
+        self._parser = kernel.parser(
+            [_spec(c.name, c.type, mixed=c.mixed) for c in columns],
+            [i for i, c in enumerate(columns) if c.required],
+            layout.envelope,
+            [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
+            "tell" if survey else unknown,
+            drop,
+        )
+
+    def read(self, data: bytes) -> Iterator[Converted | list[bytes]]:
+        """Convert whole lines, the last newline left out, in order.
+
+        Yields:
+            Lines that were converted, and those that have to be looked at one by one.
+        """
+        at, few = 0, 1
+        while True:
+            rows, lines, columns, stop, told = self._parser.parse(data, at)
+            if lines:
+                arrays = [
+                    array_of(t, parts) for t, parts in zip(self._schema.types, columns, strict=True)
+                ]
+                unknown = {name: (kind, count) for name, kind, count in told}
+                yield Converted(batch_of(arrays, rows, self._schema), lines, unknown)
+            if stop is None:
+                return
+            few = 1 if lines else min(2 * few, _MOST)
+            left, at = _cut(data, stop[0], few)
+            yield left
+
+
+def _spec(name: str, t: FieldType, *, mixed: bool = False) -> Spec:
+    """A column as the kernel takes it."""
+    detail: Any = None
+    if mixed:
+        return name, "mixed", detail
+    if t.kind is Kind.DECIMAL:
+        detail = t.precision, t.scale
+    elif t.kind is Kind.JSON:
+        detail = "".join(sorted(t.opening))
+    elif t.kind is Kind.LIST:
+        detail = _spec("item", t.item or FieldType(Kind.JSON))
+    elif t.kind is Kind.STRUCT:
+        detail = [_spec(f.name, f.type) for f in t.fields]
+    return name, t.kind.value, detail
+
+
+def _cut(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
+    """Some lines from `start` on, and where the next one begins."""
+    lines: list[bytes] = []
+    while len(lines) < most and start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        lines.append(data[start:end])
+        start = end + 1
+    return lines, start
+
+
+_BLANK = b" \t\r"
+_CELLS = 16 << 20
+
+OnBad = Callable[[BadRecord], None]
+OnUnknown = Callable[[Unknown, int], None]
+
+
+class SplitReader:
+    """Reads one split once.
+
+    Args:
+        stream: the stream's name.
+        layout: how records are written, and what they are read as.
+        limit: bytes that a line may have.
+        on_bad: takes every bad record; may raise.
+        on_unknown: takes the undeclared fields of good records, and the line number where that is
+            known (0 else); may raise.
+        survey: whether undeclared fields are expected, so that finding them must be fast.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        layout: RecordLayout,
+        limit: int,
+        on_bad: OnBad,
+        on_unknown: OnUnknown,
+        *,
+        survey: bool = False,
+    ) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._on_bad = on_bad
+        self._on_unknown = on_unknown
+        self._metadata = layout.metadata
+        self._schema = schema_of(layout.columns)
+        self._most = max(1, _CELLS // max(1, count_leaves(self._schema)))
+        native = kernel()
+        self._native = None if native is None else NativeLines(native, layout, survey=survey)
+        self._parser = RecordParser(layout)
+
+    def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Yield the good records, one batch for each block that has any."""
+        numbers, self._file = LineNumbers(split), split.file
+        if self._metadata is not None:
+            self._received = Received(split, self._metadata.batched)
+        for block in _by_lines(read_blocks(split, self._limit), self._most):
+            if isinstance(block, LongLine):
+                reason = f"longer than the limit of {self._limit >> 20} MB"
+                self._bad(numbers[block.first], Fault("", reason), block.head)
+                continue
+            parts = [part for part in self._convert(block, numbers) if len(part)]
+            if parts:
+                yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def _convert(self, block: Block, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
+        first = block.first
+        if self._native is None:
+            yield from self._line_by_line(block.data.split(b"\n"), first, numbers)
+            return
+        for piece in self._native.read(block.data):
+            if isinstance(piece, Converted):
+                if piece.unknown:
+                    self._on_unknown(piece.unknown, 0)
+                yield self._stamped(piece.batch, range(first, first + len(piece.batch)))
+                first += piece.lines
+            else:
+                yield from self._line_by_line(piece, first, numbers)
+                first += len(piece)
+
+    def _line_by_line(
+        self, lines: Sequence[bytes], first: int, numbers: LineNumbers
+    ) -> Iterator[pa.RecordBatch]:
+        rows: list[list[Any]] = []
+        good: list[int] = []
+        for ordinal, line in enumerate(lines, first):
+            text = line.strip(_BLANK)
+            if not text:
+                continue
+            try:
+                row = self._parser.record(text)
+            except Fault as fault:
+                self._bad(numbers[ordinal], fault, line.removesuffix(b"\r"))
+                continue
+            if self._parser.unknown:
+                found = {name: (kind, 1) for name, kind in self._parser.unknown.items()}
+                self._on_unknown(found, numbers[ordinal])
+            rows.append(row)
+            good.append(ordinal)
+        if rows:
+            yield self._stamped(batch_of_rows(rows, self._schema), good)
+
+    def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
+        if self._metadata is None:
+            return batch
+        return self._metadata.stamp(batch, self._received.of(ordinals))
+
+    def _bad(self, line: int, fault: Fault, raw: bytes) -> None:
+        self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw, self._file))
+
+
+def _by_lines(blocks: Iterable[Block | LongLine], most: int) -> Iterator[Block | LongLine]:
+    """Cut blocks to some of no more lines: each record takes room for every column."""
+    for block in blocks:
+        if isinstance(block, LongLine) or block.data.count(b"\n") < most:
+            yield block
+            continue
+        lines = block.data.split(b"\n")
+        for start in range(0, len(lines), most):
+            yield Block(b"\n".join(lines[start : start + most]), block.first + start)
+
+
+def merge_unknown(into: Unknown, more: Unknown) -> None:
+    """Add what was found undeclared in some records to what was found before."""
+    for name, (kind, count) in more.items():
+        known, before = into.get(name, ("null", 0))
+        into[name] = merge_kinds(known, kind), before + count
+
 
 _ONE_A_LINE = (
     "JSON lines hold one object on each line. A file with objects over several lines, or with "

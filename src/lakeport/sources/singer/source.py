@@ -12,35 +12,414 @@ cuts at the same places. The source kernel checks each record later, inside the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from lakeport.errors import BadRecord, BadRecords, InputError
 from lakeport.host.activity import reached
-from lakeport.model import Flush
-from lakeport.sources.input.lines import Block, read_blocks
-from lakeport.sources.singer.batch_files import default_roots, read_batch_files
-from lakeport.sources.singer.collector import Collector, Stream, StreamCount
+from lakeport.model import Batch, Flush, Mode, UnknownPolicy
+from lakeport.native import kernel
+from lakeport.sources.input.decompression import DEFAULT, UnpackLimits, unpack_limits
+from lakeport.sources.input.lines import Block, count_lines, line_end, read_blocks
 from lakeport.sources.singer.messages import (
     ActivateVersion,
     BatchFiles,
     Log,
     Malformed,
+    PendingStates,
+    Piece,
     Record,
     Schema,
     State,
     Stray,
     Unknown,
     decode,
+    default_roots,
+    read_batch_files,
 )
-from lakeport.sources.singer.options import SingerOptions
-from lakeport.sources.singer.router import Router, stream_of
-from lakeport.sources.singer.state import PendingStates
-from lakeport.sources.spool.segment import Origin, SpoolWriter
+from lakeport.sources.spool import Origin, Segment, SpoolWriter
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.model import Reader
+    from lakeport.schema.types import Field
+    from lakeport.sources.options import ReadOptions
+    from lakeport.sources.singer.messages import Metadata
+
     pass
+
+
+_HEAD = re.compile(
+    rb'\{[ \t]*"(?:'
+    rb'type"[ \t]*:[ \t]*"(?i:RECORD)"[ \t]*,[ \t]*"stream"[ \t]*:[ \t]*"([^"\\\x00-\x1f]+)"|'
+    rb'stream"[ \t]*:[ \t]*"([^"\\\x00-\x1f]+)"[ \t]*,[ \t]*"type"[ \t]*:[ \t]*"(?i:RECORD)"'
+    rb")[ \t]*,[ \t]*"
+)
+_MAX_HEADS = 512  # more than a tap's ways to write a message; each costs a compiled pattern
+
+
+def stream_of(line: bytes) -> str:
+    """Tell the stream of a RECORD line that is broken further on; empty if it doesn't show.
+
+    >>> stream_of(b'{"type": "RECORD", "stream": "users", "rec')
+    'users'
+    """
+    found = _HEAD.match(line)
+    return (found[1] or found[2]).decode(errors="backslashreplace") if found else ""
+
+
+class Router:
+    """Knows the streams, and tells which lines are records of one of them.
+
+    A line belongs to a stream when it begins with `"type": "RECORD"` and the stream's name, in
+    either order and any spacing, written without escapes. The rest of the line is for the source
+    kernel to check, duplicate keys included.
+    """
+
+    def __init__(self) -> None:
+        self._kernel = kernel()
+        self._names: dict[bytes, str] = {}
+        self._runs: dict[bytes, tuple[re.Pattern[bytes], bytes]] = {}
+
+    def add(self, stream: str) -> None:
+        """Make a stream known; records of others are not routed."""
+        self._names[stream.encode()] = stream
+
+    def run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
+        """Find the run of record lines that begins at `start`.
+
+        Args:
+            data: a buffer of whole lines.
+            start: where a line begins.
+            end: one past the last newline.
+
+        Returns:
+            The stream, where the run ends, and how many lines it has; None if the first line is
+            no record of a known stream, or doesn't tell by its first bytes.
+        """
+        found = _HEAD.match(data, start, end)
+        if found is None:
+            return None
+        stream = self._names.get(found[1] or found[2])
+        if stream is None:
+            return None
+        head = found[0]
+        if self._kernel is not None:
+            return stream, *self._kernel.run(data, start, end, head)
+        return self._searched(stream, head, data, start, end)
+
+    def _searched(
+        self, stream: str, head: bytes, data: bytearray, start: int, end: int
+    ) -> tuple[str, int, int] | None:
+        """The run without the kernel: a pattern finds its end."""
+        known = self._runs.get(head)
+        if known is None:
+            if len(self._runs) >= _MAX_HEADS:
+                return stream, data.index(b"\n", start, end) + 1, 1
+            pattern = re.compile(rb"\n(?!" + re.escape(head) + rb")")
+            known = self._runs[head] = pattern, b"\n" + head
+        last = known[0].search(data, start, end)
+        if last is None:  # a buffer of whole lines ends with a newline that no head follows
+            return None
+        stop = last.end()
+        return stream, stop, data.count(known[1], start, stop) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SingerOptions:
+    """How messages become flushes.
+
+    Attributes:
+        flush_bytes: size of the record lines at which a flush is cut; 0 for no limit.
+        flush_rows: number of records at which a flush is cut; 0 for no limit.
+        single_flush: cut once, at the end (for an overwrite), whatever the limits are.
+        at_states: cut behind a STATE alone, the first one behind which a limit is reached.
+        on_bad_record: `fail` raises at the first line that is no message; `quarantine` hands such
+            lines on in `Flush.bad`.
+        unknown: what the source kernel does with undeclared fields.
+        stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
+        max_record_mb: longest line, in MB (2**20 bytes).
+        catalog: streams whose schema is this one, whatever the input's SCHEMA says; their records
+            are cut to it.
+        batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
+            folder and the current one if empty.
+        limits: what a compressed file of a BATCH may become.
+        columns: column -> type name, in place of what the SCHEMA says.
+        add_record_metadata: whether batches have the columns `_sdc_*` (`sources.singer.metadata`).
+    """
+
+    flush_bytes: int = 0
+    flush_rows: int = 0
+    single_flush: bool = False
+    at_states: bool = False
+    on_bad_record: Literal["fail", "quarantine"] = "fail"
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    stray_lines: Literal["fail", "skip"] = "fail"
+    max_record_mb: int = 100
+    catalog: Mapping[str, Schema] = field(default_factory=dict)
+    batch_roots: tuple[Path, ...] = ()
+    limits: UnpackLimits = DEFAULT
+    columns: Mapping[str, str] = field(default_factory=dict)
+    add_record_metadata: bool = False
+
+    @classmethod
+    def of(cls, config: DestinationConfig, options: ReadOptions) -> SingerOptions:
+        """What a load's config and options say."""
+        return cls(
+            flush_bytes=max(1, int(config.maximum_batch_size_mb * 2**20)),
+            flush_rows=config.maximum_batch_rows or 0,
+            single_flush=config.mode is Mode.OVERWRITE,
+            on_bad_record=config.on_bad_record,
+            unknown=config.unknown_fields,
+            stray_lines=options.stray_lines,
+            max_record_mb=max(1, int(config.max_record_mb)),
+            catalog={
+                name: Schema(name, s.schema, s.key_properties, s.partition_keys, cut=True)
+                for name, s in config.catalog.items()
+            },
+            batch_roots=tuple(Path(root) for root in config.batch_roots),
+            limits=unpack_limits(config),
+            columns=config.columns,
+            add_record_metadata=config.add_record_metadata,
+        )
+
+
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(slots=True)
+class StreamCount:
+    """What a stream has brought so far: records (bad ones included) and their bytes."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream's schema and what it has spooled since the last cut."""
+
+    message: Schema
+    fields: tuple[Field, ...]
+    sequence: int = 0
+    segment: Segment | None = None
+    envelope: bool = True
+    begun: int = 0
+    count: StreamCount = field(default_factory=StreamCount)
+    reported: int = 0
+
+
+class Collector:
+    """The streams of an input, and the batches that the coming flush is made of.
+
+    Args:
+        spool: where the lines go.
+        options: when a flush is full, and how its records are to be read.
+        origin: the plain file that the buffers of `add_run` are read from, if tasks can read it.
+
+    Attributes:
+        streams: the streams so far, by name, in order of their first SCHEMA.
+        origin: see above; `start` is where the present buffer begins in it.
+    """
+
+    def __init__(
+        self, spool: SpoolWriter, options: SingerOptions, origin: Origin | None = None
+    ) -> None:
+        self.streams: dict[str, Stream] = {}
+        self.origin = origin
+        self._spool = spool
+        self._options = options
+        self._flush_bytes = self._flush_rows = _NO_LIMIT
+        if not (options.single_flush or options.at_states):
+            self._flush_bytes = options.flush_bytes or _NO_LIMIT
+            self._flush_rows = options.flush_rows or _NO_LIMIT
+        self._sync_started = time.time_ns() // 1000
+        self._bytes = 0
+        self._rows = 0
+        self._closed: list[Batch] = []
+
+    @property
+    def due(self) -> bool:
+        """Whether the flush has to be cut behind the next STATE, where only those cut."""
+        options = self._options
+        if options.single_flush or not options.at_states:
+            return False
+        size, rows = options.flush_bytes, options.flush_rows
+        return 0 < size <= self._bytes or 0 < rows <= self._rows
+
+    @property
+    def full(self) -> bool:
+        """Whether the flush has to be cut here."""
+        return self._bytes >= self._flush_bytes or self._rows >= self._flush_rows
+
+    def declare(self, message: Schema) -> bool:
+        """Take a SCHEMA; what came under another one becomes a batch of its own.
+
+        Returns:
+            Whether the stream is new.
+
+        Raises:
+            InputError: the JSON schema can't be used.
+        """
+        stream = self.streams.get(message.stream)
+        if stream is not None and stream.message == message:
+            return False
+        fields = self._fields(message)
+        if stream is None:
+            self.streams[message.stream] = Stream(message, fields)
+            return True
+        self._close(stream)
+        stream.message, stream.fields = message, fields
+        return False
+
+    def add_run(
+        self, stream: Stream, data: bytearray, start: int, end: int, count: int, line: int
+    ) -> tuple[int, int]:
+        """Spool consecutive record lines up to the cut.
+
+        Args:
+            stream: whose records they are.
+            data: a buffer of whole lines.
+            start: where the first record line begins in it.
+            end: one past the newline of the last one.
+            count: how many lines that is.
+            line: number of the first one in the input.
+
+        Returns:
+            Where the cut is in `data`, and how many lines were taken.
+        """
+        if self._bytes + end - start >= self._flush_bytes:
+            end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
+            count = count_lines(data, start, end)
+        if self._rows + count > self._flush_rows:
+            count = self._flush_rows - self._rows
+            end = line_end(data, start, end, count)
+        segment = self._segment(stream, envelope=True)
+        segment.append(data, start, end, count, line, self.origin)
+        self._add(stream, end - start, count)
+        return end, count
+
+    def add_line(self, stream: Stream, line: bytes, number: int) -> None:
+        """Spool one record line that is not as the input has it, or did not show by its start."""
+        self._segment(stream, envelope=True).append(line, 0, len(line), 1, number)
+        self._add(stream, len(line), 1)
+
+    def add_piece(self, stream: Stream, piece: Piece) -> None:
+        """Spool record lines out of a BATCH's file."""
+        segment = self._segment(stream, envelope=False)
+        segment.append(piece.data, 0, piece.end, piece.records, piece.line)
+        self._add(stream, piece.end, piece.records)
+
+    def _segment(self, stream: Stream, *, envelope: bool) -> Segment:
+        """The stream's open segment; lines with and without envelopes don't share one."""
+        if stream.segment is not None and stream.envelope != envelope:
+            self._close(stream)
+        if stream.segment is None:
+            stream.segment = self._spool.segment()
+            stream.envelope = envelope
+            stream.begun = time.time_ns() // 1000
+        return stream.segment
+
+    def _add(self, stream: Stream, size: int, count: int) -> None:
+        stream.count.records += count
+        stream.count.bytes += size
+        self._bytes += size
+        self._rows += count
+
+    def advance(self, size: int) -> None:
+        """Say that the next buffer begins this many bytes further on in the origin."""
+        if self.origin is not None:
+            self.origin.start += size
+
+    def cut(self, *, last: bool = False) -> tuple[Batch, ...]:
+        """Hand out the flush's batches and begin the next flush.
+
+        Args:
+            last: the input has ended; the streams that brought no record are told, too.
+        """
+        for stream in self.streams.values():
+            self._close(stream)
+            if last and stream.count.records == 0:
+                self._closed.append(self._schema_only(stream))
+        batches = tuple(self._closed)
+        self._closed, self._bytes, self._rows = [], 0, 0
+        return batches
+
+    def report(self, on_progress: Callable[[str, int, int], None]) -> None:
+        """Tell how far each stream is that has moved since the last call."""
+        for name, stream in self.streams.items():
+            if stream.count.records != stream.reported:
+                stream.reported = stream.count.records
+                on_progress(name, stream.count.records, stream.count.bytes)
+
+    def _close(self, stream: Stream) -> None:
+        """Make what a stream has spooled a batch of the coming flush."""
+        segment, stream.segment = stream.segment, None
+        if segment is None:
+            return
+        batch = Batch(
+            stream=stream.message.stream,
+            sequence=stream.sequence,
+            reader=self._reader(stream),
+            splits=self._spool.finish(segment),
+            records=segment.records,
+            bytes=segment.bytes,
+            digest=segment.digest,
+            key_properties=stream.message.key_properties,
+            partition_keys=stream.message.partition_keys,
+        )
+        self._closed.append(batch)
+        stream.sequence += 1
+
+    def _schema_only(self, stream: Stream) -> Batch:
+        stream.begun = time.time_ns() // 1000
+        return Batch(
+            stream=stream.message.stream,
+            sequence=-1,
+            reader=self._reader(stream),
+            records=0,
+            bytes=0,
+            key_properties=stream.message.key_properties,
+            partition_keys=stream.message.partition_keys,
+            schema_only=True,
+        )
+
+    def _reader(self, stream: Stream) -> Reader:
+        from lakeport.sources.json.reader import JsonReader
+
+        return JsonReader(
+            stream.message.stream,
+            stream.fields,
+            envelope=stream.envelope,
+            unknown=UnknownPolicy.DROP if stream.message.cut else self._options.unknown,
+            key_properties=stream.message.key_properties,
+            max_record_mb=self._options.max_record_mb,
+            metadata=self._metadata(stream),
+        )
+
+    def _metadata(self, stream: Stream) -> Metadata | None:
+        if not self._options.add_record_metadata:
+            return None
+        from lakeport.sources.singer.messages import Metadata
+
+        return Metadata(self._sync_started, stream.begun)
+
+    def _fields(self, message: Schema) -> tuple[Field, ...]:
+        from lakeport.schema.jsonschema import parse_schema
+        from lakeport.sources.files.declared import retyped
+
+        fields = parse_schema(message.stream, message.schema, message.key_properties)
+        fields = retyped(fields, self._options.columns)
+        if not self._options.add_record_metadata:
+            return fields
+        from lakeport.sources.singer.messages import declared
+
+        return declared(fields)
+
 
 _log = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
+from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
-from lakeport.sources.typed.header import Header, reading
+from lakeport.sources.typed.orc import Header, reading
 
 _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"

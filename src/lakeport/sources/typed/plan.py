@@ -17,11 +17,11 @@ from lakeport.schema.types import check_names, repeated
 from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
-from lakeport.sources.parquet.reader import Footer, aligned, split_groups, union
+from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
+from lakeport.sources.parquet import Footer, aligned, split_groups, union
+from lakeport.sources.typed import avro as avro
 from lakeport.sources.typed import ipc, orc
-from lakeport.sources.typed.avro import records as avro
-from lakeport.sources.typed.header import Batches, Header, naming, reading
+from lakeport.sources.typed.orc import Batches, Header, naming, reading
 
 _ROWS = 1 << 16
 

@@ -55,7 +55,7 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.named import command
 from lakeport.writers.base import LandedBefore
-from lakeport.writers.delta.log.checkpoint import checkpoint_due, small, write_checkpoint
+from lakeport.writers.delta.log.checkpoint import CONTENT, checkpoint_due, small, write_checkpoint
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.log.reader import (
     STATE,
@@ -72,7 +72,6 @@ from lakeport.writers.delta.log.reader import (
     row_count,
     transaction_action,
 )
-from lakeport.writers.delta.log.transactions import CONTENT
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, leaves_plain, plain
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import logical_paths, physical_names

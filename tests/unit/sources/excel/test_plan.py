@@ -21,7 +21,7 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904
 import lakeport
 from lakeport.errors import BadRecords, MissingDependency, SchemaConflict, SourceError
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.input import unpacking
+from lakeport.sources.input import decompression
 from tests.unit.sources.file_batch import file_batch
 from tests.unit.sources.landed import landed
 
@@ -384,7 +384,7 @@ def test_an_archive_that_is_no_workbook(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 16)
+    monkeypatch.setattr(decompression, "_FLOOR", 1 << 16)
     target = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(book(["a"], [1]))) as source,

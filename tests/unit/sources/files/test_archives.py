@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import StoredObject
-from lakeport.sources.files.discovery import discover, stream_name
+from lakeport.sources.files.places import discover, stream_name
 from lakeport.sources.files.source_file import digest_of
-from lakeport.sources.input import unpacking
-from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.input import decompression
+from lakeport.sources.input.decompression import UnpackLimits
 from tests.unit.sources.landed import landed
 
 
@@ -215,7 +215,7 @@ def test_lines_are_those_of_the_member(tmp_path: Path) -> None:
 def test_a_bomb_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 20)
+    monkeypatch.setattr(decompression, "_FLOOR", 1 << 20)
     data = b"0\n" * (2 << 20) if count == 1 else b"0\n" * (1 << 18)
     path = tmp_path / "x.zip"
     path.write_bytes(zipped({f"{n}.csv": data for n in range(count)}))
@@ -229,7 +229,7 @@ def test_a_bomb_is_refused_at_once(
 def test_limits_that_are_lifted_hold_for_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 16)
+    monkeypatch.setattr(decompression, "_FLOOR", 1 << 16)
     path = tmp_path / "x.zip"
     path.write_bytes(zipped({"a.csv": b"id\n" + b"0\n" * (1 << 20)}))
     assert len(digest_of(discover([str(path)], limits=UnpackLimits(0, 0)))) == 64

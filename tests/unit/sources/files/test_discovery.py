@@ -10,9 +10,9 @@ import pytest
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
-from lakeport.sources.files.discovery import discover, stream_name
+from lakeport.sources.files.places import discover, stream_name
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 
 @pytest.fixture

@@ -18,13 +18,17 @@ import zstandard
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.input import unpacking
-from lakeport.sources.input.decompression import open_inputs, open_stream
-from lakeport.sources.input.unpacking import UnpackLimits, unpack_limits
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.input import decompression
+from lakeport.sources.input.decompression import (
+    UnpackLimits,
+    open_inputs,
+    open_stream,
+    unpack_limits,
+)
+from lakeport.sources.spool import SpoolLocation
 from tests.singer_kit import schema, source
 
 FLOOR = 4 << 20
@@ -49,7 +53,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", FLOOR)
+    monkeypatch.setattr(decompression, "_FLOOR", FLOOR)
 
 
 def spooled(tmp_path: Path, name: str, data: bytes, limits: UnpackLimits) -> int:

@@ -12,8 +12,8 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 from lakeport.sources.files.places import Listed
-from lakeport.sources.new_files.compare import unseen, wanted
-from lakeport.sources.new_files.segments import in_order, read_segment, write_segment
+from lakeport.sources.new_files import unseen, wanted
+from lakeport.sources.new_files import in_order, read_segment, write_segment
 
 def files(first, end):
     for number in range(first, end):

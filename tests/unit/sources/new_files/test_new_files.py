@@ -15,13 +15,12 @@ from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
+from lakeport.sources import new_files as open_module
+from lakeport.sources import new_files as source_module
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.new_files import open as open_module
-from lakeport.sources.new_files import source as source_module
-from lakeport.sources.new_files.open import open_new_files
-from lakeport.sources.new_files.source import NewFiles
+from lakeport.sources.new_files import NewFiles, open_new_files
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 

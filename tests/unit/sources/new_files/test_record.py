@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from lakeport.errors import DestinationError
 from lakeport.model import Remembered
+from lakeport.sources import new_files
 from lakeport.sources.files.places import Listed
-from lakeport.sources.new_files import record, segments
-from lakeport.sources.new_files.compare import unseen, wanted
-from lakeport.sources.new_files.record import Record
-from lakeport.sources.new_files.segments import in_order
+from lakeport.sources.new_files import Record, in_order, unseen, wanted
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
@@ -113,7 +111,7 @@ def test_segments_stay_for_a_month(memory: KeptMemory) -> None:
 
 
 def test_a_large_segment_is_streamed(memory: KeptMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "_SMALL", 10)
+    monkeypatch.setattr(new_files, "_SMALL", 10)
     add(memory, listed(*range(11)))
     add(memory, listed(*range(20, 50)))
     assert list(Record(memory).seen()) == listed(*range(11), *range(20, 50))
@@ -135,8 +133,8 @@ def test_any_sequence_of_changes_lands_each_content_once(
     steps: list[Step], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are added and changed, loads fail before their commit: each is landed once."""
-    monkeypatch.setattr(segments, "_SORTED", 4)
-    monkeypatch.setattr(segments, "_ROWS", 3)
+    monkeypatch.setattr(new_files, "_SORTED", 4)
+    monkeypatch.setattr(new_files, "_ROWS", 3)
     folder = tmp_path_factory.mktemp("lake")
     memory = KeptMemory(LocalStorage(str(folder)))
     there: dict[int, int] = {}

@@ -12,10 +12,10 @@ import pytest
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 
 def load(tmp_path: Path, *tables: pa.Table, row_group_size: int = 1000, **settings: int) -> Batch:

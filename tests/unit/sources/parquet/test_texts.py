@@ -11,13 +11,13 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
+from lakeport.sources import parquet as parquet_texts
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.input.unpacking import UnpackLimits
-from lakeport.sources.parquet import texts as parquet_texts
-from lakeport.sources.parquet.texts import repeating_columns
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.input.decompression import UnpackLimits
+from lakeport.sources.parquet import repeating_columns
+from lakeport.sources.spool import SpoolLocation
 
 LONG = 1 << 20
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.frames.source import FrameSource
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 
 MARKS = [datetime(2001, 2, 3, 4, 5, 6, n) for n in range(1, 9)]  # found in the file by their bytes
 EPOCH_DAY = 2_440_588  # Julian day number of 1970-01-01

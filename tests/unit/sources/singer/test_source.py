@@ -13,8 +13,7 @@ import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import Flush, UnknownPolicy
-from lakeport.sources.spool.location import SpoolLocation
-from lakeport.sources.spool.upload import SpoolUploader
+from lakeport.sources.spool import SpoolLocation, SpoolUploader
 from tests.singer_kit import (
     STREAMS,
     NotedReader,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.spool.segment import SpoolWriter
+from lakeport.sources.spool import SpoolWriter
 from tests.singer_kit import NotedReader
 
 
@@ -74,7 +74,7 @@ def test_one_run_is_one_pair(tmp_path: Path) -> None:
 def test_many_streams_hold_little_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.sources.spool.segment._ALL_BUFFERS", 1000)
+    monkeypatch.setattr("lakeport.sources.spool._ALL_BUFFERS", 1000)
     spool = SpoolWriter(tmp_path, 1 << 20)
     segments = [spool.segment() for _ in range(50)]
     for number, segment in enumerate(segments, 1):
@@ -112,7 +112,7 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([5_000_001, 5_500_000, 9_000_000, 9_100_000])
     clock = SimpleNamespace(time_ns=lambda: next(now))
-    monkeypatch.setattr("lakeport.sources.spool.segment.time", clock)
+    monkeypatch.setattr("lakeport.sources.spool.time", clock)
     spool = SpoolWriter(tmp_path, 12, times=True)
     segment = spool.segment()
     for number in range(1, 5):

@@ -8,7 +8,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.sources.spool.sidecar import LINES, pack_pair, read_sidecar
+from lakeport.sources.spool import LINES, pack_pair, read_sidecar
 
 
 def test_what_was_packed_is_read(tmp_path: Path) -> None:

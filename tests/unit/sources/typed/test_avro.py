@@ -20,14 +20,13 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.input import unpacking
-from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
-from lakeport.sources.spool.location import SpoolLocation
-from lakeport.sources.typed.avro import container as blocks
-from lakeport.sources.typed.avro import records
+from lakeport.sources.input import decompression
+from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
+from lakeport.sources.spool import SpoolLocation
+from lakeport.sources.typed import avro as blocks
 from tests.unit.sources.file_batch import file_batch
 from tests.unit.sources.landed import landed
 
@@ -170,8 +169,8 @@ def test_types_and_values(tmp_path: Path, file_type: str) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz", "zstandard"])
 def test_codecs_and_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
-    monkeypatch.setattr(records, "_PART", 1000)
-    monkeypatch.setattr(records, "_PIECE", 3000)
+    monkeypatch.setattr(blocks, "_PART", 1000)
+    monkeypatch.setattr(blocks, "_PIECE", 3000)
     rows = [{"n": n, "s": f"{n * 7919}"} for n in range(5000)]
     plain = codec if codec != "zstandard" else "null"
     content = avro({"n": "long", "s": "string"}, rows, codec=plain, sync_interval=500)
@@ -225,7 +224,7 @@ def test_values_are_those_that_were_written(data: st.DataObject) -> None:
     with tempfile.NamedTemporaryFile(suffix=".avro") as file:
         file.write(content)
         file.flush()
-        parts = records.batches(Split(file.name, 0, 1), DEFAULT)
+        parts = blocks.batches(Split(file.name, 0, 1), DEFAULT)
         assert [row for part in parts for row in part.to_pylist()] == rows
 
 
@@ -325,13 +324,13 @@ def test_a_cut_off_compression_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 20)
+    monkeypatch.setattr(decompression, "_FLOOR", 1 << 20)
     plain = codec if codec != "zstandard" else "null"
     content = avro({"s": "string"}, [{"s": "a" * (8 << 20)}], codec=plain)
     path = tmp_path / "t.avro"
     path.write_bytes(with_zstandard(content) if codec == "zstandard" else content)
     with pytest.raises(SourceError, match="more than 2 times its size"):
-        list(records.batches(Split(str(path), 0, 10), UnpackLimits(ratio=2)))
+        list(blocks.batches(Split(str(path), 0, 10), UnpackLimits(ratio=2)))
 
 
 def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:

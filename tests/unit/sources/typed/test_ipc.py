@@ -15,12 +15,12 @@ import zstandard
 
 import lakeport
 from lakeport.errors import SchemaConflict, SourceError
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.input import unpacking
-from lakeport.sources.input.unpacking import UnpackLimits
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.input import decompression
+from lakeport.sources.input.decompression import UnpackLimits
+from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.landed import landed
 
 TABLE = pa.table({"id": pa.array([1, 2, None]), "name": ["a", None, "c"]})
@@ -184,7 +184,7 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 16)
+    monkeypatch.setattr(decompression, "_FLOOR", 1 << 16)
     table = pa.table({"n": pa.array([0] * (1 << 20))})
     (tmp_path / "t.arrow").write_bytes(ipc(table, "file", compression="zstd"))
     files = discover([str(tmp_path / "t.arrow")])

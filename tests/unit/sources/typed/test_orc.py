@@ -14,10 +14,10 @@ import pytest
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.landed import landed
 
 MOMENTS = [dt.datetime(1969, 12, 31, 23, 59, 59, 500000), None, dt.datetime(2024, 1, 1, 2, 3, 4, 5)]

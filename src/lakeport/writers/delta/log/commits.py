@@ -10,6 +10,7 @@ from typing import Any
 
 from lakeport.model import Storage
 from lakeport.writers.delta.log.bookmarks import Moved
+from lakeport.writers.delta.log.checkpoint import last_transactions
 from lakeport.writers.delta.log.reader import (
     STATE,
     Entry,
@@ -21,7 +22,6 @@ from lakeport.writers.delta.log.reader import (
     replay,
     row_count,
 )
-from lakeport.writers.delta.log.transactions import last_transactions
 
 
 def app_id(run_id: str, stream: str) -> str:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakeport.errors import DestinationError
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log import checkpoint, transactions
+from lakeport.writers.delta.log import checkpoint
 from lakeport.writers.delta.log.checkpoint import checkpoint_due, write_checkpoint
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.log.reader import (
@@ -280,7 +280,7 @@ def test_a_log_is_cleaned_by_parts_and_once_a_day(
 def test_entries_that_a_checkpoint_leaves_out_are_found_beside_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_KEPT", 2)
+    monkeypatch.setattr(checkpoint, "_KEPT", 2)
     log = Log(tmp_path)
     commits = CommitLog(log.storage, "t")
     runs = [f"lakeport:r{number}:s" for number in range(4)]
@@ -307,7 +307,7 @@ def test_entries_that_a_checkpoint_leaves_out_are_found_beside_the_data(
 
 
 def test_a_damaged_entry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_KEPT", 0)
+    monkeypatch.setattr(checkpoint, "_KEPT", 0)
     log = Log(tmp_path)
     log.commit(txn("lakeport:r:s", 1, 1))
     log.checkpoint()
@@ -320,7 +320,7 @@ def test_a_damaged_entry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_no_checkpoint_leaves_out_what_could_not_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_KEPT", 0)
+    monkeypatch.setattr(checkpoint, "_KEPT", 0)
     log = Log(tmp_path)
     log.commit(txn("lakeport:r:s", 1, 1))
 

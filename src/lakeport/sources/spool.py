@@ -1,27 +1,179 @@
-"""Record lines of one batch -> files on disk, each the input of one task.
+"""The spool: what the driver writes so that tasks can read it.
 
-A segment is what one batch is made of: whole lines, in order, cut into files of about equal size.
-Beside each file stands its sidecar, which maps records to line numbers of the input, with one pair
-for each run of consecutive lines. If asked for, a second one tells when the records were read, with
-one pair for each millisecond in which some were. See `sources.spool.sidecar`.
+A sidecar is a row of pairs of little-endian unsigned 64-bit numbers: a record's ordinal within the
+file, from 0, and what holds from that record on.
 
-Long runs out of a plain file that tasks can read are not copied: ranges of that file, without
-sidecars, are inputs of tasks too.
+| suffix | second number |
+|---|---|
+| `.lines` | the record's line number in the input; those behind it follow |
+| `.times` | when records were read, in microseconds since 1970 |
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import shutil
+import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO
 
-from lakeport.errors import SourceError
-from lakeport.model import Split
+from lakeport.errors import ConfigError, LakeportError, SourceError
+from lakeport.host.scratch import scratch
+from lakeport.model import Flush, Split
 from lakeport.sources.input.lines import count_lines
-from lakeport.sources.spool.sidecar import LINES, TIMES, pack_pair
+from lakeport.storage.base import created
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.engine.base import Engine
+    from lakeport.model import Batch, Storage
+
+
+_CHUNK = 1 << 20
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLocation:
+    """A spool. Picklable, because tasks write to it, too.
+
+    Attributes:
+        folder: an empty private folder: the spool itself, or what the driver needs before it
+            moves it to `storage`.
+        storage: the store that tasks read from; None where they read `folder`.
+        local: whether tasks run on this machine and read its files where they are.
+        mount: the shared folder, which tasks read in place on a cluster; None for none.
+    """
+
+    folder: Path
+    storage: Storage | None = None
+    local: bool = True
+    mount: Path | None = None
+
+    def reaches(self, uri: str, storage: Storage | None) -> bool:
+        """Whether tasks can read ranges of a file where it is: in a store, or at a local path."""
+        if storage is not None:
+            return self.storage is not None
+        return self.local or (self.mount is not None and Path(uri).is_relative_to(self.mount))
+
+    def new(self, number: int, name: str) -> str:
+        """Return a new key, or local path; a task that runs again gets another one."""
+        unique = f"{number:06d}-{secrets.token_hex(4)}-{name}"
+        return unique if self.storage is not None else str(self.folder / unique)
+
+    @contextmanager
+    def create(self, at: str) -> Iterator[BinaryIO]:
+        """Write a file that `new` named; it is there whole once the body has ended.
+
+        Raises:
+            DestinationError: the store refuses.
+        """
+        if self.storage is None:
+            with open_new(Path(at)) as file:
+                yield file
+            return
+        with created(self.storage, at) as file:
+            yield file
+
+
+def number_of(at: str) -> int:
+    """The number that `SpoolLocation.new` took for a key, a path, or a URI of it.
+
+    >>> number_of("/spool/000012-9f3c01ab-a.csv")
+    12
+    """
+    return int(PurePosixPath(at).name.partition("-")[0])
+
+
+def open_new(path: Path) -> BinaryIO:
+    """Create a file that only this user can read; never follows a link, never overwrites."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK)
+
+
+@contextmanager
+def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocation]:
+    """A spool for one run, which is gone afterwards.
+
+    Args:
+        config: its `spool_dir`, `spool_uri` and credentials.
+        engine: where its tasks run on this machine, `spool_uri` is not needed and not used.
+
+    Raises:
+        ConfigError: `spool_uri` names neither a folder nor a store, or can't be used.
+    """
+    mount, storage = (None, None) if engine.is_local else _shared(config)
+    folder = config.spool_dir if mount is None else str(mount)
+    with scratch(parent=folder) as path:
+        try:
+            yield SpoolLocation(path, storage, engine.is_local, mount)
+        finally:
+            if storage is not None:
+                _remove(storage)
+
+
+def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
+    """The mounted folder or the store that `spool_uri` names, if it is set."""
+    uri = config.spool_uri
+    if uri is None:
+        return None, None
+    scheme, mark, path = uri.partition("://")
+    if not mark or scheme == "file":
+        folder = Path(path if mark else uri).absolute()
+        if not folder.is_dir():
+            raise ConfigError(
+                f"`spool_uri` is {uri!r}, and there is no such folder",
+                "name one that this machine and every worker mount under the same path, or a "
+                "prefix in a store, such as s3://bucket/spool.",
+            )
+        return folder, None
+    from lakeport.sources.remote import storage_of
+
+    return None, storage_of(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
+
+
+def _remove(storage: Storage) -> None:
+    """Empty a store's spool; what can't be removed is left to the store's lifecycle rule."""
+    with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
+        for done in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
+            done.result()
+
+
+LINES = ".lines"
+TIMES = ".times"
+
+_PAIR = struct.Struct("<QQ")
+
+pack_pair = _PAIR.pack
+"""A record's ordinal, and what holds from it on -> bytes to append to a sidecar."""
+
+
+def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
+    """Read a split's sidecar, `split.lines` or `split.times`, as pairs.
+
+    Raises:
+        SourceError: it has gone, or is cut off.
+        DestinationError: the store does not give it.
+    """
+    try:
+        data = Path(name).read_bytes() if split.storage is None else split.storage.get(name)
+        pairs = [(record, value) for record, value in _PAIR.iter_unpack(data or b"")]
+    except (OSError, struct.error):
+        pairs = []
+    if not pairs:
+        raise SourceError(
+            f"file {name!r} can't be read",
+            "it belongs to the spooled input: leave the spool alone during the load.",
+        )
+    return pairs
+
 
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
@@ -294,3 +446,76 @@ def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
             "point `spool_dir` at a disk with room for one batch being landed and one being read, "
             "or lower the batch size",
         ) from None
+
+
+class SpoolUploader:
+    """Moves what this machine spooled to the spool's store, while more is being spooled.
+
+    Without a store, everything stays where it is.
+    """
+
+    def __init__(self, spool: SpoolLocation) -> None:
+        self._spool = spool
+        self._executor = ThreadPoolExecutor(_THREADS, "lakeport-spool")
+        self._uploads: dict[str, Future[Split]] = {}
+
+    def begin(self, split: Split) -> None:
+        """Begin to move a file that is complete."""
+        if self._spool.storage is not None:
+            self._uploads[split.uri] = self._executor.submit(self._upload_split, split)
+
+    def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
+        """The same flushes, their batches' files moved.
+
+        Raises:
+            DestinationError: the store refuses.
+        """
+        try:
+            for flush in source:
+                yield replace(flush, batches=tuple(map(self._uploaded, flush.batches)))
+        finally:
+            self._executor.shutdown(cancel_futures=True)
+
+    def discard(self, flush: Flush) -> None:
+        """Delete the spooled files of a flush that has landed; fine if they are gone.
+
+        On this machine only they have a sidecar: the others are the user's own.
+        """
+        storage = self._spool.storage
+        for split in (split for batch in flush.batches for split in batch.splits):
+            if storage is None and split.lines:
+                for path in filter(None, (split.uri, split.lines, split.times)):
+                    Path(path).unlink(missing_ok=True)
+            elif storage is not None and split.storage == storage:
+                with suppress(LakeportError):
+                    for key in filter(None, (split.key, split.lines, split.times)):
+                        storage.delete(key)
+
+    def _uploaded(self, batch: Batch) -> Batch:
+        if self._spool.storage is None:
+            return batch
+        for split in batch.splits:
+            if split.storage is None and split.uri not in self._uploads:
+                self.begin(split)
+        splits = tuple(
+            split if split.storage is not None else self._uploads.pop(split.uri).result()
+            for split in batch.splits
+        )
+        return replace(batch, splits=splits)
+
+    def _upload_split(self, split: Split) -> Split:
+        storage = self._spool.storage
+        if storage is None:
+            raise TypeError("nothing moves without a store")
+        names = (split.uri, split.lines, split.times)
+        key, lines, times = (self._upload_file(Path(name)) for name in names)
+        uri = storage.uri(key)
+        return replace(split, uri=uri, key=key, lines=lines, times=times, storage=storage)
+
+    def _upload_file(self, path: Path) -> str:
+        if path == Path():
+            return ""
+        with path.open("rb") as source, self._spool.create(path.name) as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+        path.unlink()
+        return path.name

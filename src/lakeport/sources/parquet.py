@@ -1,4 +1,9 @@
-"""Parquet source kernel: row groups of files -> record batches of one schema."""
+"""Parquet files as a source.
+
+A text of a megabyte that a million rows repeat is stored once, and each row is a few bits; Arrow
+would write it out for all rows of a batch. So such columns are read as dictionaries, and cut into
+pieces of rows before they are written out, which counts as unpacking.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,223 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
 from lakeport.schema.exact import as_declared, convertible
+from lakeport.schema.nested import leaves, open_columns
 from lakeport.schema.text import cast_declared
-from lakeport.schema.types import declared_type, repeated, storable
+from lakeport.schema.types import check_names, declared_type, repeated, storable
 from lakeport.sources.content import asked_for
+from lakeport.sources.files.declared import column_types
+from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
-from lakeport.sources.parquet.texts import in_pieces, packed_bytes, repeating_columns, written_out
-from lakeport.sources.parquet.values import (
-    as_text,
-    check_int96,
-    check_values,
-    has_int96,
-    stored_schema,
-)
+from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
+
+_LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
+_PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
+_PIECE = 64 << 20
+
+
+def repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
+    """Paths of the columns that may repeat long texts.
+
+    Args:
+        metadata: footer of a Parquet file whose row groups have been checked.
+        groups: the row groups that are read.
+    """
+    found = dict[str, None]()
+    for column in _chunks(metadata, groups):
+        if (
+            column.physical_type == "BYTE_ARRAY"
+            and column.num_values * column.total_uncompressed_size > _LARGE
+            and column.num_values * _PACKED > column.total_compressed_size
+        ):
+            found[column.path_in_schema] = None
+    return list(found)
+
+
+def packed_bytes(metadata: Any, groups: Sequence[int]) -> int:
+    """Bytes that row groups take in the file; see `repeating_columns`."""
+    return sum(column.total_compressed_size for column in _chunks(metadata, groups))
+
+
+def _chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
+    for group in map(metadata.row_group, groups):
+        yield from map(group.column, range(group.num_columns))
+
+
+def in_pieces(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
+    """A batch's rows in pieces whose repeated texts have 64 MiB at most, or are one row.
+
+    Raises:
+        SourceError: written out they are too many bytes.
+    """
+    size = sum(map(_text_bytes, batch.columns))
+    if size > _PIECE and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        for rows in (range(half), range(half, batch.num_rows)):
+            # A slice of lists would keep the elements of all.
+            yield from in_pieces(batch.take(pa.array(rows)), guard)
+    else:
+        guard.add(size)
+        yield batch
+
+
+def written_out(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with the columns of the file as Arrow reads it without dictionaries."""
+    if batch.schema.types == schema.types:
+        return batch
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _text_bytes(array: Any) -> int:
+    """Bytes that the texts of dictionaries have once they are written out."""
+    t = array.type
+    if pa.types.is_dictionary(t):
+        if not (pa.types.is_string(t.value_type) or pa.types.is_binary(t.value_type)):
+            return 0
+        lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
+        return int(pc.sum(pc.cast(lengths, pa.int64())).as_py() or 0)
+    if pa.types.is_struct(t):
+        return sum(map(_text_bytes, array.flatten()))
+    if pa.types.is_map(t):
+        entries = pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)]))
+        return _text_bytes(array.cast(entries))
+    return _text_bytes(pc.list_flatten(array)) if t.num_fields else 0
+
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
+
+def stored_schema(parquet: Any) -> pa.Schema:
+    """The columns of an open `ParquetFile`, with ENUM as the text that it is, also within others.
+
+    Arrow reads the logical type ENUM as bytes; the Parquet format says that it is UTF-8 text.
+    """
+    schema = parquet.schema_arrow
+    leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
+    if not any(leaf.logical_type.type == "ENUM" for leaf in leaves):
+        return schema
+    rest = iter(leaves)
+    return pa.schema([field.with_type(_with_text(field.type, rest)) for field in schema])
+
+
+def _with_text(t: Any, leaves: Iterator[Any]) -> Any:
+    """A type with its ENUMs as text; takes its leaf columns from `leaves`, in the file's order."""
+    if pa.types.is_struct(t):
+        return pa.struct([f.with_type(_with_text(f.type, leaves)) for f in t])
+    if pa.types.is_map(t):
+        return pa.map_(_with_text(t.key_type, leaves), _with_text(t.item_type, leaves))
+    if t.num_fields:
+        return pa.list_(_with_text(t.value_type, leaves))
+    return pa.string() if next(leaves).logical_type.type == "ENUM" else t
+
+
+def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with the columns of `stored_schema`; the bytes stay as they are."""
+    if batch.schema.types == schema.types:
+        return batch
+    arrays = [
+        pc.cast(array, options=pc.CastOptions(field.type, allow_invalid_utf8=True))
+        if array.type != field.type
+        else array
+        for array, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def check_values(batch: pa.RecordBatch) -> None:
+    """Check that texts are UTF-8 and decimals have no more digits than their type.
+
+    No reader of the table could do without, and Arrow takes both from the file as they are.
+
+    Raises:
+        SourceError: one is not; the message names the column.
+    """
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        for path, leaf in leaves(array, name):
+            is_text = leaf.type in _TEXTS
+            if not is_text and not pa.types.is_decimal(leaf.type):
+                continue
+            try:
+                leaf.validate(full=True)
+            except pa.ArrowInvalid:
+                raise _refused(path, is_text) from None
+
+
+def _refused(path: str, is_text: bool) -> SourceError:
+    if is_text:
+        return SourceError(
+            f"column {path!r} holds text that is not UTF-8",
+            "write it as UTF-8, or as a column of bytes.",
+        )
+    return SourceError(
+        f"column {path!r} holds decimals of more digits than its type has",
+        "write it with a wider type.",
+    )
+
+
+def has_int96(parquet: Any) -> list[str]:
+    """The columns of an open `ParquetFile` that hold INT96 timestamps, if only within others."""
+    leaves = (parquet.schema.column(i) for i in range(len(parquet.schema)))
+    names = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+    return [name for name in parquet.schema_arrow.names if name.partition(".")[0] in names]
+
+
+def check_int96(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
+    """Check that microseconds hold all that INT96 timestamps say.
+
+    Arrow cuts INT96 to the unit that it is asked for, and wraps what the unit can't reach, at
+    2**64. The remainder of nanoseconds to microseconds is right all the same, as both wrap alike;
+    whole seconds never wrap.
+
+    Args:
+        us: rows as Arrow reads them with microseconds.
+        ns: the same rows, with nanoseconds.
+        s: the same rows, with seconds.
+
+    Raises:
+        SourceError: a value is finer than microseconds, or of another year than 1 to 9999; the
+            message names the column.
+    """
+    for name, *arrays in zip(us.schema.names, us.columns, ns.columns, s.columns, strict=True):
+        for (path, micros), (_, nanos), (_, seconds) in zip(
+            *(leaves(array, name) for array in arrays), strict=True
+        ):
+            if micros.type == nanos.type:  # another type than INT96
+                continue
+            _check_leaf(path, *(leaf.cast(pa.int64()) for leaf in (micros, nanos, seconds)))
+
+
+def _check_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
+    found = pc.min_max(s).as_py()
+    if found["min"] is None:
+        return
+    if found["min"] < _FIRST_SECOND or found["max"] > _LAST_SECOND:
+        raise SourceError(
+            f"column {path!r} holds a date outside the years 1 to 9999",
+            "correct the values in the source, or make the column text.",
+        )
+    if pc.any(pc.not_equal(pc.subtract(ns, pc.multiply(us, 1000)), 0)).as_py():
+        raise SourceError(
+            f"column {path!r} holds timestamps that are finer than microseconds",
+            "round them to microseconds where the file is written, or make the column text.",
+        )
+
 
 _BATCH_ROWS = 1 << 16
 _DECIMALS = {
@@ -381,3 +580,25 @@ class ParquetReader:
         """See `lakeport.model.Reader.extended`; a Parquet file declares all that it holds."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
+
+
+def plan_parquet(files: FileSet) -> FilePlan:
+    """Read the footers, put their columns together, and cut the files between row groups.
+
+    Raises:
+        InputError: a file is no Parquet, or the files' columns don't go together.
+    """
+    limits = files.options.limits
+    footers = sorted(
+        files.run(partial(read_footer, limits=limits), files.plain()), key=lambda f: f.file.uri
+    )
+    schema, mixed = union(footers, column_types(files.options.columns))
+    check_names(files.stream, schema.names)
+    return FilePlan(
+        reader=ParquetReader(files.stream, normalise(schema), limits=limits, mixed=mixed),
+        splits=split_groups(footers, files.options.split_bytes),
+        bytes=sum(file.bytes for file in files.files),
+        output_ratio=1.0,
+        records=sum(footer.rows for footer in footers),
+        untyped=open_columns(schema),
+    )

@@ -1,1 +1,0 @@
-"""The spool: what the driver writes so that tasks can read it."""

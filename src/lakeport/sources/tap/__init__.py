@@ -1,1 +1,0 @@
-"""Singer taps that lakeport starts, and whose STATE the tables remember."""

@@ -1,1 +1,0 @@
-"""Avro object container files: their blocks, their schemas, their records as Arrow batches."""
