@@ -19,9 +19,10 @@ from lakeport.sources.remote import storage_of
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
-from lakeport.writers.base import around, enclosed
-from lakeport.writers.delta.plan import DeltaOptions
-from lakeport.writers.files.encode import ColumnLog, encoder_for
+from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.enclosing import around, enclosed
+from lakeport.writers.files.columns import ColumnLog
+from lakeport.writers.files.encode import encoder_for
 from lakeport.writers.files.journal import Journal
 from lakeport.writers.files.writer import FilesWriter
 from lakeport.writers.naming import check_date_format, table_folder, table_name

@@ -16,7 +16,9 @@ from http.client import HTTPConnection, HTTPResponse
 from markupsafe import Markup
 
 from lakeport.pages.page import Page
-from lakeport.pages.server import Address, listening, server, site
+from lakeport.pages.server.address import Address, listening
+from lakeport.pages.server.serve import server
+from lakeport.pages.server.site import site
 
 TOKEN = "a-token-that-nobody-guesses"
 LAKE = "silver-flights-7f3a"

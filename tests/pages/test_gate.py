@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from lakeport.pages import server
+from lakeport.pages.server import serve
 from tests.pages.kit import LAKE, TOKEN, Answer, Book, Served, served
 
 PATHS = ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none", "/a/../b")
@@ -270,7 +270,7 @@ def test_all_interfaces_go_by_numbers_and_the_machine_s_name(
 def test_a_connection_without_a_request_is_ended(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(serve, "_HEAD_SECONDS", 0.2)
     with served(Book({"/": lambda query: "here"})) as pages:
         place = (pages.address.ip, pages.address.port)
         with socket.create_connection(place, 60) as connection, suppress(ConnectionResetError):
@@ -289,7 +289,7 @@ def test_a_connection_that_goes_on_with_half_a_request_is_ended(
         connection.request("GET", "/", headers={"Cookie": pages.cookie})
         answer = connection.getresponse()
         assert (answer.status, b"here" in answer.read()) == (200, True)
-        monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
+        monkeypatch.setattr(serve, "_HEAD_SECONDS", 0.2)
         with suppress(ConnectionResetError, BrokenPipeError):
             for _ in range(600):
                 connection.sock.sendall(b"G")

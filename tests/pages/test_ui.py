@@ -23,8 +23,8 @@ from uvicorn import Config
 
 import lakeport
 from lakeport.cli import app
-from lakeport.pages import server as browsers
-from lakeport.pages.server import server
+from lakeport.pages.server import browser as browsers
+from lakeport.pages.server.serve import server
 from tests.pages.kit import command
 
 SERVED = re.compile(

@@ -13,8 +13,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from lakeport.html.facts import ColumnFacts
-from lakeport.tables.overview.columns import column_facts
-from lakeport.tables.overview.leaves import leaves
+from lakeport.tables.overview import column_facts, column_leaves
 from lakeport.writers.delta.log.history import KnownFile
 from lakeport.writers.delta.log.reader import DataFile, serialise_value
 
@@ -40,7 +39,7 @@ def schema(type_: str) -> str:
 
 
 def told(type_: str, files: list[DataFile], by: tuple[str, ...] = ()) -> ColumnFacts:
-    columns = leaves(schema(type_))
+    columns = column_leaves(schema(type_))
     known = [KnownFile(file, file.rows, 0) for file in files]
     (found,) = column_facts(known, columns, [frozenset(leaf.path for leaf in columns)], by, ())
     return found

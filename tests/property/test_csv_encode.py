@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.schema.text import json_text
-from lakeport.writers.files.encode import header, lines
+from lakeport.writers.files.csv import header, lines
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.text('",\r\n x', max_size=6)
 ROWS = st.lists(

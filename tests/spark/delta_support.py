@@ -13,7 +13,8 @@ from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.plan import DeltaOptions, DeltaPlan
+from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.writer import DeltaWriter
 
 

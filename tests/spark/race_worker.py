@@ -31,7 +31,7 @@ from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
 from lakeport.writers.delta.merge.merger import DeltaMerger
-from lakeport.writers.delta.plan import DeltaOptions
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.cli.check import check
-from lakeport.cli.guide import docs, explain, init
+from lakeport.cli.guide.init import init
+from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
 from lakeport.cli.output.console import Console, Json, Output

@@ -356,7 +356,7 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
     """Standard output carries one thing: JSON, else the STATE of a tap on stdin, else words."""
     if not state and (json_out or not streams_states):
         return Json() if json_out else Console()
-    from lakeport.sources.singer.messages import StateOutput
+    from lakeport.sources.singer.state import StateOutput
 
     if not state:
         return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)

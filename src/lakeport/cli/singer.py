@@ -17,6 +17,7 @@ from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
+from lakeport.sources.singer.state import StateOutput
 
 NAME = "target-lakeport"
 _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-records")
@@ -64,8 +65,6 @@ def target(
 
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
-    from lakeport.sources.singer.messages import StateOutput
-
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
     with Guard(output, debug, again=RUN_AGAIN) as guard:

@@ -20,9 +20,8 @@ from lakeport.cli.options import (
     refuse_secrets,
 )
 from lakeport.cli.output.help import RUN_AGAIN, Guard
-from lakeport.mage.flags import Flags, config_of, on_or_off
-from lakeport.mage.log import LogLines
-from lakeport.mage.observer import MageObserver
+from lakeport.mage.observer import LogLines, MageObserver
+from lakeport.mage.records import Flags, config_of, on_or_off
 
 _USAGE = 2
 _SIGNALS = 128

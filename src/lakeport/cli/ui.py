@@ -17,12 +17,12 @@ from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Target, opened_lake
 from lakeport.host.extras import missing
 from lakeport.loading.report import Failure
-from lakeport.pages.server import LOOPBACK, Address, listening
+from lakeport.pages.server.address import LOOPBACK, Address, listening
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.pages.server import OnError
+    from lakeport.pages.server.site import OnError
 
 
 def ui(
@@ -52,7 +52,9 @@ def ui(
     output = Json() if json_out else Console()
     with opened_lake(output, target, set_keys, debug) as config:
         try:
-            from lakeport.pages.server import has_display, opened, server, site
+            from lakeport.pages.server.browser import has_display, opened
+            from lakeport.pages.server.serve import server
+            from lakeport.pages.server.site import site
         except ImportError as error:
             package = (error.name or "").partition(".")[0]
             problem = f"pages are served by the package `{package}`, which is not installed"

@@ -24,7 +24,8 @@ from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches import ReportBuilder, check_streams, leaves_table, raise_first
+from lakeport.loading.batches.streams import check_streams, leaves_table, raise_first
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed

@@ -21,21 +21,15 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
-from lakeport.loading.batches import (
-    Part,
-    Task,
+from lakeport.loading.batches.columns import (
     columns_of,
     described,
-    groups,
-    misfit,
     opened_columns,
     read_columns,
-    staged_of,
-    together,
-    uneven,
     union,
-    without_type,
 )
+from lakeport.loading.batches.parts import Part, Task, misfit, staged_of, without_type
+from lakeport.loading.batches.sharing import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.blame import blaming

@@ -10,7 +10,7 @@ from lakeport.loading.check import check
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.mage.log import LogLines
+    from lakeport.mage.observer import LogLines
 
 SECONDS = 6.0
 """From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""

@@ -27,10 +27,8 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading import run
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import connection
-from lakeport.mage.flags import Flags, config_of
-from lakeport.mage.log import LogLines
-from lakeport.mage.observer import MageObserver
-from lakeport.mage.records import bare_records, batch_lines, batch_table
+from lakeport.mage.observer import LogLines, MageObserver
+from lakeport.mage.records import Flags, bare_records, batch_lines, batch_table, config_of
 from lakeport.mage.running import land
 from lakeport.mage.schemas import SchemaNotes
 from lakeport.mage.templates import template

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.loading import run
 from lakeport.sources.input.decompression import STDIN, open_input, unpack_limits
-from lakeport.sources.singer.messages import StateOutput
+from lakeport.sources.singer.state import StateOutput
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import LandingReport
-    from lakeport.mage.flags import Flags
     from lakeport.mage.observer import MageObserver
+    from lakeport.mage.records import Flags
 
 
 def land(

@@ -43,7 +43,7 @@ from lakeport.errors import ConfigError, LakeportError, LoadsFailed, SourceError
 from lakeport.host.activity import carried, whole
 from lakeport.host.command import command_line, masked
 from lakeport.host.cores import available_cores
-from lakeport.loading.batches import columns_of, union
+from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.cancellation import Cancellation, waited_for
 from lakeport.loading.policies import Policies
 from lakeport.loading.prepare import Prepared

@@ -25,8 +25,10 @@ from lakeport.sources.input.decompression import (
     unpack_limits,
 )
 from lakeport.sources.remote import storage_of
+from lakeport.sources.singer.messages import Schema, State, decode
+from lakeport.sources.singer.source import SingerOptions, SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
-from lakeport.sources.tap import TapProcess
+from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
 from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
@@ -215,8 +217,6 @@ def _check_spool(config: DestinationConfig, engine: Engine) -> None:
 
 def _begin_as_singer(names: Sequence[str]) -> bool:
     """Whether all names are local files that begin with a Singer message."""
-    from lakeport.sources.singer.messages import Schema, State, decode
-
     for name in names:
         if not Path(name).is_file() or name.endswith((".csv", ".tsv", ".parquet")):
             return False
@@ -273,8 +273,6 @@ def _singer(
     size: int = -1,
     tap: bool = False,
 ) -> Source:
-    from lakeport.sources.singer.source import SingerOptions, SingerSource
-
     uploader = SpoolUploader(spool)
     writer = SpoolWriter(
         spool.folder,
@@ -304,8 +302,6 @@ def _tap(
     tables: TargetTables,
     check: Callable[[], None],
 ) -> Source:
-    from lakeport.sources.tap import TapFlushes, TapMemory
-
     memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
     process = TapProcess(source, memory.state, spool.folder, check)
     lines = open_stream(process, source.program, unpack_limits(config))

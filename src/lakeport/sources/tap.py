@@ -34,7 +34,7 @@ import msgspec
 from lakeport.errors import ConfigError, ObjectExists, SourceError
 from lakeport.model import Batch, Bookmark, Flush, Remembered
 from lakeport.scrub import scrub
-from lakeport.sources.singer.messages import merge_state
+from lakeport.sources.singer.state import merge_state
 
 if TYPE_CHECKING:
     from lakeport.config.inputs import TapSource

@@ -21,7 +21,7 @@ from lakeport.engine.spark.failures import translate
 from lakeport.engine.spark.filesystems import knows_scheme
 from lakeport.engine.spark.sql.frames import partitions_of, size_of
 from lakeport.errors import DestinationError, LakeportError
-from lakeport.loading.batches import ReportBuilder
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer
 from lakeport.loading.stream import StreamLoader

@@ -1,10 +1,4 @@
-"""One table of a destination, whatever its format: what a load asks of a writer.
-
-Parquet libraries try a dictionary for every column and give up when it has grown past a page: half
-of the encoding time of data whose values hardly repeat, and a larger file. Measured on 170,000
-nested records: 0.161 s and 12.1 MB with a dictionary everywhere, 0.077 s and 10.4 MB without any,
-0.078 s and 9.9 MB with dictionaries where the sample repeats itself.
-"""
+"""One table of a destination, whatever its format: what a load asks of a writer."""
 
 from __future__ import annotations
 
@@ -12,13 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,96 +178,3 @@ class TableWriter(Protocol):
             DestinationError: the store refused to delete.
         """
         ...
-
-
-_NEAREST = 2  # looking into a folder of a store is a request that the load waits for
-
-
-def around(place: str) -> Iterator[str]:
-    """The folders that may be a table's around what lands in a place, the place itself included.
-
-    Args:
-        place: a folder's path, of which all are told, by its name and by where links lead; or its
-            URI in a store, of which the nearest are told that are not a table's partitions.
-
-    Raises:
-        ConfigError: it lies in a table's log.
-
-    >>> list(around("s3://bucket/lake/outer/day=1/more"))
-    ['s3://bucket/lake/outer/day=1/more', 's3://bucket/lake/outer']
-    >>> list(around("s3://bucket"))
-    ['s3://bucket']
-    """
-    head, found, _ = f"{place}/".partition("/_delta_log/")
-    if found:
-        raise enclosed(place, head)
-    if "://" not in place:
-        path, real = Path(place), Path(place).resolve()
-        yield from map(str, dict.fromkeys((path, *path.parents, real, *real.parents)))
-        return
-    scheme, _, rest = place.rstrip("/").partition("://")
-    bucket, *names = rest.split("/")
-    counts = [count for count in range(len(names), 0, -1) if "=" not in names[count - 1]]
-    for count in [*counts, 0][:_NEAREST]:
-        yield f"{scheme}://{'/'.join((bucket, *names[:count]))}"
-
-
-def enclosed(place: str, outer: str) -> ConfigError:
-    """The error for what would lie in the folder of a Delta table."""
-    above, _, name = outer.rpartition("/")
-    return ConfigError(
-        f"what lands in {place} would lie in the folder of the Delta table {outer}, whose VACUUM "
-        "deletes what its log does not name",
-        f"to add rows to that table itself, land in {above or '/'} with `table: {name}`; for "
-        f"another table choose a folder outside of {outer}.",
-    )
-
-
-_BLOCKS = 8
-_BLOCK_ROWS = 2_048
-_MAX_DISTINCT = 0.75
-
-
-def repeating_columns(table: pa.Table) -> list[str]:
-    """Return the Parquet paths of the leaf columns whose values repeat.
-
-    The sample is eight blocks of rows spread over the table: blocks show runs, and their spread
-    shows values that come back later.
-
-    >>> repeating_columns(pa.table({"id": [1, 2, 3, 4], "city": ["Oslo"] * 4}))
-    ['city']
-    """
-    sample = _sample(table)
-    return [
-        path
-        for field in sample.schema
-        for path, leaf in _leaves(field.name, sample.column(field.name))
-        if _repeats(leaf)
-    ]
-
-
-def _sample(table: pa.Table) -> pa.RecordBatch:
-    rows = table.num_rows
-    if rows > _BLOCKS * _BLOCK_ROWS:
-        step = rows // _BLOCKS
-        table = pa.concat_tables([table.slice(i * step, _BLOCK_ROWS) for i in range(_BLOCKS)])
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
-def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    if pa.types.is_struct(array.type):
-        for field, child in zip(array.type, array.flatten(), strict=True):
-            yield from _leaves(f"{path}.{field.name}", child)
-    elif pa.types.is_map(array.type):
-        yield from _leaves(f"{path}.key_value.key", array.keys)
-        yield from _leaves(f"{path}.key_value.value", array.items)
-    elif pa.types.is_list(array.type):
-        yield from _leaves(f"{path}.list.element", array.flatten())
-    elif not pa.types.is_boolean(array.type):
-        yield path, array
-
-
-def _repeats(leaf: pa.Array) -> bool:
-    values = len(leaf) - leaf.null_count
-    return values > 1 and bool(pc.count_distinct(leaf).as_py() <= _MAX_DISTINCT * values)

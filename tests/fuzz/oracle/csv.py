@@ -19,7 +19,7 @@ from lakeport.sources.csv.inference import InferKinds, merged, read_head, split_
 from lakeport.sources.csv.reader import CsvReader, Form, blocks
 from lakeport.sources.csv.values import type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.writers.files.encode import header, lines
+from lakeport.writers.files.csv import header, lines
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import FAST_PATHS, Held, fast_path, rows_of
 from tests.fuzz.oracle.model import EPOCH, Bad, Either, double, exact

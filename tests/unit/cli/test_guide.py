@@ -19,7 +19,8 @@ from jsonschema import Draft202012Validator
 
 from lakeport import errors
 from lakeport.cli.app import main
-from lakeport.cli.guide import Start, pages
+from lakeport.cli.guide.init import Start
+from lakeport.cli.guide.pages import pages
 from lakeport.config.inputs import DatabaseSource, FilesSource, TapSource
 from lakeport.config.lake import read_lake
 from lakeport.config.lake.schema import lake_schema

@@ -7,7 +7,7 @@ import pytest
 
 from lakeport.errors import BadRecord, SchemaConflict
 from lakeport.host.command import started_by
-from lakeport.loading.batches import ReportBuilder
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.model import Landed, Staged, Work

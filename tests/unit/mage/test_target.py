@@ -25,8 +25,8 @@ from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, 
 from lakeport.loading import run as landing
 from lakeport.loading.report import LandingReport, StreamReport
 from lakeport.mage import connection
-from lakeport.mage.flags import Flags, config_of
-from lakeport.mage.log import LogLines
+from lakeport.mage.observer import LogLines
+from lakeport.mage.records import Flags, config_of
 from lakeport.mage.templates import template
 from lakeport.model import Landed
 

@@ -13,7 +13,7 @@ from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation
-    from lakeport.loading.batches import Part
+    from lakeport.loading.batches.parts import Part
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Transform
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord, ConfigError, SourceError
-from lakeport.loading.batches import columns_of
+from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expect.arrow import marked, needs_spark
 from lakeport.loading.expect.conditions import masked
 from lakeport.loading.expect.newest import check_columns

@@ -11,7 +11,7 @@ from lakeport.errors import BadRecord
 from lakeport.loading.quarantine import Of, Quarantine
 
 if TYPE_CHECKING:
-    from lakeport.loading.batches import ReportBuilder
+    from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.model import Batch
 

@@ -17,7 +17,7 @@ from lakeport.loading.policies import Policies
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
 from lakeport.shape import header_name
-from lakeport.tables.overview.newest import newest_moment
+from lakeport.tables.overview import newest_moment
 from lakeport.writers.naming import table_folder
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
 from lakeport.errors import ConfigError
-from lakeport.loading.batches import columns_of
+from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.gathered import gathered
 from lakeport.writers.naming import table_name
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.sources.csv.detection import SAMPLE_BYTES, rows_of, sniffed
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
-from lakeport.sources.csv.formats import Readings
+from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.inference import Head, InferKinds, read_head, sampled
 from lakeport.sources.csv.reader import Block, Form, record_end, without_joints
 from lakeport.sources.files.file_set import FileSet

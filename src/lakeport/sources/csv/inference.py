@@ -15,7 +15,7 @@ from lakeport.host.cores import available_cores
 from lakeport.model import Split
 from lakeport.sources.csv.detection import rows_of
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats import Readings
+from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.hints import way_to_read
 from lakeport.sources.csv.reader import (
     BOM,

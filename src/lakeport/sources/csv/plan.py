@@ -13,7 +13,8 @@ from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
-from lakeport.sources.csv.formats import Choice, Evidence, Readings, choose, unseen
+from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
+from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.heads import CsvFile, heads_of
 from lakeport.sources.csv.inference import (
     JOINTS,

@@ -23,7 +23,7 @@ from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats import Format, convert_by
+from lakeport.sources.csv.formats.readings import Format, convert_by
 from lakeport.sources.csv.hints import hint_for
 from lakeport.sources.splits import open_split
 

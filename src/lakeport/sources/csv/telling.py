@@ -13,7 +13,7 @@ from lakeport.sources.csv.detection import (
     why_text,
 )
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
-from lakeport.sources.csv.formats import Format
+from lakeport.sources.csv.formats.readings import Format
 from lakeport.sources.csv.heads import CsvFile
 from lakeport.sources.files.file_set import FileSet
 

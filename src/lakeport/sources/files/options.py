@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.model import UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits, unpack_limits
-from lakeport.sources.json.inference import parse_path
+from lakeport.sources.json.paths import parse_path
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

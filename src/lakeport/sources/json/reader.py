@@ -21,16 +21,16 @@ from lakeport.native.arrays import array_of
 from lakeport.schema.types import Field, FieldType, Kind, merge_kinds
 from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
-from lakeport.sources.json.inference import (
-    Fault,
+from lakeport.sources.json.columns import (
     RecordLayout,
-    RecordParser,
     batch_of,
     batch_of_rows,
     columns_of,
     schema_of,
 )
-from lakeport.sources.singer.messages import MESSAGE_KEYS, Metadata, Received
+from lakeport.sources.json.decoding import Fault
+from lakeport.sources.json.record import RecordParser
+from lakeport.sources.singer.metadata import MESSAGE_KEYS, Metadata, Received
 
 if TYPE_CHECKING:
     from lakeport.native import Kernel

@@ -25,22 +25,20 @@ from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits, unpack_limits
 from lakeport.sources.input.lines import Block, count_lines, line_end, read_blocks
+from lakeport.sources.singer.batch_files import Piece, default_roots, read_batch_files
 from lakeport.sources.singer.messages import (
     ActivateVersion,
     BatchFiles,
     Log,
     Malformed,
-    PendingStates,
-    Piece,
     Record,
     Schema,
     State,
     Stray,
     Unknown,
     decode,
-    default_roots,
-    read_batch_files,
 )
+from lakeport.sources.singer.state import PendingStates
 from lakeport.sources.spool import Origin, Segment, SpoolWriter
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from lakeport.model import Reader
     from lakeport.schema.types import Field
     from lakeport.sources.options import ReadOptions
-    from lakeport.sources.singer.messages import Metadata
+    from lakeport.sources.singer.metadata import Metadata
 
     pass
 
@@ -404,7 +402,7 @@ class Collector:
     def _metadata(self, stream: Stream) -> Metadata | None:
         if not self._options.add_record_metadata:
             return None
-        from lakeport.sources.singer.messages import Metadata
+        from lakeport.sources.singer.metadata import Metadata
 
         return Metadata(self._sync_started, stream.begun)
 
@@ -416,7 +414,7 @@ class Collector:
         fields = retyped(fields, self._options.columns)
         if not self._options.add_record_metadata:
             return fields
-        from lakeport.sources.singer.messages import declared
+        from lakeport.sources.singer.metadata import declared
 
         return declared(fields)
 

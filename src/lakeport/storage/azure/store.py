@@ -14,8 +14,13 @@ from typing import Any, TypeVar
 
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.azure.check import AzureCheck
-from lakeport.storage.azure.client import AzureConnection, AzureSettings, connect, with_credentials
+from lakeport.storage.azure.client import (
+    AzureCheck,
+    AzureConnection,
+    AzureSettings,
+    connect,
+    with_credentials,
+)
 from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.base import (

@@ -23,9 +23,9 @@ from lakeport.storage.base import (
 )
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.checksums import Chunker, crc32c_text
-from lakeport.storage.gcs.check import GcsCheck
 from lakeport.storage.gcs.client import (
     GcpSettings,
+    GcsCheck,
     GcsConnection,
     Request,
     connect,

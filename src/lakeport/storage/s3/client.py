@@ -5,14 +5,20 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakeport.errors import LakeportError
+from lakeport.errors import LakeportError, PermissionRefused
 from lakeport.host.extras import missing
+from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
 from lakeport.storage.connection import Connection, PerProcess
 from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limited
 from lakeport.storage.s3 import errors as s3_errors
+from lakeport.storage.s3.errors import NO_CREDENTIALS
+
+if TYPE_CHECKING:
+    from lakeport.storage.s3.store import S3Storage
+
 
 ID_KEY = "lakeport-id"
 """The metadata by which an object is known as the one that was staged."""
@@ -435,3 +441,68 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
         }
 
     return DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")
+
+
+_SOURCES = {
+    "assume-role": "`role_arn`, assumed",
+    "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
+    "config-file": "~/.aws/config",
+    "container-role": "the container's role",
+    "custom-process": "the profile's credential_process",
+    "env": "the environment (AWS_ACCESS_KEY_ID)",
+    "explicit": "`aws_access_key_id` and `aws_secret_access_key`",
+    "iam-role": "the instance's role",
+    "manual": "`aws_access_key_id` and `aws_secret_access_key`",
+    "shared-credentials-file": "~/.aws/credentials",
+    "sso": "SSO",
+}
+
+
+class S3Check(CloudCheck):
+    """Tries credentials, bucket, region, clock, writing and create-only."""
+
+    upload = "multipart upload"
+    storage: S3Storage
+
+    def credentials(self) -> str:
+        """Where they were found, once they have been fetched."""
+        connection = connect(self.storage.settings)
+        held = connection.credentials
+        if held is None:
+            raise PermissionRefused(*NO_CREDENTIALS)
+        source = _SOURCES.get(str(held.method), str(held.method))
+        connection.authenticate()
+        if connection.settings.profile:
+            source += f" (profile {connection.settings.profile!r})"
+        return f"found in {source}"
+
+    def place(self) -> list[CheckItem]:
+        """The bucket, its region and the clock."""
+        storage = self.storage
+        try:
+            status, headers = connect(storage.settings).probe_bucket(storage.bucket)
+        except LakeportError as error:
+            return [CheckItem("bucket", "failed", error.message, error.hint)]
+        return [_bucket(storage, status), _region(storage, headers), clock_item(headers)]
+
+
+def _bucket(storage: S3Storage, status: int) -> CheckItem:
+    name = f"s3://{storage.bucket}"
+    if status == 404:
+        hint = "check `bucket` and `aws_endpoint`; lakeport never creates a bucket."
+        return CheckItem("bucket", "failed", f"there is no bucket {storage.bucket!r}", hint)
+    if status in (400, 403):
+        return CheckItem(
+            "bucket", "skipped", f"{name} answers, but can't be looked at (which no load needs)"
+        )
+    return CheckItem("bucket", "ok", f"{name} can be reached")
+
+
+def _region(storage: S3Storage, headers: dict[str, str]) -> CheckItem:
+    real, asked = headers.get("x-amz-bucket-region", ""), storage.settings.region
+    if not real:
+        return CheckItem("region", "skipped", f"{asked}; the store does not tell the bucket's")
+    if real != asked:
+        detail = f"the bucket is in {real}, not in {asked}"
+        return CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")
+    return CheckItem("region", "ok", real)

@@ -24,10 +24,10 @@ from lakeport.storage.base import (
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.checksums import Chunker, crc32c_text, md5_text
 from lakeport.storage.retry import NotFound, RetryPolicy, found
-from lakeport.storage.s3.check import S3Check
 from lakeport.storage.s3.client import (
     ID_KEY,
     AwsSettings,
+    S3Check,
     S3Connection,
     connect,
     for_spark,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,10 +18,6 @@ from lakeport.writers.delta.log.reader import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import in_files
-
-if TYPE_CHECKING:
-    from lakeport.config.base import DestinationConfig
-
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -403,39 +399,3 @@ def _is_in_protocol(state: TableState, name: str, value: str) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     return "(" + ", ".join(names) + ")" if names else "nothing"
-
-
-@dataclass(frozen=True)
-class DeltaOptions:
-    """How a Delta table is written.
-
-    Attributes:
-        properties: table properties; of a new table, beside and above the defaults.
-        compression: Parquet codec.
-        target_file_bytes: a data file is closed when it has reached this size.
-        type_widening: the table's columns may get wider types.
-        cluster_by: columns by which a new table is clustered.
-        once: content that the table has had before is left out.
-        roots: prefixes that files of the table may lie in, beside its folder.
-    """
-
-    properties: Mapping[str, str] = field(default_factory=dict)
-    compression: str = "snappy"
-    target_file_bytes: int = 256 << 20
-    type_widening: bool = False
-    cluster_by: tuple[str, ...] = ()
-    once: bool = False
-    roots: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, config: DestinationConfig) -> DeltaOptions:
-        """What a destination's configuration says."""
-        return cls(
-            config.table_properties,
-            config.compression,
-            int(config.target_file_size_mb * 2**20),
-            config.type_widening,
-            config.cluster_by,
-            config.once,
-            config.table_roots,
-        )

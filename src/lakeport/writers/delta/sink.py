@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import Staged, StageWriter, Storage
-from lakeport.writers.base import repeating_columns
 from lakeport.writers.delta.log.reader import partition_folder, serialise_value
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
+from lakeport.writers.dictionary import repeating_columns
 from lakeport.writers.stopwatch import shared, uploading, waiting
 
 if TYPE_CHECKING:

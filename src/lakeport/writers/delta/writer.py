@@ -47,13 +47,8 @@ from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, read_contents, replay
 from lakeport.writers.delta.merge.files import TableFiles
-from lakeport.writers.delta.plan import (
-    TARGET_FILE_SIZE,
-    DeltaOptions,
-    DeltaPlan,
-    TableRequest,
-    plan_table,
-)
+from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState

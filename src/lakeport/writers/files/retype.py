@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
 from lakeport.schema.nested import OBJECT, ValueFound, emptied
-from lakeport.writers.files.encode import ColumnLog, encoder_for, file_columns
+from lakeport.writers.files.columns import ColumnLog, file_columns
+from lakeport.writers.files.encode import encoder_for
 
 _THREADS = 8
 

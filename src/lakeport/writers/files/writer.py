@@ -32,13 +32,8 @@ from lakeport.errors import (
 )
 from lakeport.model import Batch, Bookmark, Landed, Remembered, Staged, Storage
 from lakeport.writers.base import Current, TablePlan
-from lakeport.writers.files.encode import (
-    ColumnLog,
-    Encoder,
-    RecordedColumns,
-    file_columns,
-    plan_columns,
-)
+from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
+from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import (
     Done,
     Intent,

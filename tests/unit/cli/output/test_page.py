@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.cli.guide import pages
+from lakeport.cli.guide.pages import pages
 from lakeport.cli.output.page import print_page
 
 

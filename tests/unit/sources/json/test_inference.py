@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport.schema.types import FieldType, Kind, arrow_type, merge_kinds, type_of_kind
-from lakeport.sources.json.inference import Decoder, infer_fields, kind_of_value, merge_fields
+from lakeport.sources.json.decoding import Decoder
+from lakeport.sources.json.inference import infer_fields, kind_of_value, merge_fields
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 

@@ -13,7 +13,7 @@ import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.sources.singer import messages
-from lakeport.sources.singer.messages import default_roots, resolve
+from lakeport.sources.singer.batch_files import default_roots, resolve
 from tests.singer_kit import described, lines_of, note_kernels, record, schema, source, state
 
 

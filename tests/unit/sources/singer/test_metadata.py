@@ -16,7 +16,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.singer.messages import Metadata, declared
+from lakeport.sources.singer.metadata import Metadata, declared
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 

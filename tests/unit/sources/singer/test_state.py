@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.sources.singer.messages import StateOutput, merge_state
+from lakeport.sources.singer.state import StateOutput, merge_state
 
 
 def test_values_go_out_unchanged_one_a_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeport.html.facts import Change
-from lakeport.tables.overview.changes import change_of
+from lakeport.tables.overview import change_of
 from lakeport.writers.delta.log.history import Amount, Version
 
 SAID = [

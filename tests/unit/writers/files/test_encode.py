@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import ConfigError
-from lakeport.writers.base import repeating_columns
+from lakeport.writers.dictionary import repeating_columns
 from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder, encoder_for
 from tests.unit.writers.files.memory import Memory
 

@@ -24,8 +24,8 @@ from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import LogTransaction
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.log.reader import LogFiles, replay
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import plain
-from lakeport.writers.delta.plan import DeltaOptions
 from lakeport.writers.delta.writer import DeltaWriter
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["Ada", None]})

@@ -1,0 +1,146 @@
+"""`lakeport docs` and `lakeport explain`: the pages that come with lakeport."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeport import errors
+from lakeport.cli.output.console import Console
+from lakeport.cli.output.help import Guard
+from lakeport.errors import ConfigError, LakeportError
+
+_HERE = Path(errors.__file__).parent
+_ELSEWHERE = ("adr/", "benchmarks/", "errors/")  # for developers; what `explain` shows
+_PAGES = "`lakeport docs PAGE` shows one of these, `lakeport explain CODE` that of an error"
+_CODES = "or give an exit code from 1 to 7 (130: interrupted, 143: terminated)."
+_PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package, of a checkout
+
+
+def docs(
+    page: Annotated[
+        str, typer.Argument(metavar="PAGE", help="Such as sources; without it: the list.")
+    ] = "",
+    where: Annotated[bool, typer.Option("--path", help="Print the file's path.")] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of a lake's file, for editors."),
+    ] = False,
+) -> None:
+    """Show a page of the documentation."""
+    output = Console()
+    with Guard(output):
+        if schema:
+            from lakeport.config.lake.schema import lake_schema
+
+            typer.echo(json.dumps(lake_schema(), indent=1))
+            return
+        known = pages()
+        if not page:
+            listed = [each for each in known.items() if not each[0].startswith(_ELSEWHERE)]
+            output.facts(_PAGES, {name: _title(path) for name, path in listed})
+            return
+        name = _named(page.removesuffix(".md"), list(known))
+        found = known[name]
+        if where:
+            typer.echo(found)
+        else:
+            _show(found.read_text("utf-8"), name)
+
+
+def explain(
+    code: Annotated[
+        str,
+        typer.Argument(
+            metavar="CODE", help="An error's name or an exit code; without it: the list."
+        ),
+    ] = "",
+) -> None:
+    """Tell what an error means, what is behind it, and what to do."""
+    output = Console()
+    with Guard(output):
+        classes = _classes()
+        if not code:
+            listed = sorted(classes.items(), key=lambda each: each[1].exit_code)
+            rows = [(name, each.exit_code, _about(name)) for name, each in listed]
+            output.rows("", ("error", "exit code", "about"), rows)
+            return
+        found = [each for each in classes.values() if code == str(each.exit_code)]
+        named = {name.lower(): each for name, each in classes.items()}.get(code.lower())
+        if named is None and not found:
+            raise _unknown("error", code, list(classes), _CODES)
+        wanted = [named] if named is not None else found
+        known = pages()
+        names = [f"errors/{each.__name__}" for each in wanted]
+        _show("\n".join(known[name].read_text("utf-8") for name in names), names[0])
+
+
+def pages() -> dict[str, Path]:
+    """The pages that come with lakeport, by their names: paths without the suffix.
+
+    Raises:
+        ConfigError: they are not there.
+    """
+    folder = next((place for place in _PLACES if (place / "index.md").is_file()), None)
+    if folder is None:
+        raise ConfigError(
+            "the documentation was not installed", "install lakeport from its wheel, or again."
+        )
+    found = sorted(folder.rglob("*.md"))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
+
+
+def _classes() -> dict[str, type[LakeportError]]:
+    found = (getattr(errors, name) for name in errors.__all__)
+    return {
+        each.__name__: each
+        for each in found
+        if isinstance(each, type) and issubclass(each, LakeportError)
+    }
+
+
+def _about(error: str) -> str:
+    return _title(pages()[f"errors/{error}"]).partition(": ")[2]
+
+
+def _named(name: str, known: list[str]) -> str:
+    """The page that is meant: by its whole name, or by the last part alone.
+
+    Raises:
+        ConfigError: there is none, or several are called so.
+    """
+    if name in known:
+        return name
+    last = name.rpartition("/")[2].lower()
+    found = [each for each in known if each.rpartition("/")[2].lower() == last]
+    if len(found) != 1:
+        raise _unknown("page", name, found or known, "`lakeport docs` lists all.")
+    return found[0]
+
+
+def _unknown(what: str, name: str, known: list[str], otherwise: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    lower = {each.lower(): each for each in known}
+    near = near or [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    listed = ", ".join(near) if near else ", ".join(known)
+    return ConfigError(f"there is no {what} {name!r}", f"there are {listed}; {otherwise}")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as page:
+        return page.readline().lstrip("# ").strip()
+
+
+def _show(text: str, name: str) -> None:
+    """Print a page: formatted on a terminal, as it is elsewhere."""
+    if not sys.stdout.isatty():
+        typer.echo(text.rstrip("\n"))
+        return
+    from lakeport.cli.output.page import print_page
+
+    print_page(text, name)

@@ -1,0 +1,1 @@
+"""Batches on their way: columns, kernels, what stands for several, how they are shared out."""

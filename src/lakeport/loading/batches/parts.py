@@ -1,0 +1,175 @@
+"""Batches with their kernels, and what each task lands of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.sql import quoted
+from lakeport.errors import LakeportError
+from lakeport.loading.conflicts import first_misfit
+from lakeport.loading.expect.sieve import Findings, Sieve
+from lakeport.model import Batch, Reader, Split, Staged
+from lakeport.schema.casting import is_json
+from lakeport.schema.evolution import TypeConflict, fits
+from lakeport.schema.exact import narrows
+from lakeport.schema.nested import ValueFound, emptied
+from lakeport.shape import Shape
+from lakeport.sources.csv.reader import CsvReader
+from lakeport.sources.files.folders import FolderReader
+
+if TYPE_CHECKING:
+    from lakeport.engine.types import DataFrame
+    from lakeport.loading.transform.transform import Made
+
+
+@dataclass(frozen=True)
+class Part:
+    """One batch with its kernels.
+
+    Attributes:
+        batch: the batch.
+        reader: None where a frame is run.
+        shape: of the rows that land.
+        sieve: holds them to what is expected of them.
+        frame: is run in place of the reader.
+        made: how the frame was made.
+    """
+
+    batch: Batch
+    reader: Reader | None
+    shape: Shape
+    sieve: Sieve | None = None
+    frame: DataFrame | None = None
+    made: Made | None = None
+
+    def without(self, files: Collection[str]) -> Part:
+        """The same without some files."""
+        splits = tuple(split for split in self.batch.splits if split.uri not in files)
+        size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
+        return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
+
+    def fitted(self, table: pa.Schema) -> Part:
+        """Return the part with columns in the table's types, where their values may have equals.
+
+        Numbers stay the same numbers, moments the same moments. A text column takes what a CSV
+        file says as it stands there; nothing else becomes text.
+        """
+        there = {f.name.lower(): f.type for f in table if not is_json(f)}
+        narrowed, texts, types = dict(self.shape.narrowed), set[str](), dict[str, pa.DataType]()
+        for source, name in self.shape.names:
+            own, wanted = self.shape.schema.field(name), there.get(name.lower(), pa.null())
+            type_ = own.type
+            nothing = is_json(own) or pa.types.is_null(type_) or pa.types.is_null(wanted)
+            if nothing or source in self.shape.rules.types or type_ == wanted:
+                continue
+            if narrows(type_, wanted) and not fits(type_, wanted):
+                narrowed[source] = types[name] = wanted
+            elif pa.types.is_string(wanted) and not pa.types.is_nested(type_):
+                texts.add(source)
+        reader = self.reader and _as_text(self.reader, texts)
+        if reader:
+            types |= {name: pa.string() for source, name in self.shape.names if source in texts}
+        source = reader.schema if reader else self.shape.source
+        schema = pa.schema([f.with_type(types.get(f.name, f.type)) for f in self.shape.schema])
+        shape = replace(self.shape, source=source, schema=schema, narrowed=narrowed)
+        return replace(self, reader=reader or self.reader, shape=shape)
+
+
+def _as_text(reader: Reader, columns: Collection[str]) -> Reader | None:
+    """Return a reader that gives columns of CSV files as they stand there; None for others."""
+    if isinstance(reader, FolderReader):
+        inner = _as_text(reader.inner, columns)
+        return inner and replace(reader, inner=inner)
+    return reader.as_text(columns) if columns and isinstance(reader, CsvReader) else None
+
+
+def staged_of(results: Sequence[Staged | Findings]) -> list[Staged]:
+    """The staged objects among what tasks give."""
+    return [one for one in results if isinstance(one, Staged)]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one Spark task lands: some splits of one batch."""
+
+    part: Part
+    splits: tuple[Split, ...]
+
+
+def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
+    """The first value for which the table's column is too narrow, in words."""
+    for part in parts:
+        names = {new.lower(): old for old, new in part.shape.names}
+        column = names.get(conflict.path.lower(), "")
+        if column and part.reader is not None:
+            found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
+            if found:
+                return found
+    return ""
+
+
+def without_type(conflict: TypeConflict, parts: Sequence[Part]) -> list[Part] | None:
+    """The parts without a type in the place of a conflict, if none of their rows has a value there.
+
+    Returns:
+        None where there is a value, or the user declares the type. Reads all rows of the parts.
+    """
+    found = []
+    for part in parts:
+        shape, path = part.shape, f"{conflict.path.lower()}."
+        columns = {f"{new.lower()}.": (old, new) for old, new in shape.names}
+        at = max((name for name in columns if path.startswith(name)), key=len, default=None)
+        if at is None:
+            found.append(part)
+            continue
+        source, name = columns[at]
+        known = shape.untyped.get(source, shape.source.field(source).type)
+        type_ = _voided(known, [one for one in path.removeprefix(at).split(".") if one])
+        if type_ is None or source in shape.rules.types or not _is_empty(part, source, type_):
+            return None
+        schema = pa.schema([f.with_type(type_) if f.name == name else f for f in shape.schema])
+        untyped = {**shape.untyped, source: type_}
+        found.append(replace(part, shape=replace(shape, schema=schema, untyped=untyped)))
+    return found
+
+
+def _voided(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """A type with null in the place of a path; None where there is no such place."""
+    if not path:
+        return pa.null()
+    name, *rest = path
+    if pa.types.is_struct(type_):
+        members = list(type_)
+        at = next((i for i, f in enumerate(members) if f.name.lower() == name), None)
+        inner = None if at is None else _voided(members[at].type, rest)
+        if at is None or inner is None:
+            return None
+        members[at] = members[at].with_type(inner)
+        return pa.struct(members)
+    if pa.types.is_list(type_) and name == "element":
+        inner = _voided(type_.value_type, rest)
+        return None if inner is None else pa.list_(type_.value_field.with_type(inner))
+    if pa.types.is_map(type_) and name == "value":
+        inner = _voided(type_.item_type, rest)
+        return None if inner is None else pa.map_(type_.key_type, type_.item_field.with_type(inner))
+    return None
+
+
+def _is_empty(part: Part, column: str, type_: pa.DataType) -> bool:
+    """Whether no row of a part has a value where a column's type is null."""
+    try:
+        if (frame := part.frame) is not None:
+            with translated():
+                found = frame.where(frame[quoted(column)].isNotNull())
+                return pa.types.is_null(type_) and bool(found.isEmpty())
+        for split in part.batch.splits:
+            for batch in part.reader.read(split) if part.reader else ():
+                emptied(batch.column(column), type_)
+    except (LakeportError, ValueFound):
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""A report in the making: adds up what happens during a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from lakeport.engine.base import EngineReport
+from lakeport.errors import BadRecord
+from lakeport.host.command import command_line, masked
+from lakeport.loading.expect.result import ExpectationResult, added
+from lakeport.loading.quarantine import Rejections
+from lakeport.loading.report import Failure, LandingReport, StreamReport, Timeline
+from lakeport.model import Landed
+from lakeport.native import parser
+
+
+class ReportBuilder:
+    """Adds up what happens during a run.
+
+    Args:
+        run_id: the run's name.
+        target: URI of the destination.
+        secrets: values to mask in the error.
+        now: reads the clock, UTC.
+        tick: reads a clock that never steps back, in seconds.
+
+    Attributes:
+        timeline: takes down when what is done.
+        engine: what ran the tasks; set before the report is finished.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        target: str = "",
+        *,
+        secrets: Iterable[str] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        tick: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.timeline = Timeline(tick)
+        self.engine = EngineReport()
+        self._now = now
+        self._run_id, self._target = run_id, target
+        self._secrets = tuple(secrets)
+        self._started = now()
+        self._command = command_line()
+        self._streams: dict[str, StreamReport] = {}
+        self._stray = 0
+        self._quarantine: dict[str, None] = {}
+        self._rejections = Rejections()
+        self._warnings: dict[str, None] = {}
+        self._state: bytes | None = None
+
+    def landed(self, landed: Landed, seconds: float = 0.0) -> None:
+        """Add a batch, and the seconds that it took."""
+        old = self._stream(landed.stream)
+        self._streams[landed.stream] = replace(
+            old,
+            table=landed.table,
+            rows=old.rows + landed.rows,
+            files=old.files + (0 if landed.skipped else len(landed.files)),
+            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
+            batches=old.batches + 1,
+            skipped_batches=old.skipped_batches + landed.skipped,
+            removed_files=old.removed_files + landed.removed_files,
+            first_version=_first(old.first_version, landed.version),
+            last_version=_first(landed.version, old.last_version),
+            seconds=old.seconds + seconds,
+            warnings=_unique(old.warnings, landed.warnings),
+            notes=_unique(old.notes, landed.notes),
+            columns={**old.columns, **landed.columns},
+            source_columns={**old.source_columns, **landed.source_columns},
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
+            merged=_added(old.merged, landed.merged),
+        )
+
+    def retired(self, landed: Landed) -> None:
+        """Add a commit that took rows of earlier versions out of use."""
+        old = self._stream(landed.stream)
+        self._streams[landed.stream] = replace(
+            old,
+            table=landed.table,
+            files=old.files + len(landed.files),
+            bytes=old.bytes + landed.bytes,
+            removed_files=old.removed_files + landed.removed_files,
+            first_version=_first(old.first_version, landed.version),
+            last_version=landed.version,
+            warnings=_unique(old.warnings, landed.warnings),
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
+        )
+
+    def rejected(self, stream: str, count: int) -> None:
+        """Add bad records of a stream that were set aside."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, rejected=old.rejected + count)
+
+    def dropped(self, stream: str, fields: Mapping[str, int]) -> None:
+        """Add undeclared fields that were left out: field -> records that held it."""
+        old = self._stream(stream)
+        total = dict(old.dropped)
+        for name, count in fields.items():
+            total[name] = total.get(name, 0) + count
+        self._streams[stream] = replace(old, dropped=total)
+
+    def expected(self, stream: str, results: Iterable[ExpectationResult]) -> None:
+        """Add what came of a stream's expectations."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, expectations=added(old.expectations, tuple(results)))
+
+    def stray(self, count: int) -> None:
+        """Add lines that belong to no stream."""
+        self._stray += count
+
+    def quarantined(self, records: Iterable[BadRecord], uris: Iterable[str]) -> None:
+        """Add bad records, by their reasons, and the files that hold them."""
+        self._rejections.add(records)
+        self._quarantine.update(dict.fromkeys(uris))
+
+    def state(self, state: bytes) -> None:
+        """Remember the STATE that went out."""
+        self._state = state
+
+    def warn(self, text: str, stream: str = "") -> None:
+        """Add a sentence, once, to a stream or to the whole run."""
+        if not stream:
+            self._warnings[text] = None
+            return
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
+
+    def note(self, stream: str, table: str, text: str) -> None:
+        """Add a line about a stream that brought nothing."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, table=table, notes=_unique(old.notes, (text,)))
+
+    def finish(self, error: BaseException | None = None) -> LandingReport:
+        """The report, of a run that failed if there is an error."""
+        seconds = self.timeline.elapsed()
+        spans, left_out = self.timeline.spans(seconds)
+        read, written = self.timeline.paces(seconds)
+        return LandingReport(
+            run_id=self._run_id,
+            target=self._target,
+            started=self._started,
+            finished=self._now(),
+            seconds=seconds,
+            streams=tuple(self._streams.values()),
+            stray_lines=self._stray,
+            quarantine=tuple(self._quarantine),
+            state=self._state,
+            warnings=tuple(self._warnings),
+            error=Failure.of(error).scrubbed(self._secrets) if error else None,
+            parser=parser(),
+            command=None if self._command is None else masked(self._command, self._secrets),
+            reasons=self._rejections.told(),
+            spans=spans,
+            streams_left_out=left_out,
+            pace=written,
+            reading_pace=read,
+            engine=self.engine,
+        )
+
+    def _stream(self, name: str) -> StreamReport:
+        return self._streams.get(name) or StreamReport(name)
+
+
+def _first(*versions: int | None) -> int | None:
+    """The first version that there is."""
+    return next((version for version in versions if version is not None), None)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    """The sums of two counts; what one of them does not know is not known of both."""
+    if not one or not other:
+        return one or other
+    return {name: one[name] + other[name] for name in one if name in other}
+
+
+def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *two)))

@@ -1,0 +1,135 @@
+"""Where pages are served: the socket, and the names that a browser may have for it."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lakeport.errors import ConfigError
+
+LOOPBACK: Final = "127.0.0.1"
+_WAITING: Final = 128
+_HTTP: Final = 80
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens.
+
+    Attributes:
+        host: the name or number that it was told.
+        ip: the number that it listens on.
+        port: likewise.
+    """
+
+    host: str
+    ip: str
+    port: int
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return ipaddress.ip_address(self.ip).is_loopback
+
+    def url(self, token: str) -> str:
+        """What opens the pages.
+
+        >>> Address("127.0.0.1", "127.0.0.1", 8123).url("abc")
+        'http://127.0.0.1:8123/?token=abc'
+        """
+        host = self.host
+        if self._everywhere:
+            host = "[::1]" if ":" in self.ip else LOOPBACK
+        return f"http://{_bracketed(host)}:{self.port}/?token={token}"
+
+    def knows(self, host: str) -> bool:
+        """Whether a `Host` header names this server.
+
+        A page in the wild may have a name of its own lead here, but then its name is in the header.
+        Numbers can't be made to lead elsewhere, so where all interfaces are listened on, each does.
+
+        >>> here = Address("127.0.0.1", "127.0.0.1", 8123)
+        >>> here.knows("LOCALHOST:8123"), here.knows("evil.example:8123"), here.knows("localhost")
+        (True, False, False)
+        """
+        found = _HOST.fullmatch(host.lower())
+        if found is None or int(found[2] or _HTTP) != self.port:
+            return False
+        name = found[1]
+        if name in (LOOPBACK, "localhost", "[::1]", _bracketed(self.host.lower())):
+            return True
+        return self._everywhere and (name == socket.gethostname().lower() or _is_number(name))
+
+    @property
+    def _everywhere(self) -> bool:
+        return ipaddress.ip_address(self.ip).is_unspecified
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
+    """A socket that connections come to, and where it is, for as long as the body runs.
+
+    Args:
+        host: a name or number of an interface of this machine.
+        port: 0 for a free one.
+
+    Raises:
+        ConfigError: there is no such interface, or the port can't be had.
+    """
+    family, where = _resolved(host, port)
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(where)
+            listener.listen(_WAITING)
+        except OSError as error:
+            raise _refused(host, port, error) from error
+        ip, bound = listener.getsockname()[:2]
+        yield listener, Address(host, ip, bound)
+
+
+def _resolved(host: str, port: int) -> tuple[int, Any]:
+    try:
+        # An empty name would be every interface.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
+    except (OSError, UnicodeError):
+        found = []
+    if not found:
+        raise ConfigError(
+            f"`--host` is {host!r}, which is no address", f"leave it out for {LOOPBACK}."
+        )
+    return found[0][0], found[0][4]
+
+
+def _refused(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {port} of {host} is in use", "give another `--port`, or none for a free one."
+        )
+    if error.errno == errno.EACCES:
+        return ConfigError(
+            f"port {port} of {host} is not for this user", "give a `--port` above 1023."
+        )
+    return ConfigError(
+        f"nothing can be served at {host}: {error.strerror}",
+        f"`--host` takes an address of this machine; leave it out for {LOOPBACK}.",
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

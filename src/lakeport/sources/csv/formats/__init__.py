@@ -1,0 +1,1 @@
+"""Numbers and dates as countries write them: how texts are read so, and by which of them."""

@@ -1,0 +1,112 @@
+"""Singer's record metadata: the columns `_sdc_*`, as Meltano's SDK defines them.
+
+| column | type | value |
+|---|---|---|
+| `_sdc_extracted_at` | date-time | the message's `time_extracted` |
+| `_sdc_received_at` | date-time | when the target read the record |
+| `_sdc_batched_at` | date-time | when the record's batch was begun |
+| `_sdc_deleted_at` | date-time | the record's own `_sdc_deleted_at` (log-based taps) |
+| `_sdc_sequence` | integer | `_sdc_received_at` in milliseconds since 1970 |
+| `_sdc_table_version` | integer | the message's `version` |
+| `_sdc_sync_started_at` | integer | when the run began, in milliseconds since 1970 |
+
+They are declared beside the stream's own columns, so a record that brings some of them is read like
+any other; then what the message and the target know is put in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.model import Split
+from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.marks import DELETED_AT, SEQUENCE, TABLE_VERSION
+from lakeport.schema.types import Field, FieldType, Kind
+from lakeport.sources.spool import read_sidecar
+
+_EXTRACTED_AT = "_sdc_extracted_at"
+_RECEIVED_AT = "_sdc_received_at"
+_BATCHED_AT = "_sdc_batched_at"
+_SYNC_STARTED_AT = "_sdc_sync_started_at"
+
+MESSAGE_KEYS = {_EXTRACTED_AT: "time_extracted", TABLE_VERSION: "version"}
+"""Column -> the key of a RECORD message that holds it; what it lacks is taken from the record."""
+
+_KINDS = {
+    _EXTRACTED_AT: Kind.TIMESTAMP,
+    _RECEIVED_AT: Kind.TIMESTAMP,
+    _BATCHED_AT: Kind.TIMESTAMP,
+    DELETED_AT: Kind.TIMESTAMP,
+    SEQUENCE: Kind.INTEGER,
+    TABLE_VERSION: Kind.INTEGER,
+    _SYNC_STARTED_AT: Kind.INTEGER,
+}
+
+
+def declared(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """A stream's columns with those of the metadata behind them, whatever it says of them itself.
+
+    Example:
+        >>> [f.name for f in declared([Field("id", FieldType(Kind.INTEGER))])][:2]
+        ['id', '_sdc_extracted_at']
+    """
+    own = (field for field in fields if field.name not in _KINDS)
+    return (*own, *(Field(name, FieldType(kind)) for name, kind in _KINDS.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the target knows about every record of a batch, in microseconds since 1970.
+
+    Attributes:
+        sync_started: when the run began.
+        batched: when the batch was begun.
+    """
+
+    sync_started: int
+    batched: int
+
+    def stamp(self, batch: pa.RecordBatch, received: np.ndarray) -> pa.RecordBatch:
+        """Put what the target knows into a batch that has the columns of `declared`.
+
+        Args:
+            batch: records.
+            received: when each of them was read, in microseconds since 1970.
+        """
+        known = {
+            _RECEIVED_AT: pa.array(received).view(TIMESTAMP),
+            _BATCHED_AT: pa.repeat(pa.scalar(self.batched, TIMESTAMP), len(batch)),
+            SEQUENCE: pa.array(received // 1000),
+            _SYNC_STARTED_AT: pa.repeat(pa.scalar(self.sync_started // 1000), len(batch)),
+        }
+        arrays = [
+            known.get(name, column)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+class Received:
+    """When the records of a split were read, from the sidecar that the spool keeps.
+
+    Args:
+        split: the split.
+        otherwise: the time of all of them where there is no sidecar.
+
+    Raises:
+        SourceError: the sidecar can't be read.
+    """
+
+    def __init__(self, split: Split, otherwise: int) -> None:
+        pairs = read_sidecar(split, split.times) if split.times else [(0, otherwise)]
+        self._ordinals, self._times = np.array(pairs, np.int64).T
+
+    def of(self, ordinals: Sequence[int]) -> np.ndarray:
+        """The times of records by their ordinals within the split, in microseconds since 1970."""
+        at = np.searchsorted(self._ordinals, np.asarray(ordinals), side="right") - 1
+        times: np.ndarray = self._times[at]
+        return times

@@ -1,0 +1,163 @@
+"""Where STATE goes once everything before it is durable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from lakeport.errors import ConfigError, DestinationError
+from lakeport.host.whole_files import replace_whole
+
+_Object = dict[str, msgspec.Raw]
+
+
+class StateOutput:
+    """Hands STATE values on, to a stream, to a file, or to both.
+
+    Args:
+        stream: gets each value unchanged as one line, flushed at once; usually stdout.
+        path: a file that holds the merged state (see `merge_state`), replaced whole each time.
+
+    Raises:
+        ConfigError: the file has something that is no JSON object, can't be read, or has no folder.
+    """
+
+    def __init__(self, stream: BinaryIO | None = None, path: Path | None = None) -> None:
+        self._stream = stream
+        self._path = None if path is None else path.resolve()
+        self._merged = b""
+        if self._path is None:
+            return
+        if not self._path.parent.is_dir():
+            raise ConfigError(
+                f"there is no folder for the state file {path}", "make it, or name another file."
+            )
+        if self._path.is_dir():
+            raise ConfigError(f"the state file {path} is a folder", "name a file.")
+        if self._path.is_file():
+            self._merged = _read(self._path)
+
+    def emit(self, value: bytes) -> None:
+        """Hand on one value, as the JSON bytes that came.
+
+        Raises:
+            DestinationError: whoever reads the stream has gone, or the file can't be written. What
+                was landed stays landed.
+        """
+        if self._path is not None:
+            self._merged = merge_state(self._merged, value)
+            _replace(self._path, self._merged + b"\n")
+        if self._stream is not None:
+            try:
+                self._stream.write(value + b"\n")
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                raise DestinationError(
+                    f"the data has landed, but its STATE could not be written: {error}",
+                    "whatever reads the output has to stay until this process ends",
+                ) from None
+
+
+class PendingStates:
+    """STATE values that wait for what came before them to be durable.
+
+    Of a tap that tells all its bookmarks each time only the latest one is held. Where a tap tells
+    each stream's on its own, an earlier one stays for as long as it has the last bookmark of a
+    stream: a value for each stream at most.
+
+    >>> pending = PendingStates()
+    >>> pending.add(b'{"bookmarks": {"a": 1}}')
+    >>> pending.add(b'{"bookmarks": {"b": 1}}')
+    >>> pending.add(b'{"bookmarks": {"b": 2}}')
+    >>> pending.take()
+    (b'{"bookmarks": {"a": 1}}', b'{"bookmarks": {"b": 2}}')
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[bytes, frozenset[str]]] = []
+
+    def add(self, value: bytes) -> None:
+        """Hold a value, and let those go that it outdates."""
+        named = frozenset(_bookmarks(value) or ())
+        held, seen = [(value, named)], set(named)
+        for earlier, names in reversed(self._held):
+            if not names <= seen:
+                held.append((earlier, names))
+                seen |= names
+        self._held = held[::-1]
+
+    def take(self) -> tuple[bytes, ...]:
+        """The values in the order in which they came; none is held any more."""
+        values, self._held = tuple(value for value, _ in self._held), []
+        return values
+
+
+def merge_state(old: bytes, new: bytes) -> bytes:
+    """Merge a STATE value into the one before it.
+
+    The bookmarks in `{"bookmarks": {stream: ...}}` stay for the streams that the new value does
+    not name, also where it names none; a bookmark is replaced whole. Other keys are the new
+    value's. An empty value changes nothing, since it says nothing. What is no object, or has
+    bookmarks of another shape, replaces the old value.
+
+    >>> merge_state(b'{"bookmarks": {"a": 1, "b": 2}}', b'{"bookmarks": {"b": 3}}')
+    b'{"bookmarks":{"a":1,"b":3}}'
+    >>> merge_state(b'{"bookmarks": {"a": 1}, "at": 4}', b'{"at": 5}')
+    b'{"at":5,"bookmarks":{"a":1}}'
+    """
+    if old and b"".join(new.split()) in (b"{}", b"null"):
+        return old
+    before, after = _bookmarks(old), _bookmarks(new)
+    if not before or after is None:
+        return new
+    whole = msgspec.json.decode(new, type=_Object)
+    whole["bookmarks"] = msgspec.Raw(msgspec.json.encode({**before, **after}))
+    return msgspec.json.encode(whole)
+
+
+def _bookmarks(value: bytes) -> _Object | None:
+    """Those of a STATE, none where it names none; None where its shape is another one."""
+    try:
+        whole = msgspec.json.decode(value, type=_Object)
+        return msgspec.json.decode(whole.get("bookmarks", b"{}"), type=_Object)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    """The state that a file holds: one object, or one on its last line, as old targets wrote it."""
+    try:
+        content = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"can't read the state file {path}: {error.strerror}",
+            "name a file that you may read and write.",
+        ) from None
+    for text in (content, content.rpartition(b"\n")[2]):
+        if not text or _is_object(text):
+            return text
+    raise ConfigError(
+        f"the state file {path} does not hold a JSON object",
+        "name another file, or move this one away to begin anew",
+    )
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=_Object)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _replace(path: Path, content: bytes) -> None:
+    try:
+        replace_whole(path, content)
+    except OSError as error:
+        raise DestinationError(
+            f"the data has landed, but the state file {path} could not be written: "
+            f"{error.strerror}",
+            "check that its folder exists and may be written to",
+        ) from None

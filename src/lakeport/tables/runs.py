@@ -1,0 +1,362 @@
+"""The runs of a lake: their reports, and the bad records that they have set aside.
+
+A report is data: whoever may write beside the lake may have put any path into it. Only quarantine
+files of the lake's own store are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lakeport.config.load import load_target
+from lakeport.errors import LakeportError, SourceError
+from lakeport.html.facts import BadSample
+from lakeport.html.text import cut
+from lakeport.schema.named import command
+from lakeport.tables.lake import of_a_table, open_lake
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
+    from lakeport.model import Storage
+
+
+_REPORTS = "_lakeport/reports"
+_OF_FILES = "_lakeport/runs"
+_THREADS = 16
+_STAMP = len("/YYYYMMDD-HHMMSS")
+_SUFFIX = ".json"
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
+_LAST = "last"
+_SOUGHT = 1000  # loads among which one is sought by its id
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRun:
+    """One run, as its report tells.
+
+    Attributes:
+        name: its report's, such as `20240501-103000-1a2b3c4d`, which no other run of the lake has.
+        run_id: its id, or the name that it was given.
+        started: when it began, UTC.
+        seconds: how long it took.
+        rows: rows that it landed.
+        streams: names of the streams that it landed something of, or set records aside of.
+        ok: whether it came to its end.
+        error: what it ended with, such as `SchemaConflict: ...`; None for a good one.
+        report: the whole report, as `LandingReport.to_dict` gave it, or `PipelineReport.to_dict`.
+        file: the lake's file, of a run of one; else empty.
+        loads: of a run of a lake's file, load -> its outcome, but for those that were left out.
+    """
+
+    name: str
+    run_id: str
+    started: datetime
+    seconds: float
+    rows: int
+    streams: tuple[str, ...]
+    ok: bool
+    error: str | None
+    report: Mapping[str, Any] = field(repr=False, compare=False)
+    file: str = ""
+    loads: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def engine(self) -> str:
+        """What ran its tasks, such as `spark 4.2.0`; of a lake's file, that of its first load."""
+        loads = self.report.get("loads") or ()
+        told = [self.report, *((load or {}).get("report") or {} for load in loads)]
+        found = next((each["engine"] for each in told if each.get("engine")), None) or {}
+        return f"{found.get('name', '')} {found.get('version', '')}".strip() or "-"
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Outcome -> how many loads have it."""
+        return dict(Counter(self.loads.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as plain values, without the report."""
+        facts = {
+            **asdict(self),
+            "loads": {**self.loads},
+            "started": self.started.isoformat(),
+            "streams": [*self.streams],
+            "engine": self.engine,
+        }
+        del facts["report"]
+        return facts
+
+
+def runs(
+    to: Target | DestinationConfig, limit: int = 20, **keys: Unpack[StoreKeys]
+) -> list[LakeRun]:
+    """List the newest runs that left a report in a lake, newest first.
+
+    Runs leave none with `manifest: false`, nor where the store refused to take it.
+
+    Args:
+        to: a folder, a URI, a config file or a config, as `land` takes it.
+        limit: how many at most.
+        keys: further keys of the config, such as `aws_endpoint`.
+
+    Raises:
+        ConfigError: the target is none.
+        SourceError: it is no folder of this machine, or a table.
+        DestinationError: the store refused.
+    """
+    storage, lake = open_lake(load_target(to, keys))
+    found = list_runs(storage, lake, limit)
+    if not found and (refused := of_a_table(storage, lake)):
+        raise refused
+    return found
+
+
+def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
+    """The newest runs of a lake, of its files and of loads by themselves; see `runs`.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        limit: how many at most.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    of_files = _listed(storage, lake, _OF_FILES, limit)
+    known = {own for run in of_files for own in _own_runs(run.report)}
+    loads = [
+        run for run in list_loads(storage, lake, limit + len(known)) if run.run_id not in known
+    ]
+    return sorted([*of_files, *loads], key=lambda run: run.started, reverse=True)[:limit]
+
+
+def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
+    """The newest loads of a lake, whoever began them; see `list_runs`."""
+    return _listed(storage, lake, _REPORTS, limit)
+
+
+def _listed(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
+    for folder in _folders(lake, reports):
+        # A name begins with the time, and the store lists by name.
+        found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
+        if found:
+            return _newest(storage, folder, found, limit)
+    return []
+
+
+def _own_runs(report: Mapping[str, Any]) -> Iterator[str]:
+    """The ids of the loads' own runs, as far as a run of a file tells them."""
+    for load in report["loads"]:
+        own = load.get("report") or load
+        if own.get("run_id"):
+            yield str(own["run_id"])
+
+
+def run_named(storage: Storage, lake: str, name: str) -> LakeRun | None:
+    """Read one run that left a report in a lake.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        name: the name of its report, see `LakeRun.name`; or `last`, for the newest one.
+
+    Returns:
+        The run; None where there is none. What no report is called, such as a path, is not looked
+        for.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    if name == _LAST:
+        return next(iter(list_runs(storage, lake, 1)), None)
+    if not _NAME.fullmatch(name):
+        return None
+    folders = (*_folders(lake, _REPORTS), *_folders(lake, _OF_FILES))
+    found = (storage.get(f"{folder}/{name}{_SUFFIX}") for folder in folders)
+    return next((run for data in found if (run := _run(name, data)) is not None), None)
+
+
+def _folders(lake: str, reports: str) -> list[str]:
+    """Where the reports may be, the likeliest first."""
+    return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
+
+
+def _newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
+    # Those of one second have no order among them: all of the last one that is wanted are read.
+    since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
+    wanted = [key for key in keys if key >= since]
+    names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        told = [run for run in map(_run, names, pool.map(storage.get, wanted)) if run is not None]
+    return sorted(told, key=lambda run: run.started, reverse=True)[:limit]
+
+
+def _run(name: str, data: bytes | None) -> LakeRun | None:
+    """What a report tells; None for what is none."""
+    try:
+        report = json.loads(data or b"")
+        run = LakeRun(
+            name=name,
+            run_id=str(report["run_id"]),
+            started=datetime.fromisoformat(report["started"]).astimezone(UTC),
+            seconds=float(report["seconds"]),
+            rows=int(report["rows"]),
+            streams=(),
+            ok=bool(report["ok"]),
+            error=None,
+            report=report,
+        )
+        return _of_file(run) if "loads" in report else _of_load(run)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _of_load(run: LakeRun) -> LakeRun:
+    """A run with what the report of a load tells."""
+    error = run.report["error"]
+    return replace(
+        run,
+        streams=tuple(str(stream["stream"]) for stream in run.report["streams"]),
+        error=None if error is None else f"{error['type']}: {error['message']}",
+    )
+
+
+def _of_file(run: LakeRun) -> LakeRun:
+    """A run with what the report of a run of a lake's file tells."""
+    report = run.report
+    told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
+    loads = {load: str(each["outcome"]) for load, each in told.items()}
+    failed = [load for load, outcome in loads.items() if outcome == "failed"]
+    error = f"LoadsFailed: {len(failed)} of {len(loads)} loads failed: {', '.join(failed)}"
+    if not failed:
+        error = "" if run.ok else "it did not come to its end"
+    streams = ((each.get("report") or {}).get("streams", ()) for each in told.values())
+    return replace(
+        run,
+        streams=tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
+        error=error or None,
+        file=str(report["file"]),
+        loads=loads,
+    )
+
+
+def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
+    """The run of a lake that a user names.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        name: its id, the name of its report, or `last`.
+
+    Raises:
+        SourceError: the lake has no such run.
+        DestinationError: the store refused.
+    """
+    found = run_named(storage, lake, name)
+    if found is None:
+        newest = list_loads(storage, lake, _SOUGHT)
+        found = next((run for run in newest if run.run_id == name), None)
+    if found is None:
+        known = [run.run_id for run in list_runs(storage, lake, 5)]
+        raise SourceError(
+            f"{storage.uri(lake)} has no report of a run {name!r}",
+            f"the newest are {', '.join(known)}; {command('runs', storage.uri(lake))} lists them."
+            if known
+            else "no run has left a report there: `manifest: true` has each leave one.",
+        )
+    return found
+
+
+_FOLDER = "_lakeport/quarantine"
+_FILES = 32
+_BYTES = 256 << 10
+_CHARACTERS = 500
+_QUARANTINE_THREADS = 8
+
+
+def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
+    """Bad records of a run, of each reason as many as there is room for.
+
+    Reads the beginnings of at most 32 files. One that is damaged, gone or can't be read gives
+    nothing.
+
+    Args:
+        storage: the lake's.
+        report: the run's, as `LandingReport.to_dict` gave it.
+        limit: how many at most.
+
+    Returns:
+        They, by stream, column and reason.
+    """
+    uris = report.get("quarantine")
+    found = dict.fromkeys(_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
+    keys = [key for key in found if key][:_FILES]
+    with ThreadPoolExecutor(_QUARANTINE_THREADS) as pool:
+        read = list(pool.map(lambda key: _head(storage, key), keys))
+    seen: Counter[tuple[str, str, str]] = Counter()
+    ranked: list[tuple[int, BadSample]] = []
+    for sample in (sample for head in read for sample in _samples(head)):
+        ranked.append((seen[_kind(sample)], sample))
+        seen[_kind(sample)] += 1
+    ranked.sort(key=lambda one: one[0])  # the first of each kind, then the second ones
+    return sorted((sample for _, sample in ranked[:limit]), key=_kind)
+
+
+def _kind(sample: BadSample) -> tuple[str, str, str]:
+    return sample.stream, sample.column, sample.reason
+
+
+def _key(storage: Storage, uri: object) -> str:
+    """The key of a quarantine file; empty for what is none of this store."""
+    start = f"{storage.uri().rstrip('/')}/"
+    if not isinstance(uri, str) or not uri.startswith(start):
+        return ""
+    key = uri.removeprefix(start)
+    apart = any(part in ("", ".", "..") for part in key.split("/"))
+    inside = key.startswith(f"{_FOLDER}/") and key.endswith(".jsonl") and not apart
+    return key if inside else ""
+
+
+def _head(storage: Storage, key: str) -> bytes:
+    """The first whole lines of a file."""
+    try:
+        with storage.open(key) as file:
+            head = file.read(_BYTES)
+    except (LakeportError, OSError):
+        return b""
+    return head if len(head) < _BYTES else head[: head.rfind(b"\n") + 1]
+
+
+def _samples(head: bytes) -> Iterator[BadSample]:
+    for line in head.splitlines():
+        sample = _sample(line)
+        if sample is not None:
+            yield sample
+
+
+def _sample(line: bytes) -> BadSample | None:
+    """What a line of a quarantine file tells; None for one that is none."""
+    try:
+        values = json.loads(line)
+        raw = values.get("raw")
+        if raw is None:
+            raw = base64.b64decode(values["raw_base64"]).decode("utf-8", "backslashreplace")
+        number, file = int(values["line"]), str(values.get("file", ""))
+        place = [file, f"line {number}"] if number else [file]
+        return BadSample(
+            stream=str(values["stream"]),
+            column=str(values["column"]),
+            reason=str(values["reason"]),
+            where=", ".join(filter(None, place)),
+            record=cut(str(raw), _CHARACTERS),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

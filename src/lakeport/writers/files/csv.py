@@ -1,0 +1,75 @@
+"""How values are written in CSV: RFC 4180 quoting, LF, UTF-8 without a byte-order mark.
+
+| value | text |
+|---|---|
+| null | nothing, unquoted |
+| empty string | `""` |
+| string | as it is, NUL included; quoted if it has a comma, a quote, CR or LF |
+| boolean | `true`, `false` |
+| integer, decimal | plain digits, never an exponent |
+| floating point | shortest that reads back the same: `1.0`, `1e+300`, `NaN`, `Infinity` |
+| date | `2024-03-04` |
+| timestamp | `2024-03-04T15:30:45.123456+00:00` |
+| binary | base64 |
+| list, struct, map | compact JSON; nested values as above, NaN and infinities null, JSON as it is |
+
+A null in a file of one column is an empty line: read it with blank lines kept. Everything is done
+on whole columns, so that no Python code runs per value (binary and rare decimals excepted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.schema.text import content, holds, plain_text
+
+_SLICE_BYTES = 32 << 20
+_CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
+
+
+def header(names: Sequence[str]) -> bytes:
+    """Return the header row.
+
+    >>> header(["id", "a,b"])
+    b'id,"a,b"\\n'
+    """
+    return (",".join(_quoted(pa.array(names, pa.string())).to_pylist()) + "\n").encode()
+
+
+def lines(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
+    """Yield the rows of a batch as bytes, in pieces that never reach Arrow's 2 GB limit.
+
+    Raises:
+        InputError: a date or timestamp outside the years 1 to 9999.
+    """
+    rows = batch.num_rows
+    step = max(1, rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
+    for start in range(0, rows, step):
+        part = batch.slice(start, step)
+        cells = [
+            pc.fill_null(_cell(column, field.name), "")
+            for column, field in zip(part.columns, part.schema, strict=True)
+        ]
+        cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
+        yield content(pc.binary_join_element_wise(*cells, ","))
+
+
+def _cell(array: pa.Array, column: str) -> pa.Array:
+    text, kind = plain_text(array, column), array.type
+    free = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return _quoted(text) if free else text
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    if holds(text, _CSV_SPECIAL):
+        special = pc.match_substring_regex(text, '[",\\r\\n]|^$')
+        text_inside = pc.replace_substring(text, '"', '""')
+    else:
+        special = pc.equal(pc.binary_length(text), 0)
+        text_inside = text
+    if not pc.any(special).as_py():
+        return text
+    return pc.if_else(special, pc.binary_join_element_wise('"', text_inside, '"', ""), text)
