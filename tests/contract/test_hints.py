@@ -168,32 +168,29 @@ BY_SPARK = (
 # The modules of src that name a command or an option in backticks: those with situations above,
 # or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
-    "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline/run
-        cli/rows/quarantine cli/rows/transforms cli/sources/choice cli/sources/new_files
-        cli/tables/lake cli/tables/table destinations errors loading/conflicts loading/plan loading/replay/replay
-        loading/replay/target loading/stream pages/preview pipeline/run schema/casting schema/named
-        schema/width shape/columns sources/csv/detection/doubts sources/csv/hints
-        sources/csv/inference sources/csv/telling sources/database/cursor sources/excel/plan
-        sources/files/discovery sources/files/signature sources/input/plain
-        sources/json/reader sources/json/wrapped sources/new_files/compare sources/open
-        sources/parquet/reader tables/lake tables/location tables/maintenance tables/overview/delta
-        tables/runs/listing tables/undo tables/views writers/delta/alter
-        writers/delta/commit/known_content writers/delta/merge/merger writers/delta/writer
+    "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
+        cli/rows cli/sources cli/tables destinations errors loading/conflicts loading/plan
+        loading/replay loading/stream pages/preview pipeline/run schema/casting schema/named
+        schema/width shape sources/csv/detection sources/csv/hints sources/csv/inference
+        sources/csv/telling sources/database/source sources/excel/plan sources/files/places
+        sources/files/signature sources/input/plain sources/json/reader sources/json/documents
+        sources/new_files sources/open sources/parquet tables/lake tables/location
+        tables/maintenance tables/overview tables/runs tables/undo tables/views
+        writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
-    "words of help, not a hint": """cli/app cli/output/fitting cli/output/page cli/target config/base
-        config/lake/read config/lake/schema cli/tables/opened""",
-    "says which option of the command is wrong": """cli/jars cli/sources/others
-        mage/flags sources/files/declared""",
-    "names the command in general": """config/lake/mistakes pages/server/site cli/output/errors""",
-    "needs a value that only the user knows": """sources/csv/plan sources/json/documents
-        loading/replay/shares tables/queries""",
+    "words of help, not a hint": """cli/app cli/output/formatting cli/output/page cli/target
+        config/base config/lake/read config/lake/schema""",
+    "says which option of the command is wrong": """cli/jars mage/records sources/files/declared""",
+    "names the command in general": """pages/server/site cli/output/help""",
+    "needs a value that only the user knows": """sources/csv/plan""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
     "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
-        engine/threads pipeline/session schema/calendars engine/spark/failures engine/spark/jvm/jars engine/spark/lease
-        engine/spark/sql/values engine/spark/delta/files engine/spark/workers warm/client""",
+        engine/threads pipeline/session schema/calendars engine/spark/failures
+        engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files
+        engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
-        storage/azure/errors storage/gcs/errors writers/delta/commit/outcome
-        writers/delta/log/bookmarks writers/delta/merge/files""",
+        storage/azure/errors storage/gcs/errors writers/delta/log/bookmarks
+        writers/delta/merge/files""",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
-from lakeport.sources.singer import messages
+from lakeport.sources.singer import batch_files
 from lakeport.sources.singer.batch_files import default_roots, resolve
 from tests.singer_kit import described, lines_of, note_kernels, record, schema, source, state
 
@@ -209,7 +209,7 @@ def test_what_takes_a_checked_file_s_place_is_not_read(
         swap(there, secret)
         return path
 
-    monkeypatch.setattr(messages, "resolve", checked)
+    monkeypatch.setattr(batch_files, "resolve", checked)
     with pytest.raises(SourceError, match=reason):
         list(source(schema() + batch(there), batch_roots=[tmp_path / "in"]))
 
