@@ -15,6 +15,7 @@ from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_there
 from lakeport.host.warm import identity
 from lakeport.host.warm.meeting import MEMORY, Channel, begin, failure, find, sessions
+from lakeport.html.text import duration
 
 warm = typer.Typer(
     cls=Commands,
@@ -57,7 +58,7 @@ def start(
             "a warm session was started" if running is None else "a warm session runs already",
             {
                 "process": str(told["process"]),
-                "ends after": f"{_shown(told['idle'])} without a run",
+                "ends after": f"{duration(told['idle'])} without a run",
                 "memory": told["memory"],
             },
         )
@@ -117,9 +118,9 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
     return (
         told["process"],
         _suits(told["facts"]),
-        _shown(time.time() - told["begun"]),
-        _shown(told["idle_for"]),
-        _shown(told["idle"]),
+        duration(time.time() - told["begun"]),
+        duration(told["idle_for"]),
+        duration(told["idle"]),
         told["running"],
         told["served"],
         told["version"],
@@ -152,15 +153,3 @@ def _await_end(process: int) -> None:
     end = time.monotonic() + _END_SECONDS
     while is_there(process) and time.monotonic() < end:
         time.sleep(0.02)
-
-
-def _shown(seconds: float) -> str:
-    """A time for people.
-
-    >>> _shown(42.3), _shown(900), _shown(7320)
-    ('42s', '15m', '2h02m')
-    """
-    minutes = round(seconds) // 60
-    if minutes >= 60:
-        return f"{minutes // 60}h{minutes % 60:02}m"
-    return f"{minutes}m" if minutes else f"{seconds:.0f}s"

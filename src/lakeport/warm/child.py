@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import io
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from lakeport.host.process import die_with
 
@@ -150,25 +149,20 @@ def _take_streams(command: Command) -> None:
         if told is None:
             with suppress(OSError):
                 os.close(descriptor)
-            opened: IO[str] | None = None
+            opened = None
         else:
             os.dup2(next(files), descriptor)
-            opened = _text(descriptor, *told)
+            encoding, errors = told
+            opened = open(  # noqa: SIM115  # as the interpreter does at its start
+                descriptor,
+                "w" if descriptor else "r",
+                1 if descriptor == 2 else -1,
+                encoding=encoding,
+                errors=errors,
+                closefd=False,
+            )
         setattr(sys, name, opened)
         setattr(sys, f"__{name}__", opened)
-
-
-def _text(descriptor: int, encoding: str, errors: str) -> IO[str]:
-    """A stream as the interpreter opens it at its start."""
-    raw = io.FileIO(descriptor, "wb" if descriptor else "rb", closefd=False)
-    plain = io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw)
-    return io.TextIOWrapper(
-        plain,
-        encoding,
-        errors,
-        line_buffering=descriptor == 2 or raw.isatty(),
-        write_through=False,
-    )
 
 
 def _take_place(command: Command) -> None:

@@ -1,21 +1,39 @@
-"""PySpark's worker daemon with what tasks need imported before it forks: workers start warm."""
+"""PySpark's worker daemon with what tasks need imported before it forks: workers start warm.
+
+```
+driver ──starts──▶ daemon on standby: imports, waits ◀──pipes, environment──┐
+driver ──starts──▶ JVM ──first task: starts──▶ daemon: hands over ──────────┘, lives as long
+```
+So it imports while the JVM starts. The daemon that Spark starts is only a placeholder then; where
+none is on standby it does the work itself.
+"""
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lakeport.engine.spark.jvm import standby
+from lakeport.host.core_dumps import forbid_core_dumps
 from lakeport.host.pandas import pandas_hidden
+from lakeport.host.process import start_bound
 
 _W = TypeVar("_W", bound=Callable[..., int])
+ADDRESS: Final = "LAKEPORT_STANDBY"
+"""Environment variable of the JVM's that names the socket."""
+
+_PIPES: Final = 3  # standard input, output and error
+_TAKEN: Final = b"+"
+_HAND_OVER_SECONDS: Final = 60.0  # the standby may have to import for a while yet
 _LEISURE_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
 
 # What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
@@ -50,19 +68,102 @@ _WARM: Final = (
 _SDKS: Final = "lakeport.storage.sdks"
 
 
+def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a daemon on standby, in a process group of its own; it ends with this process.
+
+    Args:
+        address: its socket, in a private folder.
+        environment: what Python or the C library read when they start; the rest comes later.
+    """
+    process = start_bound(
+        [sys.executable, "-m", "lakeport.engine.spark.daemon", str(address)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONHASHSEED": "0", **environment},
+        process_group=0,
+    )
+    forbid_core_dumps(process.pid)
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a daemon on standby, and the workers that it has forked. Fine if it has ended."""
+    if process.returncode is None:  # else the number may be another's by now
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def listen(address: str) -> socket.socket:
+    """What `take_over` waits at; the address is there once it can be reached."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{address}.new")
+    listener.listen(1)
+    Path(f"{address}.new").rename(address)
+    return listener
+
+
+def take_over(listener: socket.socket) -> socket.socket:
+    """Wait for the daemon that Spark starts, and become it: its pipes, environment and path.
+
+    Returns:
+        The connection, to be held open until this process ends.
+    """
+    connection, _ = listener.accept()
+    listener.close()
+    message, pipes, _, _ = socket.recv_fds(connection, 1 << 16, _PIPES)
+    while not message.endswith(b"\n"):
+        message += connection.recv(1 << 16)
+    given = json.loads(message)
+    os.environ.clear()
+    os.environ.update(given["environment"])
+    sys.path[:] = given["path"]
+    for number, pipe in enumerate(pipes):
+        os.dup2(pipe, number)
+        os.close(pipe)
+    connection.sendall(_TAKEN)
+    return connection
+
+
+def hand_over(address: str) -> bool:
+    """Have the daemon on standby take this process' place, and wait until it ends.
+
+    Returns:
+        Whether there was one.
+    """
+    given = {"environment": dict(os.environ), "path": sys.path}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_HAND_OVER_SECONDS)
+        try:
+            connection.connect(address)
+            message = json.dumps(given).encode() + b"\n"
+            sent = socket.send_fds(connection, [message], range(_PIPES))
+            if rest := message[sent:]:  # who has all of it may be done already, and gone
+                connection.sendall(rest)
+            if connection.recv(1) != _TAKEN:
+                return False
+        except OSError:
+            return False
+        for pipe in range(_PIPES):
+            os.close(pipe)
+        connection.settimeout(None)
+        with suppress(OSError):
+            connection.recv(1)
+    return True
+
+
 def main() -> None:
     """Import, then serve forks until Spark closes the pipe.
 
-    With an address as its argument: on standby, see `standby`. Else whoever is on standby serves.
+    With an address as its argument: on standby. Else whoever is on standby serves, if anybody is.
     """
-    address = os.environ.get(standby.ADDRESS)
+    address = os.environ.get(ADDRESS)
     if _on_standby():
-        listener = standby.listen(sys.argv[1])
+        listener = listen(sys.argv[1])
         _prepare()
-        connection = standby.take_over(listener)
-        if connection is None:
-            return
-    elif address and standby.hand_over(address):
+        connection = take_over(listener)  # noqa: F841  # the placeholder ends with it
+    elif address and hand_over(address):
         return
     else:
         _prepare()

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.errors import MissingDependency, SparkFailure
 from lakeport.host.core_dumps import forbid_core_dumps
@@ -136,7 +136,7 @@ class Gateway:
         """
         with self._lock:
             if self.process.poll() is None:
-                self.workers = standby.start(self.folder / _STANDBY, environment)
+                self.workers = daemon.start(self.folder / _STANDBY, environment)
 
     def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
         """Wait until the JVM listens, and join it.
@@ -197,7 +197,7 @@ class Gateway:
             if self.process.stdin is not None and not self.process.stdin.closed:
                 self.process.stdin.close()
             if self.workers is not None:
-                standby.end(self.workers)
+                daemon.end(self.workers)
             self.scratch.remove()
 
 
@@ -294,7 +294,7 @@ def start(options: JvmOptions) -> Gateway:
     if options.local:
         own["SPARK_LOCAL_IP"] = "127.0.0.1"
         own["PYTHONPATH"] = os.pathsep.join(options.python_path)
-        own[standby.ADDRESS] = str(folder / _STANDBY)
+        own[daemon.ADDRESS] = str(folder / _STANDBY)
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     if not options.local:
         own["SPARK_HOME"] = str(spark_home())

@@ -8,21 +8,20 @@ import sys
 import time
 from pathlib import Path
 
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon as standby
+from lakeport.host.process import is_there
 
 WAITS = """
 import os, sys
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon as standby
 held = standby.take_over(standby.listen(sys.argv[1]))
-if held is None:
-    sys.exit(3)
 print(os.environ["GIVEN"], os.environ.get("OWN"), sys.path[-1], sys.stdin.read(), flush=True)
 print("told", file=sys.stderr, flush=True)
 os._exit(0)
 """
 PLACEHOLDER = """
 import sys
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon as standby
 sys.path.append("/given")
 sys.exit(0 if standby.hand_over(sys.argv[1]) else 4)
 """
@@ -30,7 +29,7 @@ sys.exit(0 if standby.hand_over(sys.argv[1]) else 4)
 SLOW_PLACEHOLDER = (
     """
 import select
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon as standby
 send = standby.socket.send_fds
 def send_and_wait(connection, *rest):
     sent, gone = send(connection, *rest), select.poll()
@@ -45,7 +44,7 @@ standby.socket.send_fds = send_and_wait
 
 LISTENS = """
 import sys
-from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark import daemon as standby
 x = standby.listen(sys.argv[1])
 """
 
@@ -110,10 +109,15 @@ def test_one_that_ends_before_it_takes_over_is_none(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_whoever_started_it(tmp_path: Path) -> None:
-    waits = run(WAITS, tmp_path / "workers")
-    wait_for(tmp_path / "workers")
-    waits.communicate(timeout=60)  # closes its standard input
-    assert waits.returncode == 3
+    script = "from pathlib import Path; from lakeport.engine.spark import daemon; "
+    script += f"print(daemon.start(Path({str(tmp_path / 'workers')!r}), {{}}).pid)"
+    starts = run(script, tmp_path)
+    out, err = starts.communicate(timeout=60)
+    assert err == ""
+    end = time.monotonic() + 30
+    while is_there(int(out)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_it_has_a_group_of_its_own_which_ends_with_it(tmp_path: Path) -> None:
