@@ -24,6 +24,7 @@ _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
 _COMMANDS: Final = frozenset({"check", "land", "plan", "runs", "table", "tables", "target"})
+_LOADS: Final = frozenset({"land", "target"})
 _SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about", "--version"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
@@ -86,8 +87,7 @@ def through(program: str, arguments: Sequence[str]) -> _Outcome:
         can't go on, if so.
     """
     option, rest = option_of(arguments)
-    verb = next((each for each in rest if not each.startswith("-")), "")
-    if program == "lakeport" and verb not in _COMMANDS:
+    if program == "lakeport" and _verb(rest) not in _COMMANDS:
         return None, list(arguments), None
     if option and program == "lakeport":
         split = rest.index("--") if "--" in rest else len(rest)
@@ -102,15 +102,21 @@ def through(program: str, arguments: Sequence[str]) -> _Outcome:
         return None, rest, problem
 
 
+def _verb(arguments: Sequence[str]) -> str:
+    return next((each for each in arguments if not each.startswith("-")), "")
+
+
 def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
     """Run a command once it is its turn; None where that does not come, or not soon enough."""
     try:
         channel.send({"do": "run"})
         answer, _ = channel.receive()
         if "wait" in answer:
-            begun = wanted == "start" and answer["wait"] != "for the run"
-            patience = _TURN_SECONDS if {"land", "target"} & {program, *arguments[:1]} else 0.01
-            answer, _ = channel.receive(None if begun or wanted == "require" else patience)
+            at_work = answer["wait"] == "for the run"
+            patient = wanted == "require" or (wanted == "start" and not at_work)
+            if at_work and not patient and program == "lakeport" and _verb(arguments) not in _LOADS:
+                return None  # others are quick without Spark, or need none
+            answer, _ = channel.receive(None if patient else _TURN_SECONDS)
         if "turn" in answer:
             command = Command.here(program, arguments)
             told, *_ = files = command.sent()
