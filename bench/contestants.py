@@ -17,6 +17,11 @@ COLD, WARM, THREADS = "lakeport cold", "lakeport warm", "lakeport threads"
 SPARK, DLT_ROWS, DLT_ARROW = "PySpark by hand", "dlt, rows", "dlt, Arrow"
 DELTA_RS, POLARS, DUCKDB = "delta-rs", "Polars", "DuckDB"
 TARGET_CSV, TARGET_S3 = "target-csv", "target-s3-jsonl"
+ENGINES = {
+    COLD: {"LAKEPORT_WARM": "off", "LAKEPORT_ENGINE": "spark"},
+    THREADS: {"LAKEPORT_ENGINE": "threads"},
+}
+"""What the environment has, so that lakeport loads by Spark that starts for it, or by threads."""
 LAND = (sys.executable, "-m", "lakeport", "land")
 ANYWHERE = ("local", "minio")
 
@@ -92,18 +97,18 @@ def lakeport(job: Job, *options: str) -> Command:
 
 def cold(job: Job) -> Command:
     """By Spark, which starts for it, even where a warm session runs."""
-    alone = {"LAKEPORT_WARM": "off", "LAKEPORT_ENGINE": "spark"}
-    return Command(lakeport(job).arguments, environment=alone)
+    return Command(lakeport(job).arguments, environment=ENGINES[COLD])
 
 
 def threads(job: Job) -> Command:
     """In threads of the process, without Spark."""
-    return Command(lakeport(job).arguments, environment={"LAKEPORT_ENGINE": "threads"})
+    return Command(lakeport(job).arguments, environment=ENGINES[THREADS])
 
 
 def warm(job: Job) -> Command:
     """By the Spark of the session that runs."""
-    return Command(lakeport(job).arguments, environment={"LAKEPORT_WARM": "require"})
+    required = {**ENGINES[COLD], "LAKEPORT_WARM": "require"}
+    return Command(lakeport(job).arguments, environment=required)
 
 
 def peer(name: str, file: str, *more: str) -> Callable[[Job], Command]:

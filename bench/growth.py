@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench import data
 from bench.comparison import Asked
-from bench.contestants import LAND
+from bench.contestants import COLD, ENGINES, LAND
 from bench.measure import Took, run
 from bench.places import Places
 from bench.results import Cell, Results, Run
@@ -27,7 +27,6 @@ PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SHARED = 20_000_000  # records that one worker and two are compared with
 FILE = 3_000_000  # rows of each of the files that they are compared with
 FILES = 8
-COLD = {"LAKEPORT_WARM": "off"}
 
 
 def sizes(asked: Asked, places: Places, results: Results) -> None:
@@ -52,7 +51,7 @@ def on_cores(asked: Asked, places: Places, cores: int, format_: str, part: Path,
     pinned = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
     land = (*LAND, "-", "--to", str(lake), "--format", format_)
     command = ("taskset", "-c", pinned, *land, "--spark", f"spark.master=local[{cores}]")
-    took = run(command, COLD, limit=asked.limit, feed=(part, times))
+    took = run(command, ENGINES[COLD], limit=asked.limit, feed=(part, times))
     try:
         return landed(took, lake, times * PART)
     finally:
@@ -81,7 +80,7 @@ def on_workers(asked: Asked, places: Places, workers: int, source: Path, times: 
     folder = places.folder / "cluster"
     command = (sys.executable, "-m", "bench.cluster", str(workers), str(source), str(times))
     try:
-        return figured(run((*command, "parquet", str(folder)), COLD, limit=asked.limit))
+        return figured(run((*command, "parquet", str(folder)), ENGINES[COLD], limit=asked.limit))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -145,7 +144,7 @@ def into_partitions(asked: Asked, places: Places, records: int, count: int) -> R
     lake = places.folder / "partitions"
     land = (*LAND, str(source), "--to", str(lake), "--format", "delta", "--partition-by", "part")
     try:
-        return landed(run(land, COLD, limit=asked.limit), lake, records)
+        return landed(run(land, ENGINES[COLD], limit=asked.limit), lake, records)
     finally:
         shutil.rmtree(lake, ignore_errors=True)
         source.unlink()

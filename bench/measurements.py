@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import data, databases, growth, looks, merge, new_files, transforms
 from bench.comparison import Asked, Comparison
-from bench.contestants import COLD, DELTA_RS, DLT_ARROW, LAND, WARM
+from bench.contestants import COLD, DELTA_RS, DLT_ARROW, ENGINES, LAND, THREADS, WARM
 from bench.environments import PEERS, script
 from bench.measure import run
 from bench.places import Places
@@ -23,7 +23,7 @@ APPENDS, STREAMS = 300, 1_000
 CSV_RECORDS, FRAME_RECORDS = 3_000_000, 2_000_000
 SMALL = 10_000
 SETTLED = 10  # seconds
-OFF, REQUIRED = {"LAKEPORT_WARM": "off"}, {"LAKEPORT_WARM": "require"}
+OFF, REQUIRED = ENGINES[COLD], {"LAKEPORT_WARM": "require"}
 
 
 def csv(asked: Asked, places: Places, results: Results) -> None:
@@ -34,7 +34,7 @@ def csv(asked: Asked, places: Places, results: Results) -> None:
         compared.fill(
             [
                 Cell(name, input_, records, "local", format_)
-                for name in (COLD, DLT_ARROW)
+                for name in (COLD, THREADS, DLT_ARROW)
                 for format_ in asked.formats
             ]
         )
@@ -47,16 +47,15 @@ def frame(asked: Asked, places: Places, results: Results) -> None:
     ours = (sys.executable, str(PEERS / "lakeport_second.py"), source)
     theirs = script("deltars", "deltars_second.py", source)
 
-    def once(command: tuple[str, ...]) -> Run:
-        return in_folder(places, lambda lake: (*command, str(lake)), asked.limit)
+    def once(name: str) -> Run:
+        command = theirs if name == DELTA_RS else ours
+        return in_folder(places, lambda lake: (*command, str(lake)), name, asked.limit)
 
-    cells = [Cell(name, "second frame", records, "local", "delta") for name in (COLD, DELTA_RS)]
-    commands = (ours, theirs)
-    in_turn(
-        asked.rounds,
-        results,
-        {cell: partial(once, command) for cell, command in zip(cells, commands, strict=True)},
-    )
+    runs = {
+        Cell(name, "second frame", records, "local", "delta"): partial(once, name)
+        for name in (COLD, THREADS, DELTA_RS)
+    }
+    in_turn(asked.rounds, results, runs)
 
 
 def appends(asked: Asked, places: Places, results: Results) -> None:
@@ -64,8 +63,12 @@ def appends(asked: Asked, places: Places, results: Results) -> None:
     source = str(data.source(asked.work, "frame", SMALL))
     times = max(20, round(APPENDS * asked.scale))
     command = (sys.executable, str(PEERS / "lakeport_appends.py"), source)
-    once = partial(in_folder, places, lambda lake: (*command, str(lake), str(times)), asked.limit)
-    in_turn(asked.rounds, results, {Cell(COLD, "appends", times, "local", "delta"): once})
+
+    def once(name: str) -> Run:
+        return in_folder(places, lambda lake: (*command, str(lake), str(times)), name, asked.limit)
+
+    cells = {name: Cell(name, "appends", times, "local", "delta") for name in ENGINES}
+    in_turn(asked.rounds, results, {cell: partial(once, name) for name, cell in cells.items()})
 
 
 def streams(asked: Asked, places: Places, results: Results) -> None:
@@ -73,19 +76,21 @@ def streams(asked: Asked, places: Places, results: Results) -> None:
     count = max(2, round(STREAMS * asked.scale))
     source = data.write_streams(asked.work / f"streams-{count}.singer", count * 100, count)
 
-    def once(format_: str) -> Run:
+    def once(cell: Cell) -> Run:
         lake = places.folder / "streams"
-        land = (*LAND, str(source), "--to", str(lake), "--format", format_)
-        took = run(land, OFF, limit=asked.limit)
+        land = (*LAND, str(source), "--to", str(lake), "--format", cell.format)
+        took = run(land, ENGINES[cell.contestant], limit=asked.limit)
         try:
             return growth.landed(took, lake, count * 100)
         finally:
             shutil.rmtree(lake, ignore_errors=True)
 
-    cells = {format_: Cell(COLD, "streams", count, "local", format_) for format_ in asked.formats}
-    in_turn(
-        asked.rounds, results, {cell: partial(once, format_) for format_, cell in cells.items()}
-    )
+    cells = [
+        Cell(name, "streams", count, "local", format_)
+        for format_ in asked.formats
+        for name in ENGINES
+    ]
+    in_turn(asked.rounds, results, {cell: partial(once, cell) for cell in cells})
 
 
 def warm(asked: Asked, places: Places, results: Results) -> None:
@@ -136,12 +141,16 @@ def shown(command: tuple[str, ...], environment: dict[str, str], processes: tupl
 def in_folder(
     places: Places,
     command: Callable[[Path], tuple[str, ...]],
+    name: str,
     limit: float,
 ) -> Run:
-    """Run a command with a fresh folder, and remove the folder; its last line may hold figures."""
+    """Run a contestant's command with a fresh folder, and remove the folder afterwards.
+
+    The last line of its output may hold figures.
+    """
     place = places.new("local")
     try:
-        took = run(command(Path(place.uri)), OFF, limit=limit)
+        took = run(command(Path(place.uri)), ENGINES.get(name), limit=limit)
         if took.output.endswith("}"):
             return figured(took)
         return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)

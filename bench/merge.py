@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.comparison import Asked
-from bench.contestants import COLD, DELTA_RS, LAND, SPARK
+from bench.contestants import COLD, DELTA_RS, ENGINES, LAND, SPARK, THREADS
 from bench.environments import script
 from bench.measure import run
 from bench.places import Places
@@ -73,21 +73,23 @@ def write(work: Path, rows: int, changed: int) -> tuple[Path, Path]:
 def measure(asked: Asked, places: Places, results: Results) -> None:
     """Merge with each, in turn, into copies of one table."""
     rows, changed = round(ROWS * asked.scale), round(CHANGED * asked.scale)
-    names = [COLD, DELTA_RS, SPARK]
+    names = [COLD, THREADS, DELTA_RS, SPARK]
     cells = [Cell(name, "merge", rows, "local", "delta") for name in names]
     if not any(results.open(cell, asked.rounds) for cell in cells):
         return
     source, changes = write(asked.work, rows, changed)
     plain = ("--table", "orders", "--set", "internal_columns=false")
     table = places.folder / "merge"
-    made = run((*LAND, str(source), "--to", str(table), *plain), {"LAKEPORT_WARM": "off"})
+    made = run((*LAND, str(source), "--to", str(table), *plain), ENGINES[COLD])
     if made.failure:
         sys.exit(f"the table to merge into was not made: {made.failure}")
     merge = (*plain, "--mode", "merge", "--set", "merge_keys=id")
     lake = places.folder / "merged"
     spark = ("pyspark", "pyspark_merge.py", str(changes), str(lake / "orders"))
+    ours = (*LAND, str(changes), "--to", str(lake), *merge)
     commands = {
-        COLD: lambda: (*LAND, str(changes), "--to", str(lake), *merge),
+        COLD: lambda: ours,
+        THREADS: lambda: ours,
         DELTA_RS: lambda: script("deltars", "deltars_merge.py", str(changes), str(lake / "orders")),
         SPARK: lambda: script(*spark, ",".join(map(str, ensure({"delta"})))),
     }
@@ -96,7 +98,7 @@ def measure(asked: Asked, places: Places, results: Results) -> None:
         shutil.rmtree(lake, ignore_errors=True)
         shutil.copytree(table, lake)
         os.sync()  # else who makes his own files durable waits for these, too
-        took = run(commands[name](), {"LAKEPORT_WARM": "off"}, limit=asked.limit)
+        took = run(commands[name](), ENGINES.get(name), limit=asked.limit)
         values = "" if took.failure else differences(lake / "orders", source, changes)
         return Run(took.seconds, took.cpu, took.memory_mb, values=values, failure=took.failure)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import data
 from bench.comparison import Asked
-from bench.contestants import COLD, LAND
+from bench.contestants import COLD, ENGINES, LAND
 from bench.growth import landed
 from bench.measure import run
 from bench.places import Places
@@ -17,7 +17,6 @@ from bench.results import Cell, Results, Run
 from bench.rounds import in_turn
 
 RECORDS = 2_000_000
-OFF = {"LAKEPORT_WARM": "off"}
 PLAIN, SQL, EXPECT = f"{COLD}: as they are", f"{COLD}: by a query", f"{COLD}: with expectations"
 QUERY = "SELECT *, year(day) * 100 + month(day) AS ym FROM source WHERE id IS NOT NULL"
 EXPECTED = ("not_null: id", "between: {amount: [0, 10000]}", "{in: {active: [true, false]}}")
@@ -49,6 +48,6 @@ def measure(asked: Asked, places: Places, results: Results) -> None:
 def once(command: tuple[str, ...], lake: Path, records: int, limit: float) -> Run:
     """One load into an empty lake."""
     try:
-        return landed(run((*command, str(lake)), OFF, limit=limit), lake, records)
+        return landed(run((*command, str(lake)), ENGINES[COLD], limit=limit), lake, records)
     finally:
         shutil.rmtree(lake, ignore_errors=True)
