@@ -298,10 +298,12 @@ def spark_session(
     Raises:
         DestinationError: the store can't hold Delta tables.
     """
-    needs = config.jars
+    needs, asks = config.jars, "what is asked of the Delta table"
     if not config.connectors():
-        return lambda: engine.delta_session(needs)
+        return lambda: engine.require_spark(asks).delta_session(needs)
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
-    return lambda: engine.delta_session(needs, root, settings(for_workers=not engine.is_local))
+    return lambda: engine.require_spark(asks).delta_session(
+        needs, root, settings(for_workers=not engine.is_local)
+    )

@@ -7,7 +7,7 @@ and commands hand it tasks; only `engine.spark` knows how Spark is spoken to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 from lakeport.units import counted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakeport.engine.spark.sql.reading import Reading
+    from lakeport.engine.spark.engine import SparkEngine
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -136,92 +132,14 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def run_frame(
-        self,
-        step: str,
-        frame: DataFrame,
-        function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
-        *,
-        discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
-    ) -> list[R]:
-        """Run `function` on the record batches and the number of every partition of a frame.
-
-        See `run_tasks` for the arguments, the order of the results and the errors.
-        """
-
-    @abstractmethod
-    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
-        """Run a function that calls Spark itself, in a thread; return its result.
-
-        Args:
-            step: what it does, in words.
-            job: calls Spark.
-            seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
-
-        Raises:
-            TimeoutError: the time limit has passed.
-            LakeportError: what Spark's failure means.
-        """
-
-    @abstractmethod
-    def read_frame(
-        self,
-        session: SparkSession,
-        schema: pa.Schema,
-        items: Sequence[T],
-        read: Callable[[T], Iterator[pa.RecordBatch]],
-    ) -> Reading[T]:
-        """Return a Spark frame whose tasks read one item each; see `Reading` for the arguments."""
-
-    @abstractmethod
-    def require_spark(self, what: str) -> None:
-        """Refuse something that only Spark can do, unless this engine is Spark.
+    def require_spark(self, what: str) -> SparkEngine:
+        """Return this engine, which is Spark, for something that only Spark can do.
 
         Args:
             what: what asks for Spark, such as `` `sql` ``.
 
         Raises:
             ConfigError: this engine is threads; the hint names `engine: spark`.
-        """
-
-    @property
-    @abstractmethod
-    def spark(self) -> SparkSession:
-        """The Spark session; waits for it, and raises as `require_spark` and `context` do."""
-
-    @property
-    @abstractmethod
-    def context(self) -> SparkContext:
-        """The Spark context; waits for it, and raises as `require_spark`, or if Spark can't start.
-
-        Raises:
-            MissingDependency: a jar or Java can't be had.
-            SparkFailure: Spark did not start, or was stopped.
-        """
-
-    @abstractmethod
-    def delta_session(
-        self, needs: frozenset[str], root: str = "", settings: Mapping[str, str] | None = None
-    ) -> SparkSession:
-        """The Spark session, able to reach Delta tables in a store; waits for it.
-
-        Args:
-            needs: names of `versions.JARS` that the session must have.
-            root: the store's root as Hadoop names it; empty for a local folder.
-            settings: what Hadoop's connector needs for that root, secrets included.
-
-        Raises:
-            ConfigError: the session lacks something; the hint has the settings to build it with.
-        """
-
-    @abstractmethod
-    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
-        """Have Spark's file systems reach a store; waits for Spark.
-
-        Args:
-            root: the store's root, or a folder in it, as Hadoop names it.
-            settings: what Hadoop's connector needs for that root, secrets included.
         """
 
     @property
@@ -284,10 +202,6 @@ class Engine(ABC):
         Args:
             for_all: also where other loads use the session; never where a stream runs on it.
         """
-
-    @abstractmethod
-    def count_streams(self, change: int) -> None:
-        """Tell that so many more streams run on the session, which nothing replaces then."""
 
     @abstractmethod
     def close(self) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
+from typing import ClassVar, Final, NoReturn, TypeVar
 
 from lakeport.engine.base import Engine, EngineReport
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.errors import ConfigError
 from lakeport.host.activity import carried
 from lakeport.host.cores import available_cores
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -82,58 +77,9 @@ class ThreadEngine(Engine):
             self._tasks += len(outcomes)
         return gather(outcomes, discard, None)
 
-    def run_frame(
-        self,
-        step: str,
-        frame: DataFrame,
-        function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
-        *,
-        discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
-    ) -> list[R]:
-        """Refuse: a frame is Spark's."""
-        self._refuse("a Spark frame")
-
-    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
-        """Refuse: the job calls Spark."""
-        self._refuse("what is asked for")
-
-    def read_frame(
-        self,
-        session: SparkSession,
-        schema: pa.Schema,
-        items: Sequence[T],
-        read: Callable[[T], Iterator[pa.RecordBatch]],
-    ) -> NoReturn:
-        """Refuse: a frame is Spark's."""
-        self._refuse("a Spark frame")
-
-    def require_spark(self, what: str) -> None:
+    def require_spark(self, what: str) -> NoReturn:
         """Refuse `what`; see `Engine.require_spark`."""
-        self._refuse(what)
-
-    def _refuse(self, what: str) -> NoReturn:
         raise ConfigError(f"{what} takes Spark, and `engine` is `threads`", _HINT)
-
-    @property
-    def spark(self) -> SparkSession:
-        """There is none; raises ConfigError."""
-        self._refuse("what is asked for")
-
-    @property
-    def context(self) -> SparkContext:
-        """There is none; raises ConfigError."""
-        self._refuse("what is asked for")
-
-    def delta_session(
-        self, needs: frozenset[str], root: str = "", settings: Mapping[str, Any] | None = None
-    ) -> SparkSession:
-        """Refuse: only delta-spark can do what is asked of the table."""
-        self._refuse("what is asked of the Delta table")
-
-    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
-        """Refuse: there are no file systems of Spark's."""
-        self._refuse("what is asked for")
 
     @property
     def is_local(self) -> bool:
@@ -166,9 +112,6 @@ class ThreadEngine(Engine):
 
     def stop(self, *, for_all: bool = False) -> None:
         """End nothing: tasks end when they look at their load's cancellation."""
-
-    def count_streams(self, change: int) -> None:
-        """Count none: streams are Spark's."""
 
     def close(self) -> None:
         """Hold nothing that others could want."""

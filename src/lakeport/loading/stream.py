@@ -203,10 +203,10 @@ class StreamLoader:
             expected = next(filter(None, told), "")
             if not expected:
                 return None
-            self.engine.require_spark(f"{expected}, for a column of this type,")
+            spark = self.engine.require_spark(f"{expected}, for a column of this type,")
             from lakeport.loading.transform.transform import Transform
 
-            transform = Transform(self.engine)
+            transform = Transform(spark)
         items = [(reader, splits, b.untyped) for b, reader in read for splits in self._shared(b)]
         whole, columns = together(batches), schemas[0]
         if read:
@@ -416,9 +416,10 @@ class StreamLoader:
         step = f"write {batch.stream}, batch {batch.sequence}, to {self.writer.uri}"
         if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            with blaming(self.transform, self.checks, first, self.engine.secrets):
+            spark = self.engine.require_spark("a Spark frame")
+            with blaming(self.transform, self.checks, first, spark.secrets):
                 land = partial(land_frame, shape, plan.sink, first.sieve)
-                results = self.engine.run_frame(
+                results = spark.run_frame(
                     step, first.frame, land, discard=self._discard, strays=self._drop_strays
                 )
             self._check_read(first, results)

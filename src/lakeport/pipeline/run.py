@@ -735,7 +735,7 @@ class MadeBy:
 
     def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
         """How a query runs on columns that may be of any type: they are null."""
-        session = session_like(self.engine.spark)
+        session = session_like(self.engine.require_spark("a query").spark)
         nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
         named(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
@@ -762,7 +762,7 @@ class MadeBy:
             if mode is not Mode.OVERWRITE:
                 planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
         with translated(self.engine.secrets):
-            return empty_frame(self.engine.spark, planned)
+            return empty_frame(self.engine.require_spark("a query").spark, planned)
 
 
 @dataclass(frozen=True)

@@ -376,11 +376,11 @@ def _database(
 ) -> Source:
     stream = one_table(config) or source.stream
     if source.is_jdbc:
-        engine.require_spark("a database that is read by JDBC")
+        spark = engine.require_spark("a database that is read by JDBC")
         from lakeport.sources.database.jdbc import JdbcFlushes
 
         digest = config.run_id is not None
-        return Source(JdbcFlushes(source, stream, engine, digest), name=stream)
+        return Source(JdbcFlushes(source, stream, spark, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
     flushes = DatabaseFlushes(source, stream, engine.cores, config, tables)

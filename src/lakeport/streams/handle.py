@@ -12,7 +12,7 @@ from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, keep
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import StreamingQuery
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
@@ -46,7 +46,7 @@ class LandingStream:
         self,
         query: StreamingQuery,
         batches: MicroBatches,
-        engine: Engine,
+        engine: SparkEngine,
         storage: Storage | None,
     ) -> None:
         """Take charge of a query that has been started; its report goes to `storage`."""

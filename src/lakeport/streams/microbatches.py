@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
 
@@ -225,7 +226,9 @@ def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
     return config_class(table_destination(found)).connectors() if found else frozenset()
 
 
-def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: Engine) -> str:
+def reach(
+    checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: SparkEngine
+) -> str:
     """Have Spark's session reach a checkpoint; waits for the session.
 
     A store of the target's cloud is reached with the target's credentials, any other one with

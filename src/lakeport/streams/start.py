@@ -29,7 +29,7 @@ from lakeport.streams.microbatches import MicroBatches, connector, reach
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import (
         DataFrame,
         SparkContext,
@@ -95,10 +95,11 @@ def land_stream(
     _check(config, checkpoint)
     prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)
     try:
-        prepared.engine.require_spark("a stream")
-        streaming = _frame(frame, prepared.engine)
+        engine = prepared.engine.require_spark("a stream")
+        streaming = _frame(frame, engine)
         prepared.check_place()
-        return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)
+        starting = _Start(prepared.check_workers(), engine, streaming, observer)
+        return starting.run(checkpoint or "", timing)
     except BaseException:
         prepared.engine.close()
         raise
@@ -109,11 +110,12 @@ class _Start:
     """What it takes to start a query."""
 
     prepared: Prepared
+    engine: SparkEngine
     frame: DataFrame
     observer: Observer | None
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
-        config, engine = self.prepared.config, self.prepared.engine
+        config, engine = self.prepared.config, self.engine
         storage = self.prepared.storage
         name = config.table or ""
         found = without_marks(self.frame)
@@ -223,7 +225,9 @@ def _context(given: object) -> SparkContext | None:
     return None
 
 
-def _frame(given: DataFrame | Callable[[SparkSession], DataFrame], engine: Engine) -> DataFrame:
+def _frame(
+    given: DataFrame | Callable[[SparkSession], DataFrame], engine: SparkEngine
+) -> DataFrame:
     """The streaming frame.
 
     Raises:

@@ -198,7 +198,7 @@ class Table:
         found = self._versions().files_or_version(version, timestamp)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         with self._engine() as engine:
-            engine.require_spark("a query")
+            by_spark = engine.require_spark("a query")
             spark = self._location.session(engine).newSession()
             self._check_files(spark, found)
 
@@ -206,7 +206,7 @@ class Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
                 return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
-            return in_time(engine, job, timeout)
+            return in_time(by_spark, job, timeout)
 
     def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.

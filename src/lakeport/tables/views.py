@@ -29,7 +29,7 @@ from lakeport.writers.delta.plain import lacking_readers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame, SparkSession
 
 
@@ -435,7 +435,7 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
             raise
 
 
-def in_time(engine: Engine, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
+def in_time(engine: SparkEngine, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
     """Run a query, and cancel it after so many seconds; return its rows.
 
     Raises:

@@ -192,7 +192,15 @@ class Crowded(LocalStorage):
 
 def alteration(storage: LocalStorage, type_: pa.DataType) -> tuple[Alteration, Engine]:
     engine = ThreadEngine()
-    made = Alteration(lambda: engine.spark, storage, "t", "t", by_log=True, column="c", type=type_)
+    made = Alteration(
+        lambda: engine.require_spark("a test").spark,
+        storage,
+        "t",
+        "t",
+        by_log=True,
+        column="c",
+        type=type_,
+    )
     return made, engine
 
 

@@ -94,7 +94,10 @@ class SparkEngine(Engine):
         discard: Callable[[list[R]], None] | None = None,
         strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every partition of a frame; see `Engine.run_frame`."""
+        """Run `function` on the record batches and the number of every partition of a frame.
+
+        See `Engine.run_tasks` for the arguments, the order of the results and the errors.
+        """
         label = JobLabel(step, self.run)
         found, tasks = jobs.run_frame(
             self.session, label, frame, function, discard=discard, strays=strays
@@ -113,26 +116,51 @@ class SparkEngine(Engine):
         return Reading(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
-        """Run a job that calls Spark itself; see `jobs.in_group`."""
+        """Run a function that calls Spark itself, in a thread; return its result.
+
+        Args:
+            step: what it does, in words.
+            job: calls Spark.
+            seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
+
+        Raises:
+            TimeoutError: the time limit has passed.
+            LakeportError: what Spark's failure means.
+        """
         return jobs.in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
 
-    def require_spark(self, what: str) -> None:
-        """Allow it: this is Spark."""
+    def require_spark(self, what: str) -> SparkEngine:
+        """Return this engine, whatever asks for Spark."""
+        return self
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session; waits for it."""
+        """The Spark session; waits for it, and raises like `context`."""
         return self.session.spark
 
     @property
     def context(self) -> SparkContext:
-        """The Spark context; waits for it."""
+        """The Spark context; waits for it.
+
+        Raises:
+            MissingDependency: a jar or Java can't be had.
+            SparkFailure: Spark did not start, or was stopped.
+        """
         return self.session.context
 
     def delta_session(
         self, needs: frozenset[str], root: str = "", settings: Mapping[str, str] | None = None
     ) -> SparkSession:
-        """The session, able to reach Delta tables in a store; see `Engine.delta_session`."""
+        """Return the Spark session, able to reach Delta tables in a store; waits for it.
+
+        Args:
+            needs: names of `versions.JARS` that the session must have.
+            root: the store's root as Hadoop names it; empty for a local folder.
+            settings: what Hadoop's connector needs for that root, secrets included.
+
+        Raises:
+            ConfigError: the session lacks something; the hint has the settings to build it with.
+        """
         if self.session.adopted:
             adopt.check(self.session.spark, needs)
         elif self.session.context and not needs <= self.session.needs and self.session.lacking:
@@ -142,7 +170,12 @@ class SparkEngine(Engine):
         return session_for(self.session, root, settings)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
-        """Have Spark's file systems reach a store; see `Engine.hand_over`."""
+        """Have Spark's file systems reach a store; waits for Spark.
+
+        Args:
+            root: the store's root, or a folder in it, as Hadoop names it.
+            settings: what Hadoop's connector needs for that root, secrets included.
+        """
         hand_over(self.session, root, settings)
 
     @property
@@ -193,7 +226,7 @@ class SparkEngine(Engine):
             self.session.stop()
 
     def count_streams(self, change: int) -> None:
-        """Tell that so many more streams run on the session."""
+        """Tell that so many more streams run on the session, which nothing replaces then."""
         self.session.streams += change
 
     def close(self) -> None:

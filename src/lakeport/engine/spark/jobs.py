@@ -98,7 +98,7 @@ def run_frame(
     discard: Callable[[list[R]], None] | None = None,
     strays: Callable[[list[R]], None] | None = None,
 ) -> tuple[list[R], int]:
-    """Run `function` on every partition of a DataFrame; see `Engine.run_frame`.
+    """Run `function` on every partition of a DataFrame; see `SparkEngine.run_frame`.
 
     Returns:
         The results, and the number of partitions.

@@ -28,7 +28,7 @@ from lakeport.schema.nested import emptied_columns
 from lakeport.shape import fitted
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame, SparkSession
 
 EACH_ALONE: Final = "each batch on its own"
@@ -82,7 +82,7 @@ class Transform:
         views: other frames that `sql` may name.
     """
 
-    engine: Engine
+    engine: SparkEngine
     sql: str = ""
     python: str | Callable[[DataFrame], DataFrame] = ""
     views: Mapping[str, DataFrame] = field(default_factory=dict)

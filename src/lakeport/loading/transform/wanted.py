@@ -83,7 +83,8 @@ class Wanted:
         if sql or python:
             from lakeport.loading.transform.transform import Transform
 
-            transform = Transform(engine, sql, python, views or {})
+            asks = "`sql`" if sql else "`python`"
+            transform = Transform(engine.require_spark(asks), sql, python, views or {})
         made = cls(transform, expected, views)
         by_spark = made.needs_spark()
         if config.once and by_spark:
@@ -161,10 +162,11 @@ class Wanted:
         if checks is not None:
             if batch.frame is not None:
                 checks.by_spark(batch, batch.frame)
-            elif checks.needs_spark(columns):
+            elif expected := checks.needs_spark(columns):
                 from lakeport.loading.transform.transform import Transform
 
-                made = Transform(prepared.engine).applied(batch, columns, ())
+                spark = prepared.engine.require_spark(expected)
+                made = Transform(spark).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(made.batch, made.frame)
             else:

@@ -16,7 +16,7 @@ from lakeport.model import Batch, Flush
 from lakeport.schema.named import like, listed
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame
 
 _ABSENT: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
@@ -42,7 +42,7 @@ class JdbcFlushes:
 
     source: DatabaseSource
     stream: str
-    engine: Engine
+    engine: SparkEngine
     digest: bool = False
 
     def __post_init__(self) -> None:

@@ -44,11 +44,12 @@ class DeltaTable:
 
     def __init__(self, place: str, config: DestinationConfig, engine: Engine) -> None:
         self.storage = _storage(place, config)
-        self._engine, self._roots = engine, config.table_roots
-        engine.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        spark = engine.require_spark("a Delta table as a source")
+        self._engine, self._roots = spark, config.table_roots
+        spark.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         check_log(self.storage, "", self._roots)
         uri = self.storage.hadoop_uri()
-        self._snapshot = Snapshot(engine.spark, uri, secrets=engine.secrets)
+        self._snapshot = Snapshot(spark.spark, uri, secrets=engine.secrets)
         self.version = self._snapshot.version
         if self.version < 0:
             raise SourceError(
