@@ -13,7 +13,7 @@ from tests.browser.lakes import Site, make_lake, page_of, served
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each size, and each theme, of a test of any view; with `--soak` each size in each theme."""
+    """Both themes of a test of any view; with `--soak` each size in each theme."""
     if "view" in metafunc.fixturenames:
         views = VIEWS if metafunc.config.getoption("soak") else SHARE
         metafunc.parametrize("view", views, ids=["-".join(view) for view in views])
