@@ -42,7 +42,6 @@ _WARM: Final = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.csv",
-    "pyarrow.json",
     "pyarrow.parquet",
     "msgspec",
     "pyspark.worker",

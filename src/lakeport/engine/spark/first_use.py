@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import threading
 import time
@@ -65,13 +64,9 @@ def _commit(session: DriverSession) -> None:
 def _warm_worker(number: int) -> list[int]:
     """Let a worker do for the first time what its tasks will do."""
     import pyarrow as pa
-    import pyarrow.json as pj
     import pyarrow.parquet as pq
 
-    table = pj.read_json(
-        io.BytesIO(b'{"a": 1, "b": "x"}\n'), read_options=pj.ReadOptions(use_threads=False)
-    )
-    pq.write_table(table, pa.BufferOutputStream())
+    pq.write_table(pa.table({"a": [1], "b": ["x"]}), pa.BufferOutputStream())
     return [number]
 
 

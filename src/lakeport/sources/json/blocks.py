@@ -136,6 +136,17 @@ def _checked(data: bytes, first: int, limit: int) -> Iterator[Block | LongLine]:
         yield Block(b"\n".join(kept), first + data.count(b"\n") + 1 - len(kept))
 
 
+def cut_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
+    """Some lines from `start` on, and where the next one begins."""
+    lines: list[bytes] = []
+    while len(lines) < most and start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        lines.append(data[start:end])
+        start = end + 1
+    return lines, start
+
+
 class LineNumbers:
     """Ordinals of lines within a split -> line numbers of the input."""
 

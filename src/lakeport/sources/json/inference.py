@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from lakeport.native import kernel
 from lakeport.schema.merging import merge_fields, merge_types
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field, number_kind
 from lakeport.schema.width import count_columns
-from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
+from lakeport.sources.json.blocks import cut_lines
+from lakeport.sources.json.decoding import Decoder, Fault, Literal
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
 
-_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
-_CELLS = 1 << 20  # of a piece: pyarrow makes room for every key in every record
-_LONG = range(-(2**63), 2**63)
+_PIECE = 1 << 18
+_FEWEST, _MOST = 8, 256  # lines that are looked at one by one
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
-_NEWLINE, _OPEN, _CLOSE = b"\n{}"
-_TINY = re.compile(rb'[":\[, \t\r\n][-+.\d]+[eE]-\d{3,}(?=["\]}, \t\r\n])')
-_ZEROS = b"0" * 200
 _NULL = FieldType(Kind.NULL)
 _JSON = FieldType(Kind.JSON)
-_ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
 
 
 def infer_fields(
@@ -61,48 +52,46 @@ def infer_fields(
         [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
     """
     fields: tuple[Field, ...] = ()
-    fits: Callable[[bytes], bool] = _nothing_fits
-    for block in blocks:
-        if fits(block):
-            continue
-        for piece in _pieces(block):
+    fits = _fits(fields)
+    for piece in chain.from_iterable(map(_pieces, blocks)):
+        at, few = 0, _FEWEST
+        while (stop := fits(piece, at)) is not None:
+            few = 1 if stop > at else min(2 * few, _MOST)
+            lines, at = cut_lines(piece, stop, few)
             found = (
                 replace(field, type=_JSON) if field.name in opaque else field
-                for field in _infer_block(piece)
+                for field in _infer_lines(lines)
             )
-            fields = merge_fields(fields, tuple(found))
+            before, fields = fields, merge_fields(fields, tuple(found))
             if most and count_columns([arrow_field(f.name, f.type) for f in fields]) > most:
                 return merge_inferred([fields])
-        fits = _check_of(fields)
+            if fields != before:
+                fits = _fits(fields)
     return merge_inferred([fields])
 
 
 def _pieces(block: bytes) -> Iterator[bytes]:
-    """Cut a block until its records and its keys, multiplied, are no more than memory holds."""
-    keys, lines = len(set(_KEY.findall(block))), block.count(b"\n") + 1
-    if lines == 1 or keys * lines <= _CELLS:
-        yield block
-        return
-    middle = block.find(b"\n", len(block) // 2)
-    middle = middle if middle >= 0 else block.rfind(b"\n")
-    yield from _pieces(block[:middle])
-    yield from _pieces(block[middle + 1 :])
+    """Cut a block at line ends: the kernel makes room for every column in every record."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + _PIECE) + 1 or len(block)
+        yield block[start:end]
+        start = end
 
 
-def _nothing_fits(block: bytes) -> bool:
-    return False
+def _fits(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
+    """Make what tells where the first line stands that may hold other fields than these.
 
-
-def _check_of(fields: Sequence[Field]) -> Callable[[bytes], bool]:
-    """Make what tells whether inference would surely find nothing but these fields in a block."""
+    Where the kernel can't be loaded, every line may.
+    """
     native = kernel()
     if native is None:
-        return _nothing_fits
+        return lambda piece, at: at if at < len(piece) else None
     parser = native.parser([_spec(f.name, f.type) for f in fields], plain=True)
 
-    def fits(block: bytes) -> bool:
-        *_, stop, _ = parser.parse(block, 0)
-        return stop is None
+    def fits(piece: bytes, at: int) -> int | None:
+        *_, stop, _ = parser.parse(piece, at)
+        return None if stop is None else stop[0]
 
     return fits
 
@@ -147,103 +136,6 @@ def kind_of_value(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "string" if isinstance(value, str) else "json"
-
-
-def _infer_block(data: bytes) -> tuple[Field, ...]:
-    lines = data.split(b"\n")
-    fields = None
-    if not any(depth_exceeds(line, _MAX_DEPTH) for line in lines):
-        fields = _infer_fast(data)
-    return _infer_lines(lines) if fields is None else fields
-
-
-def _infer_fast(data: bytes) -> tuple[Field, ...] | None:
-    """Infer a block's columns by pyarrow; None where that is not surely exact."""
-    table = _parse(data)
-    if table is None:
-        return None
-    fields = []
-    tiny = _may_underflow(data)
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        found = _type_of_array(column.combine_chunks(), tiny)
-        if found is None:
-            return None
-        fields.append(Field(name, found))
-    return tuple(f for f in fields if f.name)
-
-
-def _parse(data: bytes) -> pa.Table | None:
-    """Parse lines by pyarrow; None where one is no object, or not surely read as written."""
-    stripped = (line.strip(b" \t\r") for line in data.split(b"\n"))
-    text = b"\n".join(line for line in stripped if line)
-    if not text:
-        return pa.table({})
-    # A first line that is no object would crash pyarrow.
-    if not (text.startswith(b"{") and text.endswith(b"}") and _is_unicode(text)):
-        return None
-    codes = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(codes == _NEWLINE)
-    if not ((codes[ends + 1] == _OPEN).all() and (codes[ends - 1] == _CLOSE).all()):
-        return None
-    try:
-        table = pj.read_json(
-            pa.BufferReader(text),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        )
-        table.validate()  # it makes invalid arrays where a list begins with a null
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return table if table.num_rows == len(ends) + 1 else None
-
-
-def _is_unicode(text: bytes) -> bool:
-    """Whether bytes are UTF-8; at the speed of memory where they are ASCII."""
-    if text.isascii():
-        return True
-    offsets = pa.array([0, len(text)], pa.int32()).buffers()[1]
-    try:
-        pa.StringArray.from_buffers(1, offsets, pa.py_buffer(text)).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _may_underflow(text: bytes) -> bool:
-    """Whether a number in `text` may be zero as a double although it is not."""
-    small = b"e-" in text or b"E-" in text
-    return _ZEROS in text or (small and _TINY.search(text) is not None)
-
-
-def _type_of_array(array: Any, tiny: bool) -> FieldType | None:
-    """The type of pyarrow's values; None where they have to be looked at one by one."""
-    t = array.type
-    if pa.types.is_struct(t):
-        members = [(f.name, _type_of_array(array.field(i), tiny)) for i, f in enumerate(t)]
-        names = {name.lower() for name, _ in members}
-        if len(names) < len(members) or "" in names:
-            return FieldType(Kind.JSON)
-        if any(found is None for _, found in members):
-            return None
-        return FieldType(Kind.STRUCT, fields=tuple(Field(n, m) for n, m in members if m))
-    if pa.types.is_list(t):
-        item = _type_of_array(array.values, tiny)
-        return FieldType(Kind.LIST, item=item) if item else None
-    if pa.types.is_floating(t):
-        zero = tiny and pc.any(pc.equal(array, 0.0)).as_py()
-        return FieldType(Kind.NUMBER) if _below(array, 2**53) and not zero else None
-    if pa.types.is_integer(t):
-        return FieldType(Kind.INTEGER, 0 if _below(array, 2**53) else _LONG_DIGITS)
-    return FieldType(_ARROW.get(t, Kind.STRING))
-
-
-def _below(array: Any, bound: int) -> bool:
-    """Whether all numbers are smaller than `bound`, whatever their sign, and none is NaN."""
-    if len(array) == array.null_count:
-        return True
-    if pa.types.is_integer(array.type):
-        found = pc.min_max(array)
-        return bool(-bound < found["min"].as_py() and found["max"].as_py() < bound)
-    return bool(pc.all(pc.less(pc.abs(array), float(bound))).as_py())
 
 
 def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:

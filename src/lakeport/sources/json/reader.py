@@ -20,7 +20,7 @@ from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import Field, FieldType, Kind, merge_kinds
 from lakeport.schema.width import count_leaves
-from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
+from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, cut_lines, read_blocks
 from lakeport.sources.json.columns import (
     RecordLayout,
     batch_of,
@@ -102,7 +102,7 @@ class NativeLines:
             if stop is None:
                 return
             few = 1 if lines else min(2 * few, _MOST)
-            left, at = _cut(data, stop[0], few)
+            left, at = cut_lines(data, stop[0], few)
             yield left
 
 
@@ -120,17 +120,6 @@ def _spec(name: str, t: FieldType, *, mixed: bool = False) -> Spec:
     elif t.kind is Kind.STRUCT:
         detail = [_spec(f.name, f.type) for f in t.fields]
     return name, t.kind.value, detail
-
-
-def _cut(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
-    """Some lines from `start` on, and where the next one begins."""
-    lines: list[bytes] = []
-    while len(lines) < most and start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        lines.append(data[start:end])
-        start = end + 1
-    return lines, start
 
 
 _BLANK = b" \t\r"
