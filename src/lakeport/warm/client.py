@@ -23,9 +23,11 @@ from lakeport.warm.child import PASSED_ON, Command
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
-_COMMANDS: Final = frozenset({"check", "land", "plan", "runs", "table", "tables", "target"})
+_COMMANDS: Final = frozenset(
+    {"check", "land", "plan", "quarantine", "runs", "table", "tables", "target"}
+)
 _LOADS: Final = frozenset({"land", "target"})
-_SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about", "--version"})
+_SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
 _TURN_SECONDS: Final = 3.0  # as long as the start of a Spark takes
@@ -93,7 +95,8 @@ def through(program: str, arguments: Sequence[str]) -> _Outcome:
         split = rest.index("--") if "--" in rest else len(rest)
         rest[split:split] = ["--set", f"warm={'auto' if option == 'start' else option}"]
     wanted = option or os.environ.get(_VARIABLE, "auto")
-    if wanted in ("off", "false") or not _SELF_SUFFICIENT.isdisjoint(rest):
+    alone = rest[:1] == ["--version"] or not _SELF_SUFFICIENT.isdisjoint(rest)
+    if wanted in ("off", "false") or alone:
         return None, rest, None
     try:
         channel = begin() if wanted == "start" else find()
