@@ -181,9 +181,9 @@ NAMING = {
     "words of help, not a hint": """cli/app cli/output/formatting cli/output/page cli/target
         config/base config/lake/read config/lake/schema""",
     "says which option of the command is wrong": """cli/jars mage/records sources/files/declared""",
-    "names the command in general": """pages/server/site cli/output/help""",
+    "names the command in general": """pages/server/serve cli/output/help""",
     "needs a value that only the user knows": """sources/csv/plan""",
-    "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
+    "needs a server or a terminal": """cli/page cli/ui pages/server/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
         engine/threads pipeline/session schema/calendars engine/spark/failures
         engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files

@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from lakeport.pages.page import Page
 from lakeport.pages.server.address import Address, listening
-from lakeport.pages.server.serve import server
-from lakeport.pages.server.site import site
+from lakeport.pages.server.serve import server, site
 
 TOKEN = "a-token-that-nobody-guesses"
 LAKE = "silver-flights-7f3a"

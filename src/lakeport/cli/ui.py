@@ -22,7 +22,7 @@ from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.pages.server.site import OnError
+    from lakeport.pages.server.serve import OnError
 
 
 def ui(
@@ -53,8 +53,7 @@ def ui(
     with opened_lake(output, target, set_keys, debug) as config:
         try:
             from lakeport.pages.server.browser import has_display, opened
-            from lakeport.pages.server.serve import server
-            from lakeport.pages.server.site import site
+            from lakeport.pages.server.serve import server, site
         except ImportError as error:
             package = (error.name or "").partition(".")[0]
             problem = f"pages are served by the package `{package}`, which is not installed"

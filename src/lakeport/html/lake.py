@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from markupsafe import Markup
 
 from lakeport.html.charts import bar, frame, grid, label, nice, sparkline
+from lakeport.html.document import render
 from lakeport.html.facts import LakeFacts, LakeTableFacts
-from lakeport.html.render import render
 from lakeport.html.text import age
 from lakeport.units import count, counted, size
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lakeport.html.charts import arrows
-from lakeport.html.render import render
+from lakeport.html.document import render
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.render import render
+from lakeport.html.document import render
 from lakeport.units import count, counted
 
 Plan = Mapping[str, Any]

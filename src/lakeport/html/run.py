@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from markupsafe import Markup
 
 from lakeport.html.charts import Span, rate, stage_class, stages, timeline
+from lakeport.html.document import render
 from lakeport.html.facts import BadSample
-from lakeport.html.render import render
 from lakeport.html.report import EngineFacts, RunFacts, StreamFacts
 from lakeport.html.text import duration, moment
 from lakeport.units import count, counted, size

@@ -19,8 +19,8 @@ from lakeport.html.charts import (
     size_bins,
     treemap,
 )
+from lakeport.html.document import render
 from lakeport.html.facts import ColumnFacts, TableFacts
-from lakeport.html.render import render
 from lakeport.html.text import cut, file_size, moment, share, tag
 from lakeport.units import count, counted, size
 

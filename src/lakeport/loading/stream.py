@@ -29,7 +29,7 @@ from lakeport.loading.batches.columns import (
     union,
 )
 from lakeport.loading.batches.parts import Part, Task, misfit, staged_of, without_type
-from lakeport.loading.batches.sharing import groups, together, uneven
+from lakeport.loading.batches.streams import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.blame import blaming

@@ -29,8 +29,7 @@ from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import connection
 from lakeport.mage.observer import LogLines, MageObserver
 from lakeport.mage.records import Flags, bare_records, batch_lines, batch_table, config_of
-from lakeport.mage.running import land
-from lakeport.mage.schemas import SchemaNotes
+from lakeport.mage.running import SchemaNotes, land
 from lakeport.mage.templates import template
 from lakeport.model import Mode
 from lakeport.writers.naming import table_name

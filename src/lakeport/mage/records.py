@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.mage.io_config import CatalogStream
-    from lakeport.mage.schemas import SchemaNotes
+    from lakeport.mage.running import SchemaNotes
     from lakeport.sources.singer.messages import Schema
 
 

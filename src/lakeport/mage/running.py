@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from lakeport.errors import InputError
 from lakeport.loading import run
 from lakeport.sources.input.decompression import STDIN, open_input, unpack_limits
+from lakeport.sources.singer.messages import Schema, decode
 from lakeport.sources.singer.state import StateOutput
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import LandingReport
     from lakeport.mage.observer import MageObserver
@@ -54,3 +60,71 @@ def land(
             observer=observer,
             on_state=sink.emit,
         )
+
+
+_WORD = b'"SCHEMA"'
+_LONGEST = 4 << 20
+
+
+class SchemaNotes:
+    """The latest schema of each stream."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, Schema] = {}
+
+    def get(self, stream: str) -> Schema | None:
+        """A stream's schema."""
+        return self._schemas.get(stream)
+
+    def declare(self, stream: str, schema: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Take a stream's JSON schema, and the keys of its SCHEMA message."""
+        keys, parts = (tuple(row.get(name) or ()) for name in ("key_properties", "partition_keys"))
+        self._schemas[stream] = Schema(stream, schema, keys, parts)
+
+    def reading(self, source: BinaryIO) -> BinaryIO:
+        """The same stream; the SCHEMA lines that are read from it are taken."""
+        return cast(BinaryIO, _Noting(source, self._note))
+
+    def _note(self, line: bytes) -> None:
+        try:
+            message = decode(line.strip(), 0)
+        except InputError:
+            return  # the load itself tells what is wrong with it
+        if isinstance(message, Schema):
+            self._schemas[message.stream] = message
+
+
+class _Noting(io.RawIOBase):
+    """Passes bytes on, and hands over the lines that hold the word SCHEMA."""
+
+    def __init__(self, source: BinaryIO, note: Any) -> None:
+        self._source = source
+        self._note = note
+        self._begun = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        data = self._source.read1(len(view)) if hasattr(self._source, "read1") else None
+        if data is None:
+            data = self._source.read(len(view))
+        view[: len(data)] = data
+        self._look(data)
+        return len(data)
+
+    def _look(self, data: bytes) -> None:
+        """Look at the whole lines so far; keep what has begun, if it is no line without end."""
+        end = data.rfind(b"\n") + 1 if data else 0
+        if data and not end:
+            self._begun = (self._begun + data)[:_LONGEST]
+            return
+        lines = self._begun + data[:end]
+        self._begun = data[end:]
+        at = lines.find(_WORD)
+        while at >= 0:
+            stop = lines.find(b"\n", at)
+            stop = len(lines) if stop < 0 else stop
+            self._note(lines[lines.rfind(b"\n", 0, at) + 1 : stop])
+            at = lines.find(_WORD, stop)

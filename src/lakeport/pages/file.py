@@ -15,8 +15,8 @@ import msgspec
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError
 from lakeport.html import document
+from lakeport.html.document import render
 from lakeport.html.plan import plan_body
-from lakeport.html.render import render
 from lakeport.html.report import RunFacts
 from lakeport.html.run import run_body
 from lakeport.pages.lake import open_pages

@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 
 from lakeport.errors import SourceError
 from lakeport.html import document
+from lakeport.html.document import asset
 from lakeport.html.lake import Href, RunLine, lake_body
 from lakeport.html.loads import LoadBox, loads_body
-from lakeport.html.render import asset
 from lakeport.html.report import run_facts
 from lakeport.html.run import run_body
 from lakeport.html.table import Preview, table_body

@@ -152,8 +152,7 @@ class History(list[HistoryEntry]):
 
     def _repr_html_(self) -> str:
         """The versions as notebooks show them."""
-        from lakeport.html.document import notebook
-        from lakeport.html.render import render
+        from lakeport.html.document import notebook, render
 
         return notebook(render("part_history.html", entries=self))
 

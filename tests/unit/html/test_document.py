@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 
 from lakeport.html import document
-from lakeport.html.render import asset
+from lakeport.html.document import asset
 from lakeport.html.table import Preview, table_body, table_part
 from tests.unit.html import made
 from tests.unit.html.read import elements

@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.errors import InputError
 from lakeport.mage.records import bare_records, batch_lines, batch_table
-from lakeport.mage.schemas import SchemaNotes
+from lakeport.mage.running import SchemaNotes
 
 DAY = datetime(2024, 3, 4, tzinfo=UTC)
 NAN = float("nan")

@@ -1,17 +1,222 @@
-"""The server itself: uvicorn, which says nothing by itself and leaves at once."""
+"""The server itself: uvicorn, which says nothing by itself and leaves at once.
+
+A reader's browser is also the browser of every page that the reader visits. Such a page can have it
+send requests here, so all that comes is checked before anything is read: which name it came by
+(a name can be made to lead here), what it wants to do, which page sent it, and the token.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
+import secrets
 import socket
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
 
-from starlette.types import ASGIApp
+from anyio import CapacityLimiter, to_thread
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lakeport.pages.server.answers import ALWAYS, plain, words
-from lakeport.pages.server.gate import HEAD_BYTES
+from lakeport.errors import (
+    ConfigError,
+    DestinationError,
+    InputError,
+    LakeportError,
+    MissingDependency,
+    Unreachable,
+)
+from lakeport.loading.report import Failure
+from lakeport.pages.page import Page, Pages
+from lakeport.pages.server.address import Address
+
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+ALWAYS: Final = (
+    ("Content-Security-Policy", _POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+"""Headers of every answer, also of those that uvicorn gives by itself."""
+UNKEPT: Final = {"Cache-Control": "no-store"}
+
+_FRAME: Final = Markup(
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    '<meta name="color-scheme" content="light dark">\n{more}<title>{title}</title>\n'
+    "</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+)
+
+
+def plain(
+    status: int, title: str, body: Markup, headers: dict[str, str] | None = None, more: str = ""
+) -> Response:
+    """A page of a few sentences that links to nothing: whoever reads it may be anybody.
+
+    Args:
+        status: of HTTP.
+        title: what is the matter.
+        body: what to do about it.
+        headers: further ones.
+        more: what else stands in its head.
+    """
+    text = _FRAME.format(title=title, body=body, more=more)
+    return HTMLResponse(text, status, {**UNKEPT, **(headers or {})})
+
+
+def words(*sentences: str) -> Markup:
+    """Paragraphs; what stands in backticks is code.
+
+    >>> words("`a < b` holds")
+    Markup('<p><code>a &lt; b</code> holds</p>')
+    """
+    return Markup("\n").join(Markup("<p>{}</p>").format(_coded(text)) for text in sentences)
+
+
+def _coded(text: str) -> Markup:
+    pieces = enumerate(text.split("`"))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(piece) if place % 2 else piece for place, piece in pieces)
+
+
+TOKEN: Final = "token"  # noqa: S105  # a name
+"""The query's key for the token, and the scheme of the `Authorization` header."""
+HEAD_BYTES: Final = 16 << 10
+"""The most that the headers of a request may have."""
+_LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
+_CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
+_READING: Final = ("GET", "HEAD")
+
+
+class Gate:
+    """Hands on the requests of the reader, and refuses all others, in the same words each.
+
+    Args:
+        app: what is behind it.
+        address: where it is reached.
+        token: what the reader has.
+    """
+
+    def __init__(self, app: ASGIApp, address: Address, token: str) -> None:
+        self._app = app
+        self._address = address
+        self._token = token
+        self._cookie = f"lakeport-{address.port}"  # ports share a host's cookies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or have the app answer it."""
+        request = Request(scope)
+        answer = self._wrong(request) or self._outside(request)
+        await (answer or self._app)(scope, receive, send)
+
+    def _wrong(self, request: Request) -> Response | None:
+        """The answer to what no reader asks for."""
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or not self._address.knows(hosts[0]):
+            here = "These pages don't go by that name. Open the address that `lakeport ui` printed."
+            return plain(421, "Another name", words(here))
+        if request.method not in _READING:
+            only = words("Nothing here writes: there is only GET and HEAD.")
+            return plain(405, "Only reading", only, {"Allow": ", ".join(_READING)})
+        target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+        if len(target) > _LONGEST:
+            return plain(414, "Too long", words("No page has an address of that length."))
+        if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEAD_BYTES:
+            return plain(431, "Too long", words("No browser sends headers of that length."))
+        if not target.startswith(b"/") or _CONTROL.search(request.scope["path"]):
+            return plain(400, "No path", words("Ask for a path, such as `/`."))
+        if _foreign(request):
+            return self._refusal()
+        return None
+
+    def _outside(self, request: Request) -> Response | None:
+        """The answer to who has no cookie yet; None for who has."""
+        query = request.scope["query_string"].decode("ascii")
+        given = parse_qsl(query, keep_blank_values=True)
+        if any(key == TOKEN and self._fits(value) for key, value in given):
+            rest = urlencode([(key, value) for key, value in given if key != TOKEN])
+            path = "/" + quote(request.scope["path"].lstrip("/"))
+            return self._entry(request, f"{path}?{rest}" if rest else path)
+        return None if self._known(request) else self._refusal()
+
+    def _known(self, request: Request) -> bool:
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == TOKEN and self._fits(shown.strip()):
+            return True
+        # Another server of this host may have set one of that name as well.
+        cookies = ";".join(request.headers.getlist("cookie")).split(";")
+        pairs = (cookie.strip().partition("=") for cookie in cookies)
+        return any(name == self._cookie and self._fits(value) for name, _, value in pairs)
+
+    def _fits(self, shown: str) -> bool:
+        return secrets.compare_digest(shown.encode(), self._token.encode())
+
+    def _entry(self, request: Request, path: str) -> Response:
+        """The cookie, and the way to the page by an address without the token."""
+        if request.headers.get("sec-fetch-site", "none") in _OWN:
+            answer: Response = RedirectResponse(path, 303, UNKEPT)
+        else:
+            # A browser sends the cookie nowhere while it follows another site's link or a file's,
+            # redirects included; the way on from a page of ours is none of those.
+            more = Markup('<meta http-equiv="refresh" content="0; url={}">\n').format(path)
+            link = Markup('<p><a href="{}">Open the pages</a></p>').format(path)
+            answer = plain(200, "lakeport", link, more=more)
+        answer.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
+        return answer
+
+    def _refusal(self) -> Response:
+        return plain(
+            403,
+            "Not without the token",
+            words(
+                "These pages are for who started `lakeport ui`. Open the address that it printed, "
+                f"which ends with `?{TOKEN}=` and the token; a browser that has done so once may "
+                "come back without it, by typing the address or from a bookmark.",
+            ),
+        )
+
+
+_OWN: Final = ("same-origin", "none")
+"""What `Sec-Fetch-Site` says of requests of our pages, and of what a reader types."""
+
+
+def _foreign(request: Request) -> bool:
+    """Whether a page of another origin sent it, other than by a link that the reader follows."""
+    headers = request.headers
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
+        return True
+    if headers.get("sec-fetch-site", "none") in _OWN:
+        return False
+    return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != (
+        "navigate",
+        "document",
+    )
+
 
 _HEAD_SECONDS: Final = 10.0
 """The longest that a connection may be open without a whole request's head."""
@@ -111,3 +316,119 @@ class _Protocol(H11Protocol):
             lines += [name + b": " + value for name, value in headers]
             self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self.transport.close()
+
+
+OnError = Callable[[BaseException], None]
+"""Is told of an error that ended a page, in the page's thread."""
+
+_AT_ONCE: Final = 4
+_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
+_STATUS: Final = (
+    (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DestinationError, HTTPStatus.BAD_GATEWAY),
+    (MissingDependency, HTTPStatus.NOT_IMPLEMENTED),
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (InputError, HTTPStatus.NOT_FOUND),
+)
+
+
+def site(
+    pages: Pages,
+    address: Address,
+    token: str,
+    secrets: Iterable[str] = (),
+    on_error: OnError = lambda error: None,
+) -> Starlette:
+    """The application that serves pages to whoever has the token.
+
+    Args:
+        pages: what is served; asked from several threads at once.
+        address: where.
+        token: who shows it gets in.
+        secrets: what is masked in errors.
+        on_error: is told of each error.
+    """
+    served = _Site(pages, tuple(secrets), on_error)
+    return Starlette(
+        routes=[Route("/assets/{name}", served.asset), Route("/{path:path}", served.page)],
+        middleware=[Middleware(Gate, address=address, token=token)],
+    )
+
+
+class _Site:
+    def __init__(self, pages: Pages, secrets: tuple[str, ...], on_error: OnError) -> None:
+        self._pages = pages
+        self._secrets = secrets
+        self._on_error = on_error
+        self._few = CapacityLimiter(_AT_ONCE)
+
+    async def asset(self, request: Request) -> Response:
+        """A file that documents link to; a browser asks each time whether it has changed."""
+        found = await to_thread.run_sync(self._pages.asset, request.path_params["name"])
+        if found is None:
+            return await self.page(request)
+        media, contents = found
+        tag = f'"{hashlib.sha256(contents).hexdigest()[:32]}"'
+        headers = {"Cache-Control": "no-cache", "ETag": tag}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(contents, headers=headers, media_type=media)
+
+    async def page(self, request: Request) -> Response:
+        """A page, or why there is none."""
+        path = request.scope["path"]
+        query = dict(parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True))
+        query.pop(TOKEN, None)
+        # A reader who ends the server does not wait for a store.
+        return await to_thread.run_sync(
+            self._answer, path, query, abandon_on_cancel=True, limiter=self._few
+        )
+
+    def _answer(self, path: str, query: dict[str, str]) -> Response:
+        try:
+            page = self._pages.page(path, query) if _names_something(path) else None
+            if page is None:
+                return self._apology(path, 404, "Not here", f"There is no page at {path}")
+            return self._document(page, 200)
+        except LakeportError as error:
+            self._on_error(error)
+            return self._failed(path, error)
+        except Exception as error:
+            self._on_error(error)
+            return plain(
+                500,
+                "This page failed",
+                words(
+                    "Something in lakeport went wrong.",
+                    "Hint: `lakeport ui --debug` shows on its terminal where it comes from; what "
+                    "it shows may hold values of the data.",
+                ),
+            )
+
+    def _failed(self, path: str, error: LakeportError) -> Response:
+        """The error in the command line's words."""
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        failure = Failure.of(error).scrubbed(self._secrets)
+        said = [failure.message]
+        if failure.hint:
+            said.append(f"Hint: {failure.hint}")
+        said.append(f"More: `lakeport explain {failure.type}`")
+        return self._apology(path, status, "This can't be told", *said)
+
+    def _apology(self, path: str, status: int, title: str, *sentences: str) -> Response:
+        heading = Markup('<header class="title"><h1>{}</h1></header>\n').format(title)
+        return self._document(Page(path, title, heading + words(*sentences)), status)
+
+    def _document(self, page: Page, status: int) -> Response:
+        return HTMLResponse(self._pages.document(page), status, UNKEPT)
+
+
+def _names_something(path: str) -> bool:
+    """Whether a path can be a page's: it leads down, by names that a folder can have.
+
+    >>> [_names_something(path) for path in ("/", "/table/a b", "/table/../x", "/a//b", "/a/")]
+    [True, True, False, False, False]
+    """
+    names = path[1:].split("/")
+    known = all(len(name.encode()) <= _LONGEST_NAME for name in names)
+    return path == "/" or (known and {"", ".", ".."}.isdisjoint(names))
