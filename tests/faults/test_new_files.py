@@ -85,6 +85,9 @@ def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, 
         lake.check_log()
 
 
+@pytest.mark.parametrize(
+    "lake", ["delta", pytest.param("parquet", marks=pytest.mark.soak)], indirect=True
+)
 def test_two_loads_at_a_time_land_each_file_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()

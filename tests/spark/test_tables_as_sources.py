@@ -90,7 +90,11 @@ def loads(driver: DriverSession, tmp_path: Path) -> Iterator[Loads]:
         yield Loads(engine, tmp_path)
 
 
-@pytest.mark.parametrize("properties", [{}, FEED, VECTORS, MAPPED], ids=str)
+@pytest.mark.parametrize(
+    "properties",
+    [{}, MAPPED, *(pytest.param(each, marks=pytest.mark.soak) for each in (FEED, VECTORS))],
+    ids=str,
+)
 def test_each_row_comes_once(loads: Loads, properties: dict[str, str]) -> None:
     loads.create(**properties)
     assert loads() == list(range(10))
