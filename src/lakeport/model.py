@@ -92,15 +92,11 @@ class Reader(Protocol):
     def schema(self) -> pa.Schema:
         """The columns that `read` yields, in order, with their types at the destination."""
 
-    @property
-    def skip_bad(self) -> bool:
-        """Whether `read` leaves bad records out (after a `scan` has counted them)."""
-
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Read a split.
 
         Raises:
-            BadRecords: a record breaks the schema (unless `skip_bad`).
+            BadRecords: a record breaks the schema (unless the reader is `tolerant`).
             UnknownFields: a record holds an undeclared field (policies `evolve` and `fail`).
             SourceError: the file can't be read.
         """
@@ -109,7 +105,7 @@ class Reader(Protocol):
         """Check every record of a split without raising for bad records or unknown fields."""
 
     def tolerant(self) -> Reader:
-        """The same reader with `skip_bad`."""
+        """The same reader, which leaves bad records out: a `scan` has counted them."""
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> Reader:
         """The same reader with these undeclared fields as columns behind the declared ones."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -53,13 +53,14 @@ from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.loading.transform.wanted import Wanted
-from lakeport.model import Batch, Mode, Scan, Split
+from lakeport.model import Batch, Mode
 from lakeport.pipeline import kept, selection, session
 from lakeport.pipeline.lineage import Events
 from lakeport.pipeline.places import reached_by, table_of
 from lakeport.pipeline.report import LoadReport, PipelineReport, send_notices
 from lakeport.schema.named import type_name
 from lakeport.sources.database.source import described
+from lakeport.sources.splits import HeldReader
 from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
@@ -714,7 +715,7 @@ class MadeBy:
             frame = next(iter(frames.values()))
             return self._planned(load, Batch(load.name, 0, frame=frame), frames)
         if isinstance(source, DatabaseSource) and not source.is_jdbc:
-            columns = _Columns(described(source))
+            columns = HeldReader(described(source).empty_table())
             return self._planned(load, Batch(load.name, 0, reader=columns), {})
         raise SourceError(_UNREAD)
 
@@ -763,27 +764,3 @@ class MadeBy:
                 planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
         with translated(self.engine.secrets):
             return empty_frame(self.engine.require_spark("a query").spark, planned)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Columns without rows; implements `lakeport.model.Reader`."""
-
-    schema: pa.Schema
-    skip_bad: bool = False
-
-    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
-        yield from ()
-
-    def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
-        return Scan()
-
-    def tolerant(self) -> _Columns:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> _Columns:
-        """See `lakeport.model.Reader.extended`; there is no more to them."""
-        return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import open_split
+from lakeport.sources.splits import DeclaredReader, open_split
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
@@ -525,20 +525,14 @@ def _check_int96(split: Split, columns: list[str], calendar: HybridCalendar | No
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetReader:
+class ParquetReader(DeclaredReader):
     """Reads splits of Parquet files; implements `lakeport.model.Reader`.
 
     Attributes:
-        stream: the stream's name.
-        schema: the columns to yield.
-        skip_bad: without effect: Parquet has no bad records, only bad files.
         limits: what the texts of a split that dictionaries repeat may become.
         mixed: see `aligned`.
     """
 
-    stream: str
-    schema: pa.Schema
-    skip_bad: bool = False
     limits: UnpackLimits = DEFAULT
     mixed: frozenset[str] = frozenset()
 
@@ -572,15 +566,6 @@ class ParquetReader:
             groups = range(split.start, split.end)
             return Scan(sum(parquet.metadata.row_group(i).num_rows for i in groups))
 
-    def tolerant(self) -> ParquetReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> ParquetReader:
-        """See `lakeport.model.Reader.extended`; a Parquet file declares all that it holds."""
-        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
-        return replace(self, schema=pa.schema([*self.schema, *extra]))
-
 
 def plan_parquet(files: FileSet) -> FilePlan:
     """Read the footers, put their columns together, and cut the files between row groups.
@@ -595,7 +580,7 @@ def plan_parquet(files: FileSet) -> FilePlan:
     schema, mixed = union(footers, column_types(files.options.columns))
     check_names(files.stream, schema.names)
     return FilePlan(
-        reader=ParquetReader(files.stream, normalise(schema), limits=limits, mixed=mixed),
+        reader=ParquetReader(normalise(schema), limits=limits, mixed=mixed),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=1.0,

@@ -27,7 +27,7 @@ def check(case: Case) -> None:
         footers = read_footer(file)
         schema, _ = union(footers, {})
         check_names("t", schema.names)
-        reader = ParquetReader("t", schema)
+        reader = ParquetReader(schema)
         splits = split_groups(footers, 1)
         if footers[0].rows > _MOST:
             return

@@ -5,8 +5,8 @@ Each task connects by itself, joins the snapshot of the load, and passes rows on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
@@ -21,10 +21,11 @@ from lakeport.schema.named import like, listed, type_name
 from lakeport.sources.database.access import Access, Session
 from lakeport.sources.database.columns import Column, quoted, typed
 from lakeport.sources.database.dialects import Dialect
+from lakeport.sources.splits import DeclaredReader
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseReader:
+class DatabaseReader(DeclaredReader):
     """Reads ranges of a table or a query; implements `lakeport.model.Reader`.
 
     A split's `start` is the number of its range.
@@ -36,9 +37,7 @@ class DatabaseReader:
         columns: what is read.
         where: a condition that all rows meet, beside the range's; empty for none.
         ranges: conditions, of which each row meets exactly one; an empty one is met by all.
-        schema: the columns to yield.
         sample: constants for a row before the others, which is not one of them; see `Dialect`.
-        skip_bad: without effect: typed input has no bad records.
     """
 
     access: Access
@@ -47,9 +46,7 @@ class DatabaseReader:
     columns: tuple[Column, ...]
     where: str
     ranges: tuple[str, ...]
-    schema: pa.Schema
     sample: str = ""
-    skip_bad: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -72,15 +69,6 @@ class DatabaseReader:
         with self.access.connected() as session:
             self._join(session)
             return Scan(int(session.value(f"SELECT count(*) {self._rest(split.start)}")))
-
-    def tolerant(self) -> DatabaseReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> DatabaseReader:
-        """See `lakeport.model.Reader.extended`; a database declares all that it holds."""
-        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
-        return replace(self, schema=pa.schema([*self.schema, *extra]))
 
     def _query(self, number: int) -> str:
         wanted = [f"{column.sql} AS {quoted(column.name)}" for column in self.columns]

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError, DestinationError, SourceError
-from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Scan, Split
+from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
 from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
 from lakeport.schema.marks import DELETED_AT
 from lakeport.schema.named import type_name
@@ -52,11 +52,8 @@ from lakeport.sources.database.reader import (
     number_of_ranges,
     ranges,
 )
+from lakeport.sources.splits import HeldReader
 from lakeport.sources.target import TargetTables
-
-if TYPE_CHECKING:
-    from lakeport.model import Memory
-
 
 MOST_ROWS: Final = 100_000
 _MOST_COMPARED: Final = MOST_ROWS
@@ -165,40 +162,6 @@ class LandedRows:
         return f"{self.memory.folder}/cursors/{quote(self.bookmark, safe='')}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class AbsentReader:
-    """Gives the keys of rows that are gone, marked as deleted; implements `lakeport.model.Reader`.
-
-    Attributes:
-        rows: the keys, and the mark.
-        skip_bad: without effect: typed input has no bad records.
-    """
-
-    rows: pa.Table
-    skip_bad: bool = False
-
-    @property
-    def schema(self) -> pa.Schema:
-        """See `lakeport.model.Reader.schema`."""
-        return self.rows.schema
-
-    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
-        yield from self.rows.to_batches()
-
-    def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
-        return Scan(self.rows.num_rows)
-
-    def tolerant(self) -> AbsentReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> AbsentReader:
-        """See `lakeport.model.Reader.extended`; there is no more to them."""
-        return self
-
-
 def mark_of(config: DestinationConfig) -> str:
     """The column that marks a row of the table as deleted."""
     return (config.hard_delete and config.delete_column) or DELETED_AT
@@ -236,7 +199,7 @@ def gone(
     keys: Sequence[str],
     table: pa.Table,
     mark: str,
-) -> AbsentReader | None:
+) -> HeldReader | None:
     """The keys of the table that the source has not; None if it has all of them.
 
     Args:
@@ -260,7 +223,7 @@ def gone(
     if not absent.num_rows:
         return None
     now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
-    return AbsentReader(absent.append_column(pa.field(mark, TIMESTAMP), now))
+    return HeldReader(absent.append_column(pa.field(mark, TIMESTAMP), now))
 
 
 _FEW_ROWS: Final = 500
@@ -685,13 +648,13 @@ class DatabaseFlushes:
         size = dialect.size(session, relation, where)
         parts = self._parts(session, relation, where, columns, size)
         reader = DatabaseReader(
+            self._schema(columns),
             self._access,
             joining,
             relation,
             columns,
             where,
             parts,
-            self._schema(columns),
             dialect.sample(columns),
         )
         if not wanted.empty or wanted.warnings:
@@ -784,7 +747,7 @@ class DatabaseFlushes:
 
     def _absent(
         self, session: Session, reader: DatabaseReader, keys: tuple[str, ...]
-    ) -> AbsentReader | None:
+    ) -> HeldReader | None:
         """The rows of the table that are gone in the source, where they are asked for."""
         if self.source.deletes == "none":
             return None

@@ -175,11 +175,6 @@ class FolderReader:
         own = [f for f in self.fields if inner.get_field_index(f.name) < 0]
         return pa.schema([*inner, *((field.name, arrow_type(field.type)) for field in own)])
 
-    @property
-    def skip_bad(self) -> bool:
-        """See `lakeport.model.Reader.skip_bad`."""
-        return self.inner.skip_bad
-
     def check(self, stream: str, splits: Sequence[Split]) -> None:
         """Check names and values before anything is read.
 

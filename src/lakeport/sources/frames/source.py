@@ -26,7 +26,7 @@ from lakeport.schema.types import check_names
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import RecordOptions, record_batches
 from lakeport.sources.parquet import aligned
-from lakeport.sources.splits import open_split
+from lakeport.sources.splits import DeclaredReader, open_split
 from lakeport.sources.spool import open_new
 
 _ROWS = 1 << 16
@@ -146,7 +146,7 @@ class FrameSource:
         return Batch(
             self._stream,
             0,
-            reader=ArrowReader(self._stream, with_text(opened)),
+            reader=ArrowReader(with_text(opened)),
             splits=tuple(Split(str(path), first_line=0) for path in writer.paths),
             records=writer.rows,
             bytes=writer.bytes,
@@ -291,18 +291,8 @@ class _Hashed(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowReader:
-    """Reads Arrow IPC streams; implements `lakeport.model.Reader`. One split is one whole file.
-
-    Attributes:
-        stream: the stream's name.
-        schema: the columns to yield.
-        skip_bad: without effect: typed input has no bad records.
-    """
-
-    stream: str
-    schema: pa.Schema
-    skip_bad: bool = False
+class ArrowReader(DeclaredReader):
+    """Reads Arrow IPC streams; implements `lakeport.model.Reader`. One split is one whole file."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -312,15 +302,6 @@ class ArrowReader:
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
         return Scan(sum(batch.num_rows for batch in _stored(split)))
-
-    def tolerant(self) -> ArrowReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> ArrowReader:
-        """See `lakeport.model.Reader.extended`; a frame declares all that it holds."""
-        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
-        return ArrowReader(self.stream, pa.schema([*self.schema, *extra]), self.skip_bad)
 
 
 def _stored(split: Split) -> Iterator[pa.RecordBatch]:

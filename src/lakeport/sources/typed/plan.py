@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
 from lakeport.sources.parquet import Footer, aligned, split_groups, union
-from lakeport.sources.typed import avro as avro
-from lakeport.sources.typed import ipc, orc
+from lakeport.sources.splits import DeclaredReader
+from lakeport.sources.typed import avro, ipc, orc
 from lakeport.sources.typed.orc import Batches, Header, naming, reading
 
 _ROWS = 1 << 16
@@ -65,9 +65,7 @@ def plan_typed(files: FileSet) -> FilePlan:
     schema, mixed = union(footers, column_types(files.options.columns))
     check_names(files.stream, schema.names)
     return FilePlan(
-        reader=TypedReader(
-            files.stream, with_text(schema), format_.batches, files.options.limits, mixed=mixed
-        ),
+        reader=TypedReader(with_text(schema), format_.batches, files.options.limits, mixed=mixed),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
@@ -92,23 +90,17 @@ def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedReader:
+class TypedReader(DeclaredReader):
     """Reads splits of such files; implements `lakeport.model.Reader`.
 
     Attributes:
-        stream: the stream's name.
-        schema: the columns to yield.
         batches: reads a split as the file has it.
         limits: what compressed parts may become.
-        skip_bad: without effect: typed input has no bad records, only bad files.
         mixed: see `aligned`.
     """
 
-    stream: str
-    schema: pa.Schema
     batches: Batches
     limits: UnpackLimits = DEFAULT
-    skip_bad: bool = False
     mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -122,12 +114,3 @@ class TypedReader:
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
         return Scan(sum(batch.num_rows for batch in self.batches(split, self.limits)))
-
-    def tolerant(self) -> TypedReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> TypedReader:
-        """See `lakeport.model.Reader.extended`; such a file declares all that it holds."""
-        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
-        return replace(self, schema=pa.schema([*self.schema, *extra]))

@@ -272,7 +272,7 @@ def rows_of(type_: Any) -> Any:
         (WHOLE[:40], "can't be read as Avro: it is cut off"),
         (WHOLE[:-20], "can't be read as Avro: it is cut off"),
         (WHOLE[:-1], "can't be read as Avro: it is cut off"),
-        (WHOLE[:-1] + b"\0", "does not end as it should|its records are damaged"),
+        (WHOLE[:-1] + bytes([WHOLE[-1] ^ 1]), "does not end as it should|its records are damaged"),
         (SNAPPY.replace(b"efgh", b"efgi"), "a block's checksum is wrong"),
         (fixed(rows_of("string"), b"\x02", 1), "its records are damaged"),
         (fixed(rows_of("string"), b"\x04\xff\xff", 1), "its records are damaged"),
