@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.base import RangedReader, clean_prefix, join_key, under
-from lakeport.storage.checksums import Chunker
+from lakeport.storage.parts import Chunker
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.store import part_bytes
 

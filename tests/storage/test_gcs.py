@@ -49,7 +49,7 @@ def no_credentials_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def storage_of(endpoint: str, credentials: str = "", prefix: str = "") -> GcsStorage:
-    settings = GcpSettings(credentials, endpoint, retry_policy=QUICK)
+    settings = GcpSettings(credentials, endpoint=endpoint, retry_policy=QUICK)
     return GcsStorage("lake", prefix or next(_prefixes), settings)
 
 
@@ -107,7 +107,9 @@ def test_a_broken_key_is_refused() -> None:
 def test_a_token_server_that_is_gone_is_not_taken_for_the_store(stub: GcsStub) -> None:
     with TokenServer() as tokens:
         key = tokens.key()
-    settings = GcpSettings(json.dumps(key), stub.endpoint, retry_policy=RetryPolicy(deadline=0.2))
+    settings = GcpSettings(
+        json.dumps(key), endpoint=stub.endpoint, retry_policy=RetryPolicy(deadline=0.2)
+    )
     with pytest.raises(Unreachable, match="the token server http://127") as caught:
         GcsStorage("lake", "", settings).put("a", b"1")
     assert "gs://lake/a" in caught.value.message
@@ -263,7 +265,7 @@ def test_a_store_that_ignores_the_condition_is_found_out(stub: GcsStub) -> None:
 def test_nobody_listens_there() -> None:
     with GcsStub() as gone:
         endpoint = gone.endpoint
-    settings = GcpSettings("", endpoint, retry_policy=RetryPolicy(deadline=0.2))
+    settings = GcpSettings("", endpoint=endpoint, retry_policy=RetryPolicy(deadline=0.2))
     with pytest.raises(Unreachable, match="can't be reached") as caught:
         GcsStorage("lake", "", settings).put("a", b"1")
     assert "google_endpoint" in caught.value.hint
@@ -279,7 +281,7 @@ def test_the_deadline_ends_a_storm(stub: GcsStub) -> None:
 
 def test_the_project_is_named_where_the_requester_pays(stub: GcsStub) -> None:
     stub.requester_pays = True
-    settings = GcpSettings("", stub.endpoint, project="payer")
+    settings = GcpSettings("", endpoint=stub.endpoint, project="payer")
     published(GcsStorage("lake", "in", settings), "a.csv", b"1")
     assert stub.keys() == ["in/a.csv"]
     with pytest.raises(DestinationError, match="requester pays"):
@@ -288,7 +290,7 @@ def test_the_project_is_named_where_the_requester_pays(stub: GcsStub) -> None:
 
 def test_the_encryption_key_is_sent(stub: GcsStub) -> None:
     key = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
-    storage = GcsStorage("lake", "in", GcpSettings("", stub.endpoint, kms_key_name=key))
+    storage = GcsStorage("lake", "in", GcpSettings("", endpoint=stub.endpoint, kms_key_name=key))
     published(storage, "a.csv", b"1")
     storage.put("b", b"1")
     assert stub.kms == [key, key]

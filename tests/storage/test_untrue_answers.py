@@ -13,7 +13,6 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
-from lakeport.storage.azure import store as azure_upload
 from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.connection import Connection
@@ -21,7 +20,6 @@ from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import NotFound, Retrier, RetryPolicy
 from lakeport.storage.s3 import client as s3_client
-from lakeport.storage.s3 import store as s3_upload
 from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite
@@ -77,7 +75,7 @@ def s3() -> Iterator[Store]:
 @pytest.fixture
 def gcs() -> Iterator[Store]:
     with GcsStub() as stub, FaultProxy(stub.endpoint, "gcs") as proxy:
-        settings = GcpSettings("", proxy.endpoint, retry_policy=QUICK)
+        settings = GcpSettings("", endpoint=proxy.endpoint, retry_policy=QUICK)
         yield Store(proxy, "lake", GcsStorage("lake", "in", settings))
 
 
@@ -122,7 +120,7 @@ def unreadable() -> Iterator[None]:
         raise PermissionRefused("no")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(s3_upload, "is_ours", refused)
+        patch.setattr(S3Storage, "_has_mark", refused)
         yield
 
 
@@ -202,8 +200,6 @@ def test_what_is_said_to_exist_is_looked_for_again(
     assert len(looks) == 3
     if store.proxy.dialect == "gcs":  # whose sessions tell what became of them
         return
-    for module, name in ((s3_upload, "is_ours"), (azure_upload, "_mark")):
-        monkeypatch.setattr(module, name, lagging(getattr(module, name)))
     store.storage.delete("a")
     staged = stage(store.storage, "a", b"mine")
     looks.clear()

@@ -6,24 +6,18 @@ import io
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, cast
+from typing import Any, BinaryIO, NamedTuple, Self, cast
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
-from lakeport.model import Level, Staged, StageWriter, StoredObject
+from lakeport.model import Level, Staged, StageWriter, Storage, StoredObject
 from lakeport.storage.checks import honours_create_only
 from lakeport.storage.connection import CloudSettings, Connection
 from lakeport.storage.retry import NotFound, found, replaced
-
-if TYPE_CHECKING:
-    from lakeport.model import StageWriter, Storage
-    from lakeport.storage.checks import CheckItem
-
 
 MAX_KEY_BYTES = 1024
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
@@ -194,7 +188,7 @@ _honoured: dict[tuple[str, str], bool] = {}
 
 
 class Page(NamedTuple):
-    """One page of a listing.
+    """One page of a listing, with full keys as `CloudStorage._rows` gets it.
 
     Attributes:
         objects: without what only stands for a folder.
@@ -207,15 +201,16 @@ class Page(NamedTuple):
     folders: Sequence[str] = ()
 
 
-class CloudStorage(ABC):
-    """The base of the clouds' storages. Implements `model.Storage` but for staging.
+class CloudStorage(Storage, ABC):
+    """The base of the clouds' storages: all of `model.Storage` but staging.
 
     Each cloud's class names its place, stages and publishes, and sends the requests below:
-    `_put`, `_has_mark`, `_read`, `_size_and_version`, `_page` and `_delete`.
+    `_put`, `_has_mark`, `_read`, `_size_and_version`, `_rows` and `_delete`.
     """
 
     __slots__ = ()
 
+    prefix: str
     settings: CloudSettings
 
     @property
@@ -227,10 +222,6 @@ class CloudStorage(ABC):
     @abstractmethod
     def always_conditional(self) -> bool:
         """Whether the store is known to honour create-only conditions, without a probe."""
-
-    @abstractmethod
-    def uri(self, key: str = "") -> str:
-        """How users name that object."""
 
     def hadoop_uri(self, key: str = "") -> str:
         """The same as `uri`."""
@@ -249,22 +240,6 @@ class CloudStorage(ABC):
     def listed_at_once(self) -> int:
         """A page of S3 and of Google; Azure's has 5,000."""
         return 1000
-
-    @abstractmethod
-    def stage(self, key: str, content_type: str) -> StageWriter:
-        """Begin one object."""
-
-    @abstractmethod
-    def publish(self, staged: Staged, key: str) -> None:
-        """Make a staged object visible, only if nothing has its name."""
-
-    @abstractmethod
-    def discard(self, staged: Staged) -> None:
-        """Drop a staged object. Never raises."""
-
-    @abstractmethod
-    def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs, one item each."""
 
     def needs_unique_names(self) -> bool:
         """Whether the store ignores create-only conditions, so that names must not clash at all.
@@ -292,7 +267,7 @@ class CloudStorage(ABC):
         """The same: nothing here needs a mark."""
         return self
 
-    def drop_strays(self, staged: Sequence[Staged]) -> None:  # noqa: B027  # not abstract
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
         """Nothing: what was not published is invisible, and expires by itself."""
 
     def sweep(self) -> int:
@@ -420,7 +395,6 @@ class CloudStorage(ABC):
     def _size_and_version(self, key: str) -> tuple[int, str]:
         """An object's size, and what `_read` knows this version of it by."""
 
-    @abstractmethod
     def _page(
         self,
         prefix: str,
@@ -441,6 +415,19 @@ class CloudStorage(ABC):
             limit: how many objects, where not as many as there may be.
             after: keys up to this one may be left out.
         """
+        full = join_key(self.prefix, prefix)
+        start = f"{full}/" if below and full else full
+        behind = join_key(self.prefix, after) if after else ""
+        rows, following, prefixes = self._rows(start, one_level, token, limit, behind)
+        return Page(
+            [replace(row, key=under(self.prefix, row.key)) for row in rows if row.key[-1] != "/"],
+            following,
+            [name for each in prefixes if (name := each[len(start) :].rstrip("/"))],
+        )
+
+    @abstractmethod
+    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> Page:
+        """One page of what begins with `start`, with full keys; folders as keys begin in them."""
 
     @abstractmethod
     def _delete(self, key: str) -> None:
@@ -452,55 +439,10 @@ class CloudStorage(ABC):
 
     def _readably_marked(self, key: str, mark: str) -> bool:
         try:
-            return found(lambda: self._has_mark(key, mark))
+            return self._marked(key, mark, said=True)
         except (NotFound, PermissionRefused):
             return False
 
-
-def folder_names(start: str, prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Names of folders that a store tells by how the keys below them begin.
-
-    >>> folder_names("lake/", ["lake/a/", "lake/b c/"])
-    ('a', 'b c')
-    """
-    return tuple(name for text in prefixes if (name := text[len(start) :].rstrip("/")))
-
-
-def start_of_keys(root: str, prefix: str, *, below: bool) -> str:
-    """How the full keys begin of what `CloudStorage._page` lists.
-
-    >>> start_of_keys("lake", "t", below=True), start_of_keys("", "", below=True)
-    ('lake/t/', '')
-    """
-    full = join_key(root, prefix)
-    return f"{full}/" if below and full else full
-
-
-class BackgroundUploads:
-    """Runs uploads in threads; a failure comes out of the next `submit` or of `drain`.
-
-    Args:
-        threads: how many are under way at the most.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeport-upload")
-        self._running: deque[Future[Any]] = deque()
-
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Run a call in the background; wait first while too many are under way."""
-        while len(self._running) >= self._threads:
-            self._running.popleft().result()
-        self._running.append(self._pool.submit(call, *arguments))
-
-    def drain(self) -> None:
-        """Wait for all calls."""
-        while self._running:
-            self._running.popleft().result()
-        self._pool.shutdown()
-
-    def cancel(self) -> None:
-        """Drop what has not begun and wait for the rest; failures are swallowed."""
-        self._running.clear()
-        self._pool.shutdown(cancel_futures=True)
+    def _marked(self, key: str, mark: str, *, said: bool) -> bool:
+        """As `_has_mark`; looks again for an object that the store has `said` to exist."""
+        return found(lambda: self._has_mark(key, mark)) if said else self._has_mark(key, mark)

@@ -6,7 +6,8 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.storage.retry import GivenUp, HollowAnswer, Retrier, RetryPolicy
@@ -14,18 +15,26 @@ from lakeport.storage.retry import GivenUp, HollowAnswer, Retrier, RetryPolicy
 T = TypeVar("T")
 
 
-class CloudSettings(Protocol):
-    """What the settings of every cloud have."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudSettings:
+    """What the settings of every cloud have. Picklable; a repr shows no secret.
+
+    Attributes:
+        endpoint: address instead of the cloud's own; empty for that.
+        retry_policy: for transient failures.
+        connect_seconds: how long one connection may take to be made.
+        read_seconds: how long the endpoint may stay silent.
+    """
+
+    endpoint: str = ""
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    connect_seconds: float = 5
+    read_seconds: float = 60
 
     @property
-    def endpoint(self) -> str:
-        """Address instead of the cloud's own; empty for that."""
-        ...
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        """For transient failures."""
-        ...
+    def read_timeout(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return self.retry_policy.read_timeout(self.read_seconds)
 
 
 class Connection(ABC):
@@ -116,7 +125,7 @@ class PerProcess(Generic[S, C]):
 
     Example:
         >>> connections = PerProcess[str, list[str]](list)
-        >>> connections.get("ab") is connections.get("ab")
+        >>> connections("ab") is connections("ab")
         True
     """
 
@@ -125,7 +134,7 @@ class PerProcess(Generic[S, C]):
         self.reset()
         os.register_at_fork(after_in_child=self.reset)
 
-    def get(self, settings: S) -> C:
+    def __call__(self, settings: S) -> C:
         """The connection for these settings; raises what making it raises."""
         with self._lock:
             if settings not in self._made:

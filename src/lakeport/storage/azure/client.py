@@ -13,8 +13,8 @@ from lakeport.errors import LakeportError
 from lakeport.host.extras import missing
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, item_of
-from lakeport.storage.connection import Connection, PerProcess
-from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limit_session
+from lakeport.storage.connection import CloudSettings, Connection, PerProcess
+from lakeport.storage.retry import Condition, HollowAnswer, limit_session
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage
@@ -24,8 +24,8 @@ _CLOUD = "core.windows.net"
 
 
 @dataclass(frozen=True, slots=True)
-class AzureSettings:
-    """How to reach a storage account. Picklable; its repr shows no secret.
+class AzureSettings(CloudSettings):
+    """How to reach a storage account.
 
     One of: the account's key; a SAS token; the three values of a service principal; a managed
     identity. Without any, the default chain of the Azure SDK is searched.
@@ -41,10 +41,7 @@ class AzureSettings:
         token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires, in seconds since 1970.
         cloud: end of the account's host names.
-        endpoint: address of an emulator's Blob service, without the account; empty for Azure.
-        retry_policy: for transient failures.
-        connect_seconds: how long one connection may take to be made.
-        read_seconds: how long the endpoint may stay silent.
+        endpoint: address of an emulator's Blob service, without the account.
     """
 
     account: str
@@ -57,15 +54,6 @@ class AzureSettings:
     token: str = field(default="", repr=False)
     token_end: int = 0
     cloud: str = _CLOUD
-    endpoint: str = ""
-    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    connect_seconds: float = 5
-    read_seconds: float = 60
-
-    @property
-    def read_timeout(self) -> float:
-        """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def host(self) -> str:
@@ -188,17 +176,8 @@ class AzureConnection(Connection):
         return str(token.token), int(token.expires_on)
 
 
-_connections = PerProcess[AzureSettings, AzureConnection](AzureConnection)
-
-
-def connect(settings: AzureSettings) -> AzureConnection:
-    """The connection of this process for these settings; made at the first use.
-
-    Raises:
-        MissingDependency: the Azure SDK is not installed.
-        PermissionRefused: the account's key is malformed.
-    """
-    return _connections.get(settings)
+connect = PerProcess[AzureSettings, AzureConnection](AzureConnection)
+"""The connection of this process for some settings; made at the first use."""
 
 
 def with_credentials(settings: AzureSettings) -> AzureSettings:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.host.extras import missing
 from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
-from lakeport.storage.connection import Connection, PerProcess
+from lakeport.storage.connection import CloudSettings, Connection, PerProcess
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limit_session
 
@@ -26,37 +26,25 @@ _GOOGLE = "https://storage.googleapis.com"
 
 
 @dataclass(frozen=True, slots=True)
-class GcpSettings:
-    """How to reach a bucket. Picklable; its repr shows no secret.
+class GcpSettings(CloudSettings):
+    """How to reach a bucket.
 
     Attributes:
         credentials: JSON text of a service account's key (or another credential file); empty for
             the application default credentials of the machine where the settings are used.
-        endpoint: instead of Google's. One that begins with `http://` never gets a token of the
-            application default credentials: it is an emulator.
+        endpoint: one that begins with `http://` never gets a token of the application default
+            credentials: it is an emulator.
         project: billed for requests to buckets whose requester pays; empty for none.
         kms_key_name: full resource name of the key that encrypts objects; empty for the bucket's.
-        retry_policy: for transient failures.
-        connect_seconds: how long one connection may take to be made.
-        read_seconds: how long the endpoint may stay silent.
         token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires (UTC, without a zone).
     """
 
     credentials: str = field(default="", repr=False)
-    endpoint: str = ""
     project: str = ""
     kms_key_name: str = ""
-    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    connect_seconds: float = 5
-    read_seconds: float = 60
     token: str = field(default="", repr=False)
     token_end: datetime | None = None
-
-    @property
-    def read_timeout(self) -> float:
-        """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def is_google(self) -> bool:
@@ -95,35 +83,7 @@ class GcpSettings:
 _MISSING = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the store is asked.
-
-    Attributes:
-        method: the HTTP method, such as `GET`.
-        url: an address below the endpoint.
-        action: the permission that it takes, such as `storage.objects.create`.
-        name: the object's or bucket's URI, for messages.
-        accept: the statuses that are no failure.
-        condition: for the error, where it does not hold.
-        headers: beside the credentials.
-        params: the query.
-        data: the body.
-        carries: the header, or member of the JSON object, that every success has; empty for none.
-    """
-
-    method: str
-    url: str
-    action: str
-    name: str
-    accept: Collection[int] = (200,)
-    condition: Condition = "none"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    data: bytes | None = None
-    carries: str = ""
+_NONE: Mapping[str, str] = {}
 
 
 class GcsConnection(Connection):
@@ -152,15 +112,33 @@ class GcsConnection(Connection):
 
     def send(
         self,
-        request: Request,
+        method: str,
+        url: str,
+        action: str,
+        name: str,
         *,
+        accept: Collection[int] = (200,),
+        condition: Condition = "none",
+        headers: Mapping[str, str] = _NONE,
+        params: Mapping[str, str] = _NONE,
+        data: bytes | None = None,
+        carries: str = "",
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> Any:
         """Send one request, again while its failure is transient; name the failure that stays.
 
         Args:
-            request: what to ask.
+            method: the HTTP method, such as `GET`.
+            url: an address below the endpoint.
+            action: the permission that it takes, such as `storage.objects.create`.
+            name: the object's or bucket's URI, for messages.
+            accept: the statuses that are no failure.
+            condition: for the error, where it does not hold.
+            headers: beside the credentials.
+            params: the query.
+            data: the body.
+            carries: the header, or member of the JSON object, that every success has; or empty.
             transient_failures: gets the failures that were tried again.
             retry_policy: instead of the settings' own.
 
@@ -169,22 +147,15 @@ class GcsConnection(Connection):
         """
 
         def attempt() -> Any:
-            answer = self._send(
-                request.method,
-                request.url,
-                dict(request.headers),
-                {"params": request.params, "data": request.data},
-            )
-            if answer.status_code not in request.accept:
+            answer = self._send(method, url, dict(headers), {"params": params, "data": data})
+            if answer.status_code not in accept:
                 raise gcs_errors.ErrorResponse(answer)
-            if request.carries and not _carries(answer, request.carries):
-                raise HollowAnswer(request.name, request.carries)
+            if carries and not _carries(answer, carries):
+                raise HollowAnswer(name, carries)
             return answer
 
         def translate(error: Exception) -> LakeportError:
-            return gcs_errors.translate(
-                error, request.action, request.name, self.settings, request.condition
-            )
+            return gcs_errors.translate(error, action, name, self.settings, condition)
 
         return self.repeat(
             attempt, translate, transient_failures=transient_failures, retry_policy=retry_policy
@@ -300,17 +271,8 @@ def _keep(request: Any) -> Any:
     return request
 
 
-_connections = PerProcess[GcpSettings, GcsConnection](GcsConnection)
-
-
-def connect(settings: GcpSettings) -> GcsConnection:
-    """The connection of this process for these settings; made at the first use.
-
-    Raises:
-        MissingDependency: google-auth is not installed.
-        PermissionRefused: there are no usable credentials.
-    """
-    return _connections.get(settings)
+connect = PerProcess[GcpSettings, GcsConnection](GcsConnection)
+"""The connection of this process for some settings; made at the first use."""
 
 
 def with_credentials(settings: GcpSettings) -> GcpSettings:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from lakeport.errors import LakeportError, PermissionRefused
 from lakeport.host.extras import missing
 from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
-from lakeport.storage.connection import Connection, PerProcess
+from lakeport.storage.connection import CloudSettings, Connection, PerProcess
 from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limited
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.errors import NO_CREDENTIALS
@@ -28,8 +28,8 @@ _VIRTUAL_ONLY = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 
 
 @dataclass(frozen=True, slots=True)
-class AwsSettings:
-    """How to reach a bucket. Picklable; its repr shows no secret.
+class AwsSettings(CloudSettings):
+    """How to reach a bucket.
 
     Without keys and without a profile, the default chain of the AWS SDK is searched wherever the
     settings are used. Attributes have the meaning of the configuration keys `aws_…`, and:
@@ -45,10 +45,7 @@ class AwsSettings:
         sse: `AES256`, `aws:kms` or empty.
         tags: names and values that data objects are tagged with.
         metadata: names and values that data objects have as their metadata.
-        retry_policy: for transient failures.
         renewal: where the keys come from that a driver handed to its tasks, for when they expire.
-        connect_seconds: how long one connection may take to be made.
-        read_seconds: how long the endpoint may stay silent.
     """
 
     access_key_id: str = field(default="", repr=False)
@@ -56,7 +53,6 @@ class AwsSettings:
     session_token: str = field(default="", repr=False)
     profile: str = ""
     region: str = "us-west-2"
-    endpoint: str = ""
     addressing_style: str = ""
     role_arn: str = ""
     role_session_name: str = "mage-data-integration"
@@ -67,15 +63,7 @@ class AwsSettings:
     tags: tuple[tuple[str, str], ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
     checksum: str = ""
-    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     renewal: AwsSettings | None = field(default=None, repr=False)
-    connect_seconds: float = 5
-    read_seconds: float = 60
-
-    @property
-    def read_timeout(self) -> float:
-        """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def is_aws(self) -> bool:
@@ -260,17 +248,8 @@ def _condition(parameters: dict[str, Any]) -> Condition:
     return "same" if "IfMatch" in parameters else "none"
 
 
-_connections = PerProcess[AwsSettings, S3Connection](S3Connection)
-
-
-def connect(settings: AwsSettings) -> S3Connection:
-    """The connection of this process for these settings; made at the first use.
-
-    Raises:
-        MissingDependency: the AWS SDK is not installed.
-        ConfigError: there is no such profile, or a setting is malformed.
-    """
-    return _connections.get(settings)
+connect = PerProcess[AwsSettings, S3Connection](S3Connection)
+"""The connection of this process for some settings; made at the first use."""
 
 
 def _found_keys(settings: AwsSettings) -> AwsSettings:
