@@ -75,7 +75,7 @@ class AzureStorage(CloudStorage):
 
     Attributes:
         container: the container's name.
-        prefix: clean, see `keys.clean_prefix`; empty for the whole container.
+        prefix: clean, see `base.clean_prefix`; empty for the whole container.
         settings: how to reach it.
     """
 

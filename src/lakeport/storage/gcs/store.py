@@ -137,7 +137,7 @@ class GcsStorage(CloudStorage):
 
     Attributes:
         bucket: the bucket's name.
-        prefix: clean, see `keys.clean_prefix`; empty for the whole bucket.
+        prefix: clean, see `base.clean_prefix`; empty for the whole bucket.
         settings: how to reach it.
     """
 

@@ -123,7 +123,7 @@ class S3Storage(CloudStorage):
 
     Attributes:
         bucket: the bucket's name.
-        prefix: clean, see `keys.clean_prefix`; empty for the whole bucket.
+        prefix: clean, see `base.clean_prefix`; empty for the whole bucket.
         settings: how to reach it.
         mark: tells the uploads of one run from those of others, on a cluster, where a task that
             is lost leaves its uploads behind; empty for none.
