@@ -89,9 +89,10 @@ def one_spark(
         with delta_spark_session(tmp_path_factory.mktemp("session")):
             yield
         return
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
     assert driver.context
     yield
     driver.stop()

@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from tests.cluster.standalone import SHORT_LIVED, Standalone, packed_environment
 from tests.emulators import Minio
@@ -60,7 +61,7 @@ def spark(
         "spark.speculation.multiplier": "3",
         "spark.speculation.minTaskRuntime": "2s",
     }
-    DriverSession.start({"delta", "s3a"}, settings, small=True)
+    DriverSession.start(SessionRequest({"delta", "s3a"}, settings))
     return settings
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, orc
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from tests.contract.conftest import Land
 from tests.contract.targets import Target
@@ -104,7 +105,7 @@ def test_other_files(target: Target, land: Land, tmp_path: Path, suffix: str) ->
 
 @pytest.mark.spark
 def test_a_spark_frame(target: Target, land: Land) -> None:
-    frame = DriverSession.start(set(), {}, small=True).spark.createDataFrame(
+    frame = DriverSession.start(SessionRequest()).spark.createDataFrame(
         [(1, "a"), (2, None), (3, "")], "id long, name string"
     )
     land(frame, table="people")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.kit import Lake, Outcome
@@ -48,7 +49,7 @@ def spark(one_spark: None) -> Iterator[DriverSession | None]:
     if os.environ["LAKEPORT_ENGINE"] == "threads":
         yield None
         return
-    driver = DriverSession.start({"delta"}, {}, small=True)
+    driver = DriverSession.start(SessionRequest({"delta"}))
     driver.context  # noqa: B018  # waits for it
     yield driver
 

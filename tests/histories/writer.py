@@ -69,10 +69,11 @@ class Job:
 def lakeport_writer(job: Job) -> Act:
     """Does steps as a user of lakeport does."""
     import lakeport
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
     from lakeport.errors import CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict
 
-    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
     driver.spark  # noqa: B018  # no step begins before it is there
     target = lakeport.Table(job.config["table"], job.config)
     refusals = (CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, SchemaConflict
 from tests.mage.conftest import Make, Place, record, schema
@@ -78,7 +79,7 @@ def test_calls_of_one_run_overwrite_once(delta: Place) -> None:
 
 def test_a_table_leaves_its_neighbours_and_the_process_alone(delta: Place) -> None:
     """Neither `user_events` beside `user` nor the environment; times are in milliseconds."""
-    _ = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True).context  # Spark sets its own
+    _ = DriverSession.start(SessionRequest({"delta", "s3a", "azure"})).context  # Spark sets its own
     environ = dict(os.environ)
     delta.land(TWO, record(id=1), table="users_events")
     neighbours = delta.files.keys()

@@ -22,6 +22,7 @@ import pyarrow as pa
 import lakeport
 from lakeport.cli.app import main as program
 from lakeport.config.load import load_target
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 
 
@@ -60,7 +61,7 @@ def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    driver = DriverSession.start({"delta", "s3a", "azure"}, settings, small=True)
+    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}, settings))
     for config in configs:
         land_and_read(driver, config, settings)
     show_views(driver)

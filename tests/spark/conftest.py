@@ -17,7 +17,8 @@ os.environ["LAKEPORT_CDS"] = "use"
 @pytest.fixture(scope="session")
 def driver() -> Iterator[DriverSession]:
     """A session of our own with Delta, for every destination."""
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    started = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    started = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
     yield started

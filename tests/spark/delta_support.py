@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
@@ -22,12 +23,12 @@ from lakeport.writers.delta.writer import DeltaWriter
 def driver() -> DriverSession:
     """The process's own session."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    return DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
 
 
 def engine() -> SparkEngine:
     """An engine on that session."""
-    return SparkEngine(driver().needs, {})
+    return SparkEngine(SessionRequest(driver().needs))
 
 
 def session() -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.filesystems import session_for
 from lakeport.engine.spark.session import DriverSession
@@ -117,7 +118,7 @@ def merge(driver: DriverSession, writer: DeltaWriter, task: dict[str, Any], numb
     fresh = [task["fresh"] + number - task["first"]] if "fresh" in task else []
     ids = [*task.get("ids", []), *fresh]
     rows = pa.table({"id": ids, "value": [number] * len(ids)})
-    with SparkEngine(driver.needs, SETTINGS) as engine:
+    with SparkEngine(SessionRequest(driver.needs, SETTINGS)) as engine:
         merger = DeltaMerger(writer, engine)
         plan = merger.plan(rows.schema, ["id"])
         merger.commit(plan, merger.sink(plan).write(iter(rows.to_batches()), 0))
@@ -146,7 +147,7 @@ def optimize(writer: Meeting, task: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve until standard input ends."""
-    driver = DriverSession.start({"delta", "s3a"}, SETTINGS, small=True)
+    driver = DriverSession.start(SessionRequest({"delta", "s3a"}, SETTINGS))
     driver.spark  # noqa: B018
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark import first_use
 from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.first_use import FirstUse
@@ -53,12 +54,13 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
     script = """
         import atexit, inspect, logging
         from py4j import java_gateway
+        from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
         words = "Exception while sending command."
         assert words in inspect.getsource(java_gateway)
         atexit.register(logging.error, words)  # runs last, and speaks as py4j's threads do
-        DriverSession.start(set(), {}, small=True).begin()
+        DriverSession.start(SessionRequest()).begin()
     """
     assert run_script(script) == ""
 
@@ -67,9 +69,10 @@ def test_a_call_that_loses_the_jvm_is_not_logged() -> None:
     script = """
         import os, signal, threading
         from contextlib import suppress
+        from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
-        driver = DriverSession.start(set(), {}, small=True)
+        driver = DriverSession.start(SessionRequest())
         java = driver.context._jvm.java
         java.lang.System.nanoTime()
         jvm = driver._launch.jvm.process
@@ -149,13 +152,13 @@ def test_secrets_reach_hadoop_and_nothing_else(driver: DriverSession) -> None:
 
 def test_a_setting_that_looks_like_a_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"spark\.hadoop\.fs\.s3a\.secret\.key") as caught:
-        DriverSession(frozenset(), {"spark.hadoop.fs.s3a.secret.key": CANARY}, small=True)
+        DriverSession(SessionRequest(frozenset(), {"spark.hadoop.fs.s3a.secret.key": CANARY}))
     assert CANARY not in str(caught.value)
 
 
 def test_taken_up_again(driver: DriverSession) -> None:
-    assert DriverSession.start({"delta"}, {}, small=False) is driver
-    assert DriverSession.start(set(), {}, small=True) is driver
+    assert DriverSession.start(SessionRequest({"delta"}, small=False)) is driver
+    assert DriverSession.start(SessionRequest()) is driver
 
 
 def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
@@ -219,6 +222,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         from pathlib import Path
         from lakeport.cli import programs
         from lakeport.engine.spark.jobs import JobLabel, run_tasks
+        from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
         def loaded(_):
@@ -233,7 +237,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         programs.run("lakeport", ["land", str(source), *target])
         print()
         print("pandas" in sys.modules)
-        driver = DriverSession.start(set(), {{}}, small=True)
+        driver = DriverSession.start(SessionRequest())
         print(*run_tasks(driver, JobLabel("test"), loaded, [1]))
     """
     assert run_script(script).split()[-3:] == ["False", "False", "DataFrame"]
@@ -272,8 +276,9 @@ def test_nothing_outlives_a_killed_driver() -> None:
     script = """
     import os, sys, time
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
-    driver = DriverSession.start({"delta"}, {}, small=True)
+    driver = DriverSession.start(SessionRequest({"delta"}))
     workers = run_tasks(driver, JobLabel("test"), lambda _: [os.getpid(), os.getppid()], [0, 1])
     print(driver._launch.jvm.process.pid, *workers, flush=True)
     time.sleep(600)
@@ -302,16 +307,17 @@ def test_adopting_growing_and_ending() -> None:
     from lakeport.engine.spark.sql.frames import normalised
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
     # No jars in the cache: none on the class path.
     with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, LAKEPORT_CACHE=cache):
-        own = DriverSession.start(set(), {"spark.app.name": "mine"}, small=True)
+        own = DriverSession.start(SessionRequest(frozenset(), {"spark.app.name": "mine"}))
         session = own.spark
     pid = own._launch.jvm.process.pid
     DriverSession._current = None      # as if somebody else had built it
     needs = frozenset({"delta", "s3a"})
-    plain = SparkEngine(needs, {})  # which can land files, and plain tables
+    plain = SparkEngine(SessionRequest(needs))  # which can land files, and plain tables
     assert plain.adopted and plain.run_tasks("test", lambda x: [x], [1]) == [1]
     try:
         plain.delta_session(needs)
@@ -328,7 +334,7 @@ def test_adopting_growing_and_ending() -> None:
         assert 'lakeport-logstore.jar")' in told
     else:
         raise SystemExit("adopted what lacks Delta")
-    adopted = DriverSession.start(set(), {}, small=True)
+    adopted = DriverSession.start(SessionRequest())
     assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
     assert run_tasks(adopted, JobLabel("test"), lambda x: [x + 1], [1, 2]) == [2, 3]
     adopted.stop()
@@ -342,14 +348,15 @@ def test_adopting_growing_and_ending() -> None:
     else:
         raise SystemExit("took a frame of a session that was stopped")
 
-    again = DriverSession.start({"delta"}, {}, small=True)
+    again = DriverSession.start(SessionRequest({"delta"}))
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     own._launch.jvm.kill()
     assert not Path(f"/proc/{pid}").exists()
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     folder = again._launch.jvm.folder
-    assert DriverSession.start({"delta", "s3a"}, {}, small=True) is again  # all jars are there
-    grown = DriverSession.start({"delta", "s3a", "azure"}, {"spark.app.name": "other"}, small=True)
+    assert DriverSession.start(SessionRequest({"delta", "s3a"})) is again  # all jars are there
+    other = SessionRequest({"delta", "s3a", "azure"}, {"spark.app.name": "other"})
+    grown = DriverSession.start(other)
     assert grown is not again and not folder.exists()
     jvm = grown.context._jvm
     conf = grown.context._jsc.hadoopConfiguration()
@@ -372,9 +379,10 @@ def test_adopting_growing_and_ending() -> None:
 def test_a_jvm_that_ends_at_its_start() -> None:
     run_script("""
     from lakeport.errors import SparkFailure
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
     wrong = {"spark.driver.extraJavaOptions": "--add-modules=no.such"}
-    bad = DriverSession.start(set(), wrong, small=True)
+    bad = DriverSession.start(SessionRequest(frozenset(), wrong))
     try:
         bad.context
     except SparkFailure as error:
@@ -392,6 +400,7 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     from lakeport.engine.spark.jvm import gateway
     from lakeport.engine.spark.jvm import jars
     from lakeport.engine.spark.jvm.java import find_java
+    from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
     os.environ["LAKEPORT_CDS"] = "on"
@@ -404,7 +413,7 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     os.truncate(file, 5000)
     archive.place = lambda *_: file
     archive.refresh = lambda *_: None
-    driver = DriverSession.start(set(), {{}}, small=True)
+    driver = DriverSession.start(SessionRequest())
     assert driver.context is not None
     assert file.exists() == cached  # Java 25 sees the damage, and does without
     driver.stop()

@@ -12,6 +12,7 @@ import pytest
 from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs import TablesSource
 from lakeport.config.load import load_target
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SourceError
@@ -86,7 +87,7 @@ def rows(batch: Batch) -> list[Any]:
 
 @pytest.fixture
 def loads(driver: DriverSession, tmp_path: Path) -> Iterator[Loads]:
-    with SparkEngine(driver.needs, {}) as engine:
+    with SparkEngine(SessionRequest(driver.needs)) as engine:
         yield Loads(engine, tmp_path)
 
 

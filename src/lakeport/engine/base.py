@@ -7,14 +7,16 @@ and commands hand it tasks; only `engine.spark` knows how Spark is spoken to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from lakeport.units import counted
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from lakeport.engine.spark.engine import SparkEngine
 
 T = TypeVar("T")
@@ -65,6 +67,28 @@ class EngineReport:
             return f"by threads of this process, {tasks}"
         version = f"Spark {self.version}" if self.version else "Spark"
         return f"by {version}, {self.master}, {counted(self.jobs, 'job')}, {tasks}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """The Spark session that a load or command asks for.
+
+    Attributes:
+        needs: names of `versions.JARS` that it has to have if lakeport starts it.
+        settings: the user's `spark:` mapping; without effect on a session that is adopted.
+        small: whether the load is known to be small, so that a quick start counts most.
+        keep: a context that must go on, because the source is a frame of its session.
+        also: further names, which a session need not have: what they are needed for later is
+            refused then.
+        warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
+    """
+
+    needs: Set[str] = frozenset()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    small: bool = True
+    keep: SparkContext | None = None
+    also: Set[str] = frozenset()
+    warm: str = "off"
 
 
 class Engine(ABC):

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lakeport.engine.base import Engine
+from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.threads import ThreadEngine
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from pyspark import SparkContext
-
-
-def choose(
-    name: str,
-    needs: frozenset[str],
-    settings: Mapping[str, str],
-    *,
-    small: bool = True,
-    keep: SparkContext | None = None,
-    also: frozenset[str] = frozenset(),
-    warm: str = "off",
-) -> Engine:
+def choose(name: str, request: SessionRequest) -> Engine:
     """Return the engine that a config names: Spark, unless it says `threads`.
 
     Spark does not begin to start before `Engine.begin`, or before it is asked for.
 
     Args:
         name: `spark` or `threads`.
-        needs: names of `versions.JARS` that the work needs of Spark.
-        settings: the user's `spark:` mapping.
-        small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm: as for `DriverSession.start`.
+        request: the session that Spark is to have.
 
     Raises:
         ConfigError: a setting is wrong, or the process's Spark lacks something.
@@ -42,4 +23,4 @@ def choose(
         return ThreadEngine()
     from lakeport.engine.spark.engine import SparkEngine
 
-    return SparkEngine(needs, settings, small=small, keep=keep, also=also, warm=warm)
+    return SparkEngine(request)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
@@ -106,12 +107,8 @@ def _journal(storage: Storage) -> str:
 def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
     """Have Spark start; what is returned waits for it, and raises what went wrong."""
     try:
-        engine = choose(
-            config.engine,
-            config.jars,
-            config.spark,
-            warm=config.warm,
-        )
+        request = SessionRequest(config.jars, config.spark, warm=config.warm)
+        engine = choose(config.engine, request)
     except LakeportError as error:
         failure = error
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport import destinations
 from lakeport.config.inputs import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.engine.spark.sql import quoted
@@ -219,14 +220,14 @@ def prepare(
     needs = config.jars if destinations.needs_delta_spark(config) else frozenset()
     if isinstance(source, TablesSource):
         needs |= config.jars | source.jars
-    engine = choose(
-        config.engine,
+    request = SessionRequest(
         needs,
         config.spark,
         keep=keep,
         also=also | config.jars,
         warm=config.warm if warm else "off",
     )
+    engine = choose(config.engine, request)
     try:
         if isinstance(source, TablesSource):
             engine.require_spark("a Delta table as a source")

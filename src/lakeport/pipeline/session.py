@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lakeport.config.inputs import TablesSource
-from lakeport.engine.base import Engine
+from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.errors import ConfigError
 
@@ -42,7 +42,7 @@ def start(loads: Collection[Load]) -> Engine:
             )
         needs |= load.target.jars | _of_tables(load)
     name = "threads" if first and engines == {"threads"} else "spark"
-    return choose(name, needs, first.target.spark if first else {})
+    return choose(name, SessionRequest(needs, first.target.spark if first else {}))
 
 
 def _of_tables(load: Load) -> frozenset[str]:

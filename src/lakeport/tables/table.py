@@ -383,14 +383,10 @@ class Table:
             yield spark
 
     def _engine(self, contents: Contents | None = None) -> Engine:
+        from lakeport.engine.base import SessionRequest
         from lakeport.engine.choose import choose
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
-        return choose(
-            config.engine,
-            needs,
-            config.spark,
-            small=known < _LARGE_BYTES,
-            warm=config.warm,
-        )
+        request = SessionRequest(needs, config.spark, known < _LARGE_BYTES, warm=config.warm)
+        return choose(config.engine, request)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.requests.sites import Site, sites
@@ -18,7 +19,7 @@ def running(data: Path) -> Iterator[dict[str, Site]]:
     Args:
         data: a folder for the stores' data.
     """
-    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
     try:
         with (
             Minio(data / "minio") as minio,

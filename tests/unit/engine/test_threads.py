@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.cli.app import main
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.engine.spark.engine import _is_own
 from lakeport.engine.threads import ThreadEngine
@@ -158,7 +159,7 @@ def test_the_engine_is_a_key_an_option_and_a_variable(
 
 
 def test_an_engine_is_chosen_once_and_begins_nothing() -> None:
-    assert isinstance(choose("threads", frozenset({"delta"}), {}), ThreadEngine)
+    assert isinstance(choose("threads", SessionRequest()), ThreadEngine)
 
 
 @pytest.mark.parametrize(

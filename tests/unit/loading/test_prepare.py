@@ -10,6 +10,7 @@ import pytest
 
 from lakeport import destinations
 from lakeport.config.load import load_target
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import ThreadEngine
 from lakeport.errors import ConfigError
 from lakeport.loading import prepare as module
@@ -22,8 +23,8 @@ class FakeEngine(ThreadEngine):
     asked: ClassVar[list[tuple[frozenset[str], frozenset[str]]]]
 
     @classmethod
-    def choose(cls, name: str, needs: Any, settings: Any, *, also: Any, **_: Any) -> FakeEngine:
-        cls.asked.append((frozenset(needs), also))
+    def choose(cls, name: str, request: SessionRequest) -> FakeEngine:
+        cls.asked.append((frozenset(request.needs), frozenset(request.also)))
         return cls()
 
     def require_spark(self, what: str) -> None:

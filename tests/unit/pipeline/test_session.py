@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.config.inputs import TablesSource
+from lakeport.engine.base import SessionRequest
 from lakeport.errors import ConfigError
 from lakeport.pipeline import session
 from tests.unit.pipeline.kit import load_of
@@ -16,7 +17,11 @@ from tests.unit.pipeline.kit import load_of
 
 def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(session, "choose", lambda *given: found.append(given))
+
+    def choose(name: str, request: SessionRequest) -> None:
+        found.append((name, request.needs, request.settings))
+
+    monkeypatch.setattr(session, "choose", choose)
     session.start(loads)
     return found[0]
 

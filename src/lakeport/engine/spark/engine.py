@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from lakeport.engine.base import Engine, EngineReport
+from lakeport.engine.base import Engine, EngineReport, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
 from lakeport.engine.spark.filesystems import hand_over, session_for
 from lakeport.engine.spark.jobs import JobLabel
@@ -35,10 +35,7 @@ class SparkEngine(Engine):
     """Runs tasks as Spark's: in the active session, a warm one's, or one that lakeport starts.
 
     Args:
-        needs: names of `versions.JARS` that the session has to have if lakeport starts it.
-        settings: the user's `spark:` mapping.
-        small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm: as for `DriverSession.start`.
+        request: the session that it asks for.
 
     Raises:
         LakeportError: as `DriverSession.start`.
@@ -46,25 +43,14 @@ class SparkEngine(Engine):
 
     name: ClassVar[str] = "spark"
 
-    def __init__(
-        self,
-        needs: frozenset[str],
-        settings: Mapping[str, str],
-        *,
-        small: bool = True,
-        keep: SparkContext | None = None,
-        also: frozenset[str] = frozenset(),
-        warm: str = "off",
-    ) -> None:
+    def __init__(self, request: SessionRequest) -> None:
         """Use the session of this process; waits where others use one that does not suit."""
         self._counted = threading.Lock()
         self._jobs = self._tasks = 0
-        self.session = DriverSession.start(
-            needs, settings, small, keep=keep, also=also, warm=warm, user=self
-        )
+        self.session = DriverSession.start(request, user=self)
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted
-        told = settings
+        told = request.settings
         if self.adopted:
             with suppress(Exception):  # a session that has ended is told of where it is used
                 told = self.session.spark.conf.getAll  # what the context was given is in it, too

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary, finalize
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.first_use import FirstUse
@@ -72,9 +73,6 @@ class DriverSession:
 
     Make one with `DriverSession.start`. All methods may be called from any thread.
 
-    Args:
-        also: as for `start`.
-
     Attributes:
         needs: names of `versions.JARS` that it has.
         attempts: how often Spark tries a task.
@@ -88,16 +86,9 @@ class DriverSession:
     _current: ClassVar[DriverSession | None] = None
     _changed: ClassVar[threading.Condition] = threading.Condition()
 
-    def __init__(
-        self,
-        needs: frozenset[str],
-        settings: Mapping[str, str],
-        *,
-        small: bool,
-        also: frozenset[str] = frozenset(),
-        warm: str = "off",
-    ) -> None:
+    def __init__(self, request: SessionRequest) -> None:
         """Adopt the active session, or wait for `begin` to start one."""
+        needs, settings = frozenset(request.needs), request.settings
         self.needs = needs
         self.adopted = False
         self.streams = 0
@@ -122,39 +113,24 @@ class DriverSession:
         self._master = master_of(settings)
         self.attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
-        self._own = partial(Launch, given=settings, small=small)
+        self._own = partial(Launch, given=settings, small=request.small)
         if adopt.find() is None:
-            self.needs, self._also = jars.with_cached(needs), also
+            self.needs, self._also = jars.with_cached(needs), frozenset(request.also)
             heap_mb(settings)
-            self._launch = lease = lease_for(warm, settings, needs)
+            self._launch = lease = lease_for(request.warm, settings, needs)
             self.needs = lease.needs if lease is not None else self.needs
         else:
             self.begin()
 
     @classmethod
-    def start(
-        cls,
-        needs: set[str] | frozenset[str],
-        settings: Mapping[str, str],
-        small: bool,
-        keep: SparkContext | None = None,
-        also: frozenset[str] = frozenset(),
-        warm: str = "off",
-        user: object = None,
-    ) -> DriverSession:
+    def start(cls, request: SessionRequest, user: object = None) -> DriverSession:
         """Adopt the active session, take up our own again, or make one that begins when asked.
 
         A process has one JVM: where its session has not what is needed, and loads use it, this
         waits until they have ended.
 
         Args:
-            needs: names of `versions.JARS`.
-            settings: the user's `spark:` mapping; without effect on a session that is adopted.
-            small: whether the load is known to be small, so that a quick start counts most.
-            keep: a context that must go on, because the source is a frame of its session.
-            also: further names, which a session need not have: what they are needed for later is
-                refused then.
-            warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
+            request: what the session is to be like.
             user: who uses the session until `release`; while there is one, nothing takes its place.
 
         Raises:
@@ -162,23 +138,20 @@ class DriverSession:
                 needed; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on.
         """
-        own = frozenset(needs)
         with cls._changed:
             while True:
                 current = cls._current
-                if current is not None and current._serves(own, also, settings, warm):
+                if current is not None and current._serves(request):
                     break
                 if current is not None and not current.adopted:
-                    current._check_idle(own, keep)
+                    current._check_idle(request)
                     if current._users and current._usable:
                         current._wait_for_others()
                         continue
                     current.stop()
                     if current._builder.is_alive():
                         current._builder.join()  # pyspark knows of one JVM at a time
-                current = cls._current = cls(
-                    frozenset(needs), settings, small=small, also=also, warm=warm
-                )
+                current = cls._current = cls(request)
                 break
             if user is not None:
                 current._users[user] = threading.get_ident()
@@ -381,29 +354,23 @@ class DriverSession:
         """Whether the session runs, or may yet."""
         return self.alive and not self._stopped and self._error is None
 
-    def _serves(
-        self,
-        needs: frozenset[str],
-        also: frozenset[str],
-        settings: Mapping[str, str],
-        warm: str,
-    ) -> bool:
+    def _serves(self, request: SessionRequest) -> bool:
         """Whether a new run can go on with this session."""
         fitting = self._begun or adopt.find() is None
-        if not self._usable or self.adopted or not fitting or dict(settings) != self._given:
+        if not self._usable or self.adopted or not fitting or request.settings != self._given:
             return False
-        known = self.needs | self._also if self.lacking is None else self.needs | also
-        if not needs <= self.needs or not also <= known:
+        known = self.needs | self._also if self.lacking is None else self.needs | request.also
+        if not request.needs <= self.needs or not request.also <= known:
             return False
-        return warm != ("off" if isinstance(self._launch, Lease) else "require")
+        return request.warm != ("off" if isinstance(self._launch, Lease) else "require")
 
-    def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
+    def _check_idle(self, request: SessionRequest) -> None:
         """Refuse to end a session of our own that a query or a frame is bound to."""
         alive = not self._stopped and self._context is not None
-        if not alive or not (self.streams or keep is self._context):
+        if not alive or not (self.streams or request.keep is self._context):
             return
         bound = "a stream runs" if self.streams else "the frame was made"
-        lacking = ", ".join(sorted(needs - self.needs))
+        lacking = ", ".join(sorted(request.needs - self.needs))
         raise ConfigError(
             f"{bound} on a session of lakeport's own that "
             + (f"lacks the jars for {lacking}" if lacking else "has other `spark` settings"),

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.first_use import commit
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
@@ -51,8 +52,8 @@ def train(needs: frozenset[str]) -> bool:
         return place is not None
     os.environ["LAKEPORT_CDS"] = "off"  # what is recorded builds on no other archive
     place.parent.mkdir(parents=True, exist_ok=True)
-    options = shlex.join(archive.recording(place))
-    session = DriverSession(needs, {"spark.driver.extraJavaOptions": options}, small=True)
+    settings = {"spark.driver.extraJavaOptions": shlex.join(archive.recording(place))}
+    session = DriverSession(SessionRequest(needs, settings))
     try:
         training_load(session, needs)
         session.stop(fast=False, timeout=_EXIT_SECONDS)

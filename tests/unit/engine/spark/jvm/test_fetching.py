@@ -211,9 +211,10 @@ def test_a_fetch_that_is_called_off(
 _WAITER = """
 import threading, time
 from lakeport.host.activity import running
+from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 
-driver = DriverSession(frozenset({"delta"}), {}, small=True)
+driver = DriverSession(SessionRequest({"delta"}))
 threading.Thread(target=lambda: driver.context, daemon=True).start()
 while not any(each.what == "fetching" and each.done for each in running()):
     time.sleep(0.01)
