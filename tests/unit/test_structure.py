@@ -35,6 +35,7 @@ NEEDED = {
     "lakeport.tables.table -> lakeport.engine.choose": _LOG,
     "lakeport.tables.table -> lakeport.engine.spark.sql.policy": _LOG,
     "lakeport.warm.child -> lakeport.engine.spark.lease": _SESSION,
+    "lakeport.warm.session -> lakeport.engine.base": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.calls": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.jars": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.session": _SESSION,

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
+from lakeport.engine.base import SessionRequest
 from lakeport.errors import LakeportError, SourceError
 from lakeport.tables.records import (
     AlterReport,
@@ -383,7 +384,6 @@ class Table:
             yield spark
 
     def _engine(self, contents: Contents | None = None) -> Engine:
-        from lakeport.engine.base import SessionRequest
         from lakeport.engine.choose import choose
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)
