@@ -125,6 +125,9 @@ def _singer() -> Iterator[Goal]:
 def _warm() -> Iterator[Goal]:
     show = Cell(WARM, "table show", 10_000, "local", "delta")
     yield Goal("`table show` through a warm session", "s", 0.3, value(show))
+    first = [Cell(name, "first load", 10_000, "local", "parquet") for name in (WARM, COLD)]
+    figure = ratio(value(first[0]), value(first[1]))
+    yield Goal("the first load with `--warm`", "x a cold load", 1.0, figure)
 
 
 def _memory() -> Iterator[Goal]:
