@@ -82,17 +82,6 @@ def in_pieces(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.Recor
         yield batch
 
 
-def written_out(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns of the file as Arrow reads it without dictionaries."""
-    if batch.schema.types == schema.types:
-        return batch
-    arrays = [
-        array if array.type == field.type else array.cast(field.type)
-        for array, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 def _text_bytes(array: Any) -> int:
     """Bytes that the texts of dictionaries have once they are written out."""
     t = array.type
@@ -137,8 +126,8 @@ def _with_text(t: Any, leaves: Iterator[Any]) -> Any:
     return pa.string() if next(leaves).logical_type.type == "ENUM" else t
 
 
-def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns of `stored_schema`; the bytes stay as they are."""
+def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch, its dictionaries written out or its ENUMs as text; the bytes stay as they are."""
     if batch.schema.types == schema.types:
         return batch
     arrays = [
@@ -314,7 +303,7 @@ def _check_columns(parquet: Any, groups: Sequence[int]) -> None:
 
 
 @contextmanager
-def _naming(uri: str) -> Iterator[None]:
+def naming(uri: str) -> Iterator[None]:
     """Name the file in errors that name its column alone."""
     try:
         yield
@@ -344,7 +333,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
-        with _naming(file.uri):
+        with naming(file.uri):
             schema = normalise(stored_schema(parquet), open_places=True)
         return [Footer(file, schema, sizes)]
 
@@ -520,7 +509,7 @@ def _check_int96(split: Split, columns: list[str], calendar: HybridCalendar | No
     with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
         parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
         for micros, nanos, seconds in zip(*parts, strict=True):
-            with _naming(split.uri):
+            with naming(split.uri):
                 check_int96(micros, nanos, calendar.rebase(seconds) if calendar else seconds)
 
 
@@ -544,8 +533,8 @@ class ParquetReader(DeclaredReader):
                 _check_int96(split, columns, calendar)
             stored, plain = stored_schema(parquet), parquet.schema_arrow
             for batch in self._pieces(parquet, split):
-                with _naming(split.uri):
-                    rows = as_text(written_out(batch, plain), stored)
+                with naming(split.uri):
+                    rows = as_stored(as_stored(batch, plain), stored)
                     rows = calendar.rebase(rows) if calendar else rows
                     rows = aligned(rows, self.schema, self.mixed)
                 yield rows

@@ -5,16 +5,16 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Split
+from lakeport.sources.input import lines
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool import read_sidecar
 
 BLOCK = 4 << 20
-_HEAD = 4096
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -54,10 +54,19 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
     Raises:
         SourceError: the file can't be read, or is shorter than the split says.
     """
+    first = 0
     try:
         with open_split(split) as file:
             file.seek(split.start)
-            yield from _blocks(file, split, limit)
+            for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
+                if found.too_long is not None:
+                    yield LongLine(found.too_long, first)
+                    first += 1
+                    continue
+                with memoryview(found.data) as whole:
+                    data = bytes(whole[: found.end - 1])
+                yield Block(_unmarked(data), first)
+                first += data.count(b"\n") + 1
     except OSError as error:
         raise SourceError(
             f"file {split.uri!r} can't be read: {error.strerror or error}",
@@ -65,86 +74,41 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
         ) from error
 
 
-def _blocks(file: BinaryIO, split: Split, limit: int) -> Iterator[Block | LongLine]:
-    first = 0
-    held: list[bytes] = []
-    size = 0
-    skipping = b""
-    for chunk in _chunks(file, split):
-        cut = chunk.rfind(b"\n")
-        if skipping:
-            end = chunk.find(b"\n")
-            if end < 0:
-                continue
-            yield LongLine(skipping, first)
-            first += 1
-            skipping = b""
-            chunk = chunk[end + 1 :]
-            cut -= end + 1
-        if cut >= 0:
-            yield from _checked(_unmarked(b"".join((*held, memoryview(chunk)[:cut]))), first, limit)
-            first += chunk.count(b"\n")
-            held, size = [], 0
-        held.append(chunk[cut + 1 :])
-        size += len(held[-1])
-        if size > limit:
-            skipping = b"".join(held)[:_HEAD]
-            held, size = [], 0
-    if skipping:
-        yield LongLine(skipping, first)
-    elif size:
-        yield Block(_unmarked(b"".join(held)), first)
+class _Range:
+    """The bytes of a split, from where its file stands."""
+
+    def __init__(self, file: BinaryIO, split: Split) -> None:
+        self._fill = lines.filler(file)
+        self._uri = split.uri
+        self._left = split.end - split.start if split.end >= 0 else -1
+
+    def readinto(self, view: memoryview) -> int:
+        count = self._fill(view if self._left < 0 else view[: self._left]) or 0
+        advance(count)
+        if self._left > 0 and not count:
+            raise SourceError(
+                f"file {self._uri!r} ends {self._left} bytes before it should",
+                "leave the file as it is during the load, then load again.",
+            )
+        self._left -= count if self._left > 0 else 0
+        return count
 
 
-def _chunks(file: BinaryIO, split: Split) -> Iterator[bytes]:
-    left = split.end - split.start if split.end >= 0 else -1
-    while left:
-        chunk = file.read(BLOCK if left < 0 else min(BLOCK, left))
-        if not chunk:
-            break
-        left -= len(chunk) if left > 0 else 0
-        advance(len(chunk))
-        yield chunk
-    if left > 0:
-        raise SourceError(
-            f"file {split.uri!r} ends {left} bytes before it should",
-            "leave the file as it is during the load, then load again.",
-        )
-
-
-def _unmarked(lines: bytes) -> bytes:
+def _unmarked(data: bytes) -> bytes:
     """Lines without the byte order marks before them, which files have that were joined."""
-    lines = lines.removeprefix(_BOM)
-    return lines.replace(b"\n" + _BOM, b"\n") if b"\xef" in lines else lines
-
-
-def _checked(data: bytes, first: int, limit: int) -> Iterator[Block | LongLine]:
-    """A block, cut at lines that turned out longer than the limit once they were whole."""
-    if len(data) <= limit:
-        yield Block(data, first)
-        return
-    kept: list[bytes] = []
-    for number, line in enumerate(data.split(b"\n"), first):
-        if len(line) <= limit:
-            kept.append(line)
-            continue
-        if kept:
-            yield Block(b"\n".join(kept), number - len(kept))
-        kept = []
-        yield LongLine(line[:_HEAD], number)
-    if kept:
-        yield Block(b"\n".join(kept), first + data.count(b"\n") + 1 - len(kept))
+    data = data.removeprefix(_BOM)
+    return data.replace(b"\n" + _BOM, b"\n") if b"\xef" in data else data
 
 
 def cut_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
     """Some lines from `start` on, and where the next one begins."""
-    lines: list[bytes] = []
-    while len(lines) < most and start < len(data):
+    found: list[bytes] = []
+    while len(found) < most and start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
-        lines.append(data[start:end])
+        found.append(data[start:end])
         start = end + 1
-    return lines, start
+    return found, start
 
 
 class LineNumbers:

@@ -57,7 +57,6 @@ _HEAD = re.compile(
     rb'stream"[ \t]*:[ \t]*"([^"\\\x00-\x1f]+)"[ \t]*,[ \t]*"type"[ \t]*:[ \t]*"(?i:RECORD)"'
     rb")[ \t]*,[ \t]*"
 )
-_MAX_HEADS = 512  # more than a tap's ways to write a message; each costs a compiled pattern
 
 
 def stream_of(line: bytes) -> str:
@@ -81,7 +80,6 @@ class Router:
     def __init__(self) -> None:
         self._kernel = kernel()
         self._names: dict[bytes, str] = {}
-        self._runs: dict[bytes, tuple[re.Pattern[bytes], bytes]] = {}
 
     def add(self, stream: str) -> None:
         """Make a stream known; records of others are not routed."""
@@ -105,26 +103,12 @@ class Router:
         stream = self._names.get(found[1] or found[2])
         if stream is None:
             return None
-        head = found[0]
         if self._kernel is not None:
-            return stream, *self._kernel.run(data, start, end, head)
-        return self._searched(stream, head, data, start, end)
-
-    def _searched(
-        self, stream: str, head: bytes, data: bytearray, start: int, end: int
-    ) -> tuple[str, int, int] | None:
-        """The run without the kernel: a pattern finds its end."""
-        known = self._runs.get(head)
-        if known is None:
-            if len(self._runs) >= _MAX_HEADS:
-                return stream, data.index(b"\n", start, end) + 1, 1
-            pattern = re.compile(rb"\n(?!" + re.escape(head) + rb")")
-            known = self._runs[head] = pattern, b"\n" + head
-        last = known[0].search(data, start, end)
-        if last is None:  # a buffer of whole lines ends with a newline that no head follows
-            return None
-        stop = last.end()
-        return stream, stop, data.count(known[1], start, stop) + 1
+            return stream, *self._kernel.run(data, start, end, found[0])
+        count = 0
+        while data.startswith(found[0], start, end):
+            start, count = data.index(b"\n", start, end) + 1, count + 1
+        return stream, start, count
 
 
 @dataclass(frozen=True, slots=True)

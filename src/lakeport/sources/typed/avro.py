@@ -23,8 +23,9 @@ from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
+from lakeport.sources.parquet import naming
 from lakeport.sources.splits import open_split
-from lakeport.sources.typed.orc import Header, naming, reading
+from lakeport.sources.typed.orc import Header, reading
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16

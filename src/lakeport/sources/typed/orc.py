@@ -25,6 +25,7 @@ from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.nested import leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
+from lakeport.sources.parquet import naming
 from lakeport.sources.splits import open_split
 
 Batches = Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
@@ -60,15 +61,6 @@ def reading(uri: str, format_: str) -> Iterator[None]:
             f"file {uri!r} can't be read as {format_}: {reason}",
             f"check that the file is there, whole, and {format_} indeed.",
         ) from error
-
-
-@contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Name the file in errors that name its column alone."""
-    try:
-        yield
-    except SourceError as error:
-        raise SourceError(f"file {name!r}: {error.message}", error.hint) from error
 
 
 _NAME = "ORC"

@@ -18,10 +18,10 @@ from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
-from lakeport.sources.parquet import Footer, aligned, split_groups, union
+from lakeport.sources.parquet import Footer, aligned, naming, split_groups, union
 from lakeport.sources.splits import DeclaredReader
 from lakeport.sources.typed import avro, ipc, orc
-from lakeport.sources.typed.orc import Batches, Header, naming, reading
+from lakeport.sources.typed.orc import Batches, Header, reading
 
 _ROWS = 1 << 16
 
