@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
-from lakeport.errors import DestinationError, ObjectExists, causes
+from lakeport.errors import DestinationError, ObjectExists, Unreachable, causes
 from lakeport.host import ending
 
 GIVE_UP_SECONDS = 120.0
@@ -247,6 +247,30 @@ still the version that was read."""
 
 class NotFound(DestinationError):
     """There is no such object, bucket or upload."""
+
+
+def given_up(
+    error: Exception, name: str, where: str, answer: str, kind: str, keys: str
+) -> Unreachable:
+    """The error for a transient failure that stays: what it was, and for how long.
+
+    Args:
+        error: the failure, or that it was given up.
+        name: the object's or bucket's URI.
+        where: the store's address.
+        answer: status and code of the last answer; empty where none came.
+        kind: what was met instead of an answer.
+        keys: the settings that say where the store is.
+    """
+    seconds = error.seconds if isinstance(error, GivenUp) else 0.0
+    if answer:
+        what = f"{name}: {where} kept answering {answer} for {seconds:.1f} s"
+        return Unreachable(what, SLOW_STORE)
+    return Unreachable(
+        f"{where} can't be reached ({kind}); it was tried for {seconds:.1f} s",
+        f"check {keys}, DNS, the proxy (HTTPS_PROXY) and the firewall; `give_up_after` says for "
+        "how long to try.",
+    )
 
 
 def found(look: Callable[[], T]) -> T:

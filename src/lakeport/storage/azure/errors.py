@@ -12,13 +12,13 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.storage.retry import (
-    SLOW_STORE,
     Condition,
     GivenUp,
     NotFound,
     already_exists,
     condition_failed,
     cut_off,
+    given_up,
 )
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def translate(
     """
     if isinstance(error, LakeportError):
         return error
-    if is_transient(error):
-        error = GivenUp(error, 0.0)
-    if isinstance(error, GivenUp):
-        return _given_up(error, name, settings)
+    if isinstance(error, GivenUp) or is_transient(error):
+        return _unreached(error, name, settings)
     if condition == "absent" and _code(error) == "BlobAlreadyExists":
         return already_exists(name)
     if condition != "none" and _status(error) == 412:
@@ -91,20 +89,11 @@ def translate(
     return _from_client(error, name, settings)
 
 
-def _given_up(given_up: GivenUp, name: str, settings: AzureSettings) -> Unreachable:
-    """What the last answer was, and for how long there was no better one."""
-    error, seconds = given_up.cause, given_up.seconds
-    if has_response(error):
-        return Unreachable(
-            f"{name}: {settings.blob_url} kept answering {_status(error)} {_code(error)} for "
-            f"{seconds:.1f} s",
-            SLOW_STORE,
-        )
-    return Unreachable(
-        f"{settings.blob_url} can't be reached ({_kind(error)}); it was tried for {seconds:.1f} s",
-        "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the firewall; "
-        "`give_up_after` says for how long to try.",
-    )
+def _unreached(error: Exception, name: str, settings: AzureSettings) -> LakeportError:
+    met = error.cause if isinstance(error, GivenUp) else error
+    answer = f"{_status(met)} {_code(met)}" if has_response(met) else ""
+    keys = "`account_name`, `azure_endpoint`"
+    return given_up(error, name, settings.blob_url, answer, _kind(met), keys)
 
 
 def _from_answer(
@@ -184,11 +173,7 @@ def _from_client(error: Exception, name: str, settings: AzureSettings) -> Lakepo
             "REQUESTS_CA_BUNDLE names a private authority's certificate; check `azure_endpoint`.",
         )
     if kind in _NETWORK:
-        return Unreachable(
-            f"{settings.blob_url} can't be reached ({kind})",
-            "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the "
-            "firewall.",
-        )
+        return _unreached(error, name, settings)
     if isinstance(error, ValueError):  # of a header, half of which came
         return Unreachable(
             f"{name}: the store's answer was cut, or is none of a store's",
@@ -241,6 +226,9 @@ _NO_CONTAINER = _simple(
     "there is no such container: {name}",
     "check the container's name and `account_name`; lakeport never creates a container.",
 )
+_GONE = _simple(
+    BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
+)
 _BY_CODE = {
     "AccountIsDisabled": _simple(
         PermissionRefused, "the account {account!r} is disabled", "see its subscription."
@@ -249,12 +237,8 @@ _BY_CODE = {
     "ContainerBeingDeleted": _NO_CONTAINER,
     "ContainerNotFound": _NO_CONTAINER,
     "FilesystemNotFound": _NO_CONTAINER,
-    "InvalidBlockList": _simple(
-        BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
-    ),
-    "InvalidBlobOrBlock": _simple(
-        BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
-    ),
+    "InvalidBlockList": _GONE,
+    "InvalidBlobOrBlock": _GONE,
     "KeyBasedAuthenticationNotPermitted": _simple(
         PermissionRefused,
         "the account {account!r} does not permit account keys and tokens signed with them",

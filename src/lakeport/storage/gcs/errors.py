@@ -13,13 +13,13 @@ from lakeport.errors import (
 )
 from lakeport.scrub import scrub
 from lakeport.storage.retry import (
-    SLOW_STORE,
     Condition,
     GivenUp,
     HollowAnswer,
     NotFound,
     condition_failed,
     cut_off,
+    given_up,
     untrusted,
 )
 
@@ -100,11 +100,12 @@ def translate(
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
-    if is_transient(error):
-        error = GivenUp(error, 0.0)
-    if isinstance(error, GivenUp) and not _names(error.cause) & _OF_TOKENS:
-        return _given_up(error, name, settings)
-    error = error.cause if isinstance(error, GivenUp) else error
+    met = error.cause if isinstance(error, GivenUp) else error
+    if (isinstance(error, GivenUp) or is_transient(error)) and not _names(met) & _OF_TOKENS:
+        answer = str(met.status) if isinstance(met, ErrorResponse) else ""
+        keys = "`google_endpoint`, STORAGE_EMULATOR_HOST"
+        return given_up(error, name, settings.base, answer, type(met).__name__, keys)
+    error = met
     if isinstance(error, ErrorResponse):
         if error.status == 412 and condition != "none":
             return condition_failed(condition, name)
@@ -134,22 +135,6 @@ def translate(
             "REQUESTS_CA_BUNDLE names a private authority's certificate; check `google_endpoint`.",
         )
     return DestinationError(f"{name}: the request failed with {type(error).__name__}", _ODD_ANSWER)
-
-
-def _given_up(given_up: GivenUp, name: str, settings: GcpSettings) -> Unreachable:
-    """What the last answer was, and for how long there was no better one."""
-    error, seconds = given_up.cause, given_up.seconds
-    if isinstance(error, ErrorResponse):
-        return Unreachable(
-            f"{name}: {settings.base} kept answering {error.status} for {seconds:.1f} s",
-            SLOW_STORE,
-        )
-    return Unreachable(
-        f"{settings.base} can't be reached ({type(error).__name__}); it was tried for "
-        f"{seconds:.1f} s",
-        "check `google_endpoint`, STORAGE_EMULATOR_HOST, DNS, the proxy and the firewall; "
-        "`give_up_after` says for how long to try.",
-    )
 
 
 def _from_answer(

@@ -18,13 +18,13 @@ from lakeport.scrub import scrub
 from lakeport.storage.checks import ConditionUnknown
 from lakeport.storage.retry import (
     NEXT_NAME,
-    SLOW_STORE,
     Condition,
     GivenUp,
     HollowAnswer,
     NotFound,
     condition_failed,
     cut_off,
+    given_up,
 )
 
 if TYPE_CHECKING:
@@ -136,34 +136,19 @@ def translate(
     if isinstance(error, LakeportError):
         return error
     name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
-    if is_transient(error):
-        error = GivenUp(error, 0.0)
-    if isinstance(error, GivenUp):
-        if condition == "absent" and contended(error.cause):
+    if isinstance(error, GivenUp) or is_transient(error):
+        met = error.cause if isinstance(error, GivenUp) else error
+        if condition == "absent" and contended(met):
             return ObjectExists(f"{name} is being written by somebody else", NEXT_NAME)
-        return _given_up(error, name, settings)
+        status, code = _code_of(met)
+        answer = f"{status} {code}".removesuffix(f" {status}")  # an empty body has no other code
+        keys = "`aws_endpoint`, `aws_region`"
+        return given_up(error, name, _where(settings), answer if status else "", _kind(met), keys)
     if condition != "none" and _code_of(error)[0] == 412:
         return condition_failed(condition, name)
     if has_response(error):
         return _from_answer(error, operation, bucket, key, settings)
     return _from_client(error, settings)
-
-
-def _given_up(given_up: GivenUp, name: str, settings: AwsSettings) -> Unreachable:
-    """What the last answer was, and for how long there was no better one."""
-    error, seconds = given_up.cause, given_up.seconds
-    if has_response(error):
-        status, code = _code_of(error)
-        answer = f"{status} {code}".removesuffix(f" {status}")  # an empty body has no other code
-        return Unreachable(
-            f"{name}: {_where(settings)} kept answering {answer} for {seconds:.1f} s",
-            SLOW_STORE,
-        )
-    return Unreachable(
-        f"{_where(settings)} can't be reached ({_kind(error)}); it was tried for {seconds:.1f} s",
-        "check `aws_endpoint`, `aws_region`, DNS, the proxy (HTTPS_PROXY) and the firewall; "
-        "`give_up_after` says for how long to try.",
-    )
 
 
 def _where(settings: AwsSettings) -> str:
