@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from lakeport.errors import (
     ConfigError,
@@ -25,18 +25,21 @@ from lakeport.errors import (
     PermissionRefused,
 )
 from lakeport.model import Level, Staged, StoredObject
-from lakeport.storage.checks import CheckItem, Checks, item_of
+from lakeport.storage.checks import CheckItem, item_of
 from lakeport.storage.retry import replaced
-
-if TYPE_CHECKING:
-    from lakeport.model import Storage
-
 
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 )
-_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_HINTS: Mapping[int, str] = {
+    **dict.fromkeys(_REFUSED, "give this user write access, or choose another `path`."),
+    errno.ENOSPC: "free space on that disk, or choose another `path`.",
+    errno.EDQUOT: "free space on that disk, or choose another `path`.",
+    errno.EFBIG: "raise the limit (`ulimit -f`), or lower `target_file_size_mb`.",
+    errno.ENAMETOOLONG: "shorten `object_key_path`, `table` or the stream's name.",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it away.",
+}
 
 
 @contextlib.contextmanager
@@ -52,47 +55,27 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
     if isinstance(error, FileExistsError):
         return ObjectExists(f"{uri} exists already", "a create-only write takes the next name.")
     what = f"can't {action} {uri}: {error.strerror or type(error).__name__}"
-    if error.errno in _REFUSED:
-        return PermissionRefused(what, "give this user write access, or choose another `path`.")
-    if error.errno in _FULL:
-        return DestinationError(what, "free space on that disk, or choose another `path`.")
-    if error.errno == errno.EFBIG:
-        hint = "raise the limit (`ulimit -f`), or lower `target_file_size_mb`."
-        return DestinationError(what, hint)
-    if error.errno == errno.ENAMETOOLONG:
-        return DestinationError(what, "shorten `object_key_path`, `table` or the stream's name.")
-    if error.errno == errno.ENOTDIR:
-        return DestinationError(what, "a file stands where a folder is needed: move it away.")
-    return DestinationError(what, "check the folder, its disk and your rights there.")
+    kind = PermissionRefused if error.errno in _REFUSED else DestinationError
+    hint = _HINTS.get(error.errno or 0, "check the folder, its disk and your rights there.")
+    return kind(what, hint)
 
 
-def walk(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
-    """Files below a folder and behind `after`, in the order of their keys; links are left out."""
+def _entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """What lies in a folder, by name; the names of folders end with a slash."""
     with os.scandir(folder) as entries:
-        found = sorted(
+        return sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
         )
-    for name, entry in found:
-        if name.endswith("/"):
-            with contextlib.suppress(FileNotFoundError):
-                yield from walk(entry.path, prefix + name, after)
-        elif prefix + name > after and entry.is_file(follow_symlinks=False):
-            with contextlib.suppress(FileNotFoundError):
+
+
+def _walk(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
+    """Files below a folder and behind `after`, in the order of their keys; links are left out."""
+    for name, entry in _entries(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if name.endswith("/"):
+                yield from _walk(entry.path, prefix + name, after)
+            elif prefix + name > after and entry.is_file(follow_symlinks=False):
                 yield stored(prefix + name, entry.stat(follow_symlinks=False))
-
-
-def level(folder: str, prefix: str) -> Level:
-    """Folders and files right in a folder, none where that is no folder; links are left out."""
-    folders, files = list[str](), list[StoredObject]()
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            elif entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    files.append(stored(prefix + entry.name, found))
-    return Level(tuple(folders), tuple(files))
 
 
 def stored(key: str, found: os.stat_result) -> StoredObject:
@@ -196,29 +179,6 @@ def _reserve_and_rename(source: Path, target: Path) -> None:
         reservation.unlink(missing_ok=True)
 
 
-def check_folder(storage: Storage) -> Checks:
-    """Try writing and create-only, one item each."""
-    key = f"_lakeport/check-{uuid.uuid4().hex}"
-
-    def write() -> str:
-        storage.put(key, b"", create_only=True)
-        return f"{storage.uri()} can be written to"
-
-    def refuse() -> str:
-        try:
-            storage.put(key, b"", create_only=True)
-        except ObjectExists:
-            return "nothing is overwritten"
-        finally:
-            storage.delete(key)
-        raise LakeportError(f"{storage.uri()} let a file be overwritten", "use another folder.")
-
-    found = item_of("write", write)
-    yield found
-    if found.status == "ok":
-        yield item_of("conditional writes", refuse)
-
-
 STAGING = "_lakeport/staging"
 """Folder of files that are not visible yet, and of what crashed runs left."""
 
@@ -231,6 +191,8 @@ _WEEK = 7 * 24 * 3600
 @dataclass(frozen=True)
 class LocalStorage:
     """A folder of this machine; it and its parents are created when first written to.
+
+    A key that leaves the root is a `DestinationError`, as is what the disk refuses.
 
     Attributes:
         root: path of the folder; made absolute.
@@ -270,11 +232,7 @@ class LocalStorage:
         return {}
 
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
-        """Begin a file; the disk keeps no content type.
-
-        Raises:
-            DestinationError: the key leaves the root, or the disk refuses.
-        """
+        """Begin a file; the disk keeps no content type."""
         self._path(key)
         return LocalStageWriter(self, key, self._new_staging())
 
@@ -308,11 +266,7 @@ class LocalStorage:
         """Nothing: `sweep` removes them."""
 
     def owned(self, staged: Staged, key: str) -> bool:
-        """Tell whether the visible file is this staged one.
-
-        Raises:
-            DestinationError: the key leaves the root, or the disk refuses.
-        """
+        """Tell whether the visible file is this staged one."""
         target, source = self._path(key), self._staged(staged)
         with translated("look at", self.uri(key)):
             if not target.is_file():
@@ -329,7 +283,6 @@ class LocalStorage:
 
         Raises:
             ObjectExists: `create_only`, and something has that name.
-            DestinationError: the key leaves the root, or the disk refuses.
         """
         target, source = self._path(key), self._new_staging()
         private = key.startswith(f"{PRIVATE}/")
@@ -365,11 +318,7 @@ class LocalStorage:
         self.put(key, data)
 
     def get(self, key: str) -> bytes | None:
-        """Read one small file; None when there is none.
-
-        Raises:
-            DestinationError: the key leaves the root, or the disk refuses.
-        """
+        """Read one small file; None when there is none."""
         with translated("read", self.uri(key)):
             try:
                 return self._existing(key).read_bytes()
@@ -377,50 +326,61 @@ class LocalStorage:
                 return None
 
     def open(self, key: str) -> BinaryIO:
-        """Open a file for reading.
-
-        Raises:
-            DestinationError: there is none, the key leaves the root, or the disk refuses.
-        """
+        """Open a file for reading."""
         with translated("read", self.uri(key)):
             return self._existing(key).open("rb")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Files at or below `prefix` and behind `after`, sorted; symbolic links are left out.
-
-        Raises:
-            DestinationError: the prefix leaves the root, or the disk refuses.
-        """
+        """Files at or below `prefix` and behind `after`, sorted; symbolic links are left out."""
         start = self._path(prefix) if prefix else Path(self.root)
         with translated("list", self.uri(prefix)):
             if start.is_file() and not start.is_symlink():
                 if prefix > after:
                     yield stored(prefix, start.stat())
             elif start.is_dir():
-                yield from walk(str(start), f"{prefix}/" if prefix else "", after)
+                yield from _walk(str(start), f"{prefix}/" if prefix else "", after)
 
     def level(self, prefix: str) -> Level:
-        """What lies right in the folder `prefix`; symbolic links are left out.
-
-        Raises:
-            DestinationError: the prefix leaves the root, or the disk refuses.
-        """
+        """What lies right in the folder `prefix`; symbolic links are left out."""
         start = self._path(prefix) if prefix else Path(self.root)
-        with translated("list", self.uri(prefix)):
-            return level(str(start), f"{prefix}/" if prefix else "")
+        folders, files = [], []
+        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with translated("list", self.uri(prefix)), absent:
+            for name, entry in _entries(str(start)):
+                if name.endswith("/"):
+                    folders.append(name[:-1])
+                elif entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):
+                        found = entry.stat(follow_symlinks=False)
+                        files.append(stored(f"{prefix}/{name}".lstrip("/"), found))
+        return Level(tuple(sorted(folders)), tuple(files))
 
     def delete(self, key: str) -> None:
-        """Remove a file; fine if there is none.
-
-        Raises:
-            DestinationError: the key leaves the root, or the disk refuses.
-        """
+        """Remove a file; fine if there is none."""
         with translated("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs; what tables need of a disk is the same."""
-        return check_folder(self)
+        """Try writing and create-only, one item each; tables need no more of a disk."""
+        key = f"_lakeport/check-{uuid.uuid4().hex}"
+
+        def write() -> str:
+            self.put(key, b"", create_only=True)
+            return f"{self.uri()} can be written to"
+
+        def refuse() -> str:
+            try:
+                self.put(key, b"", create_only=True)
+            except ObjectExists:
+                return "nothing is overwritten"
+            finally:
+                self.delete(key)
+            raise LakeportError(f"{self.uri()} let a file be overwritten", "use another folder.")
+
+        found = item_of("write", write)
+        yield found
+        if found.status == "ok":
+            yield item_of("conditional writes", refuse)
 
     def shorten_deadline(self) -> None:
         """Nothing: a disk answers, or fails for good."""
@@ -429,11 +389,7 @@ class LocalStorage:
         """Remove what crashed runs left in the staging folder; return the number of files.
 
         Published files are safe: only their staging name goes. A run that is still to be repeated
-        with its `run_id` after that time stages its batch again.
-
-        Raises:
-            DestinationError: the disk refuses.
-        """
+        with its `run_id` after that time stages its batch again."""
         removed = 0
         oldest = time.time() - older_than_seconds
         with translated("sweep", self.uri(STAGING)):
@@ -489,11 +445,7 @@ class LocalStageWriter:
             self._file = path.open("xb", buffering=1 << 20)
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes.
-
-        Raises:
-            DestinationError: the disk is full or refuses.
-        """
+        """Append bytes."""
         with translated("stage", self._uri):
             written = self._file.write(data)
         self._crc.update(data)
@@ -501,11 +453,7 @@ class LocalStageWriter:
         return written
 
     def finish(self) -> Mapping[str, Any]:
-        """Make the bytes durable; return `token`, `bytes` and `checksum`.
-
-        Raises:
-            DestinationError: the disk is full or refuses.
-        """
+        """Make the bytes durable; return `token`, `bytes` and `checksum`."""
         with translated("stage", self._uri):
             self._file.flush()
             os.fsync(self._file.fileno())
