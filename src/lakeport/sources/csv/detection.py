@@ -227,19 +227,11 @@ class _Text:
     def cut(self, delimiter: str, quote: str) -> _Cut:
         """The sample's records by a delimiter and a quote."""
         rows, lines = [], []
-        reader = csv.reader(
-            io.StringIO(self.text, newline=""),
-            delimiter=delimiter,
-            quotechar=quote or None,
-            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-            escapechar=self.options.escape or None,
-        )
-        at = 0
-        for row in reader:
+        dialect = Dialect(delimiter, quote, self.options.escape, null_values=())
+        for line, row in numbered_rows(self.text, dialect):
             if row and not self._comment(row[0]):
                 rows.append(row)
-                lines.append(at)
-            at = reader.line_num
+                lines.append(line)
         if not self.ended and rows:
             del rows[-1], lines[-1]
         return _Cut(delimiter, quote, rows, lines, not quote or self._closed(delimiter, quote))

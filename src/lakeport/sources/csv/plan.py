@@ -31,7 +31,7 @@ from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
@@ -73,7 +73,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
     untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
-    joined, told = _joined(joints, heads, types, untyped)
+    without_headers, without_marks, told = _joined(joints, heads, types, untyped)
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -83,8 +83,8 @@ def plan_csv(files: FileSet) -> FilePlan:
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
         empty=untyped,
-        headers=tuple({one for h in heads for one in h.head.spellings} if joined.headers else ()),
-        marks=joined.marks,
+        headers=tuple({one for h in heads for one in h.head.spellings} if without_headers else ()),
+        marks=without_marks,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
@@ -104,23 +104,16 @@ def plan_csv(files: FileSet) -> FilePlan:
     )
 
 
-class _Joined(NamedTuple):
-    """Whether readers drop repeated headers, and byte order marks, of joined files."""
-
-    headers: bool
-    marks: bool
-
-
 def _joined(
     joints: Joints,
     heads: list[CsvFile],
     types: Mapping[str, pa.DataType],
     untyped: frozenset[str],
-) -> tuple[_Joined, Iterator[str]]:
+) -> tuple[bool, bool, list[str]]:
     """Tell repeated headers from data: they are none where they would make a column text.
 
     Returns:
-        What is left out, and what the user has to know.
+        Whether readers drop repeated headers, and byte order marks; and what the user has to know.
     """
 
     def otherwise(name: str) -> bool:
@@ -130,23 +123,21 @@ def _joined(
     marked = Joints.HEADER_MARKED in joints
     headers = marked or (Joints.HEADER in joints and any(map(otherwise, chain(*layouts))))
     marks = marked or (Joints.MARK in joints and any(otherwise(names[0]) for names in layouts))
-    return _Joined(headers, marks), _told_of_joints(joints, headers=headers, marks=marks)
-
-
-def _told_of_joints(joints: Joints, *, headers: bool, marks: bool) -> Iterator[str]:
+    told = []
     if headers:
-        yield "files were joined into one: the rows that repeat the header are left out."
+        told.append("files were joined into one: the rows that repeat the header are left out.")
     elif Joints.HEADER in joints:
-        yield (
+        told.append(
             "a row repeats the header, and is landed as data, as every column is text; `--sql` "
             "with a `WHERE` leaves it out."
         )
     if Joints.MARK in joints:
-        yield (
+        told.append(
             "files were joined into one: the byte order marks before rows are left out."
             if marks
             else "a byte order mark stands before a row, and is landed as part of its first text."
         )
+    return headers, marks, told
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:

@@ -192,40 +192,6 @@ def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
         raise ConfigError(f"`deletes: compare` {wrong}", "or leave it out: deleted rows stay then.")
 
 
-def gone(
-    session: Session,
-    dialect: Dialect,
-    reader: DatabaseReader,
-    keys: Sequence[str],
-    table: pa.Table,
-    mark: str,
-) -> HeldReader | None:
-    """The keys of the table that the source has not; None if it has all of them.
-
-    Args:
-        session: a connection, in the load's snapshot.
-        dialect: how the database is asked.
-        reader: reads the source.
-        keys: columns that identify a row.
-        table: the table's keys.
-        mark: the column that marks a row as deleted.
-    """
-    wanted = normalise(table.schema)
-    columns = tuple(column for key in keys for column in reader.columns if column.name == key)
-    schema = pa.schema([storable(column.name, column.type) for column in columns])
-    sample = dialect.sample(columns)
-    alone = replace(reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample)
-    there = [cast_batch(batch, wanted) for batch in alone.rows(session, 0)]
-    known = pa.Table.from_batches(
-        [cast_batch(batch, wanted) for batch in table.to_batches()], wanted
-    )
-    absent = known.join(pa.Table.from_batches(there, wanted), list(keys), join_type="left anti")
-    if not absent.num_rows:
-        return None
-    now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
-    return HeldReader(absent.append_column(pa.field(mark, TIMESTAMP), now))
-
-
 _FEW_ROWS: Final = 500
 _FEW_CHARACTERS: Final = 40_000
 _MOST_CHARACTERS: Final = 16_000_000
@@ -641,7 +607,12 @@ class DatabaseFlushes:
         keys = self._keys(session, columns)
         if source.deletes == "compare":
             check_compared(self.config, keys)
-        wanted = self._window(session, relation, columns, keys)
+        wanted = Window()
+        if source.cursor:
+            memory, merges = self.tables.memory(self.stream), self.config.mode is Mode.MERGE
+            wanted = window(
+                session, dialect, source, relation, columns, keys, memory, merges=merges
+            )
         self._notes = wanted.notes
         where = "1 = 0" if wanted.empty else wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
@@ -706,24 +677,6 @@ class DatabaseFlushes:
         said = self.config.merge_keys
         return said if names.issuperset(said) else ()
 
-    def _window(
-        self, session: Session, relation: str, columns: tuple[Column, ...], keys: tuple[str, ...]
-    ) -> Window:
-        """Which rows are new; all of them without a cursor."""
-        source = self.source
-        if not source.cursor:
-            return Window()
-        return window(
-            session,
-            self._dialect,
-            source,
-            relation,
-            columns,
-            keys,
-            self.tables.memory(self.stream),
-            merges=self.config.mode is Mode.MERGE,
-        )
-
     def _parts(
         self, session: Session, relation: str, where: str, columns: tuple[Column, ...], size: int
     ) -> tuple[str, ...]:
@@ -748,13 +701,29 @@ class DatabaseFlushes:
     def _absent(
         self, session: Session, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> HeldReader | None:
-        """The rows of the table that are gone in the source, where they are asked for."""
-        if self.source.deletes == "none":
-            return None
-        table = self.tables.keys(self.stream, keys, mark_of(self.config))
+        """The keys of the table's rows that are gone in the source, where they are asked for."""
+        mark = mark_of(self.config)
+        table = None
+        if self.source.deletes != "none":
+            table = self.tables.keys(self.stream, keys, mark)
         if table is None:
             return None
-        return gone(session, self._dialect, reader, keys, table, mark_of(self.config))
+        wanted = normalise(table.schema)
+        columns = tuple(column for key in keys for column in reader.columns if column.name == key)
+        schema = pa.schema([storable(column.name, column.type) for column in columns])
+        sample = self._dialect.sample(columns)
+        alone = replace(
+            reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
+        )
+        there = [cast_batch(batch, wanted) for batch in alone.rows(session, 0)]
+        known = [cast_batch(batch, wanted) for batch in table.to_batches()]
+        absent = pa.Table.from_batches(known, wanted).join(
+            pa.Table.from_batches(there, wanted), list(keys), join_type="left anti"
+        )
+        if not absent.num_rows:
+            return None
+        now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
+        return HeldReader(absent.append_column(pa.field(mark, TIMESTAMP), now))
 
     def _digest(self, relation: str) -> str:
         """Tells what was asked for, where a run is to know it again."""

@@ -15,6 +15,7 @@ from lakeport.schema.casting import TIMESTAMP, is_json
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field, check_names
 
 if TYPE_CHECKING:
+    from lakeport.native._kernel import Spec
     from lakeport.sources.singer.metadata import Metadata
 
 _PLAIN: dict[pa.DataType, Kind] = {
@@ -74,6 +75,27 @@ def holds(t: FieldType, *kinds: Kind) -> bool:
     if t.item is not None and holds(t.item, *kinds):
         return True
     return any(holds(f.type, *kinds) for f in t.fields)
+
+
+def spec_of(name: str, t: FieldType, *, plain: bool = False) -> Spec:
+    """A column as the kernel takes it.
+
+    Args:
+        name: the column's.
+        t: its type.
+        plain: whether it is to be read as inference takes values: see the kernel's `plain`.
+    """
+    detail: Any = None
+    if t.kind is Kind.DECIMAL:
+        detail = t.precision, t.scale
+    elif t.kind is Kind.JSON:
+        detail = "" if plain else "".join(sorted(t.opening))
+    elif t.kind is Kind.LIST:
+        detail = spec_of("item", t.item or FieldType(Kind.JSON), plain=plain)
+    elif t.kind is Kind.STRUCT:
+        detail = [spec_of(f.name, f.type, plain=plain) for f in t.fields]
+    small = plain and t.kind is Kind.INTEGER and not t.precision
+    return name, "small" if small else t.kind.value, detail
 
 
 def columns_of(

@@ -13,10 +13,11 @@ from lakeport.schema.merging import merge_fields, merge_types
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field, number_kind
 from lakeport.schema.width import count_columns
 from lakeport.sources.json.blocks import cut_lines
+from lakeport.sources.json.columns import spec_of
 from lakeport.sources.json.decoding import Decoder, Fault, Literal
 
 if TYPE_CHECKING:
-    from lakeport.native._kernel import Spec
+    pass
 
 _PIECE = 1 << 18
 _FEWEST, _MOST = 8, 256  # lines that are looked at one by one
@@ -87,26 +88,13 @@ def _fits(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
     native = kernel()
     if native is None:
         return lambda piece, at: at if at < len(piece) else None
-    parser = native.parser([_spec(f.name, f.type) for f in fields], plain=True)
+    parser = native.parser([spec_of(f.name, f.type, plain=True) for f in fields], plain=True)
 
     def fits(piece: bytes, at: int) -> int | None:
         *_, stop, _ = parser.parse(piece, at)
         return None if stop is None else stop[0]
 
     return fits
-
-
-def _spec(name: str, t: FieldType) -> Spec:
-    """An inferred type as the kernel takes it."""
-    if t.kind is Kind.INTEGER:
-        return name, "integer" if t.precision else "small", None
-    if t.kind is Kind.JSON:
-        return name, "json", ""
-    if t.item is not None:
-        return name, "list", _spec("item", t.item)
-    if t.kind is Kind.STRUCT:
-        return name, "struct", [_spec(f.name, f.type) for f in t.fields]
-    return name, t.kind.value, None
 
 
 def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:

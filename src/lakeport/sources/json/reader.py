@@ -18,7 +18,7 @@ from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.schema.types import Field, FieldType, Kind, merge_kinds
+from lakeport.schema.types import Field, merge_kinds
 from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, cut_lines, read_blocks
 from lakeport.sources.json.columns import (
@@ -27,6 +27,7 @@ from lakeport.sources.json.columns import (
     batch_of_rows,
     columns_of,
     schema_of,
+    spec_of,
 )
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.record import RecordParser
@@ -34,7 +35,6 @@ from lakeport.sources.singer.metadata import MESSAGE_KEYS, Metadata, Received
 
 if TYPE_CHECKING:
     from lakeport.native import Kernel
-    from lakeport.native._kernel import Spec
 
 
 _MOST = 64
@@ -76,7 +76,7 @@ class NativeLines:
         unknown: Literal["refuse", "drop", "tell"] = "drop" if drop else "refuse"
         keys = MESSAGE_KEYS if layout.envelope and layout.metadata else {}
         self._parser = kernel.parser(
-            [_spec(c.name, c.type, mixed=c.mixed) for c in columns],
+            [(c.name, "mixed", None) if c.mixed else spec_of(c.name, c.type) for c in columns],
             [i for i, c in enumerate(columns) if c.required],
             layout.envelope,
             [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
@@ -106,22 +106,6 @@ class NativeLines:
             yield left
 
 
-def _spec(name: str, t: FieldType, *, mixed: bool = False) -> Spec:
-    """A column as the kernel takes it."""
-    detail: Any = None
-    if mixed:
-        return name, "mixed", detail
-    if t.kind is Kind.DECIMAL:
-        detail = t.precision, t.scale
-    elif t.kind is Kind.JSON:
-        detail = "".join(sorted(t.opening))
-    elif t.kind is Kind.LIST:
-        detail = _spec("item", t.item or FieldType(Kind.JSON))
-    elif t.kind is Kind.STRUCT:
-        detail = [_spec(f.name, f.type) for f in t.fields]
-    return name, t.kind.value, detail
-
-
 _BLANK = b" \t\r"
 _CELLS = 16 << 20
 
@@ -133,9 +117,8 @@ class SplitReader:
     """Reads one split once.
 
     Args:
-        stream: the stream's name.
-        layout: how records are written, and what they are read as.
-        limit: bytes that a line may have.
+        reader: how its records are written, and what they are read as.
+        split: the split.
         on_bad: takes every bad record; may raise.
         on_unknown: takes the undeclared fields of good records, and the line number where that is
             known (0 else); may raise.
@@ -144,43 +127,40 @@ class SplitReader:
 
     def __init__(
         self,
-        stream: str,
-        layout: RecordLayout,
-        limit: int,
+        reader: JsonReader,
+        split: Split,
         on_bad: OnBad,
         on_unknown: OnUnknown,
         *,
         survey: bool = False,
     ) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._on_bad = on_bad
-        self._on_unknown = on_unknown
-        self._metadata = layout.metadata
+        layout, native = reader.layout, kernel()
+        self._reader, self._split = reader, split
+        self._on_bad, self._on_unknown = on_bad, on_unknown
+        self._numbers = LineNumbers(split)
         self._schema = schema_of(layout.columns)
-        self._most = max(1, _CELLS // max(1, count_leaves(self._schema)))
-        native = kernel()
         self._native = None if native is None else NativeLines(native, layout, survey=survey)
         self._parser = RecordParser(layout)
+        if reader.metadata is not None:
+            self._received = Received(split, reader.metadata.batched)
 
-    def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
-        numbers, self._file = LineNumbers(split), split.file
-        if self._metadata is not None:
-            self._received = Received(split, self._metadata.batched)
-        for block in _by_lines(read_blocks(split, self._limit), self._most):
+        limit = self._reader.max_record_mb
+        most = max(1, _CELLS // max(1, count_leaves(self._schema)))
+        for block in _by_lines(read_blocks(self._split, limit << 20), most):
             if isinstance(block, LongLine):
-                reason = f"longer than the limit of {self._limit >> 20} MB"
-                self._bad(numbers[block.first], Fault("", reason), block.head)
+                fault = Fault("", f"longer than the limit of {limit} MB")
+                self._bad(block.first, fault, block.head)
                 continue
-            parts = [part for part in self._convert(block, numbers) if len(part)]
+            parts = [part for part in self._convert(block) if len(part)]
             if parts:
                 yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
-    def _convert(self, block: Block, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
+    def _convert(self, block: Block) -> Iterator[pa.RecordBatch]:
         first = block.first
         if self._native is None:
-            yield from self._line_by_line(block.data.split(b"\n"), first, numbers)
+            yield from self._line_by_line(block.data.split(b"\n"), first)
             return
         for piece in self._native.read(block.data):
             if isinstance(piece, Converted):
@@ -189,12 +169,10 @@ class SplitReader:
                 yield self._stamped(piece.batch, range(first, first + len(piece.batch)))
                 first += piece.lines
             else:
-                yield from self._line_by_line(piece, first, numbers)
+                yield from self._line_by_line(piece, first)
                 first += len(piece)
 
-    def _line_by_line(
-        self, lines: Sequence[bytes], first: int, numbers: LineNumbers
-    ) -> Iterator[pa.RecordBatch]:
+    def _line_by_line(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
         good: list[int] = []
         for ordinal, line in enumerate(lines, first):
@@ -204,23 +182,23 @@ class SplitReader:
             try:
                 row = self._parser.record(text)
             except Fault as fault:
-                self._bad(numbers[ordinal], fault, line.removesuffix(b"\r"))
+                self._bad(ordinal, fault, line.removesuffix(b"\r"))
                 continue
             if self._parser.unknown:
                 found = {name: (kind, 1) for name, kind in self._parser.unknown.items()}
-                self._on_unknown(found, numbers[ordinal])
+                self._on_unknown(found, self._numbers[ordinal])
             rows.append(row)
             good.append(ordinal)
         if rows:
             yield self._stamped(batch_of_rows(rows, self._schema), good)
 
     def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
-        if self._metadata is None:
-            return batch
-        return self._metadata.stamp(batch, self._received.of(ordinals))
+        metadata = self._reader.metadata
+        return batch if metadata is None else metadata.stamp(batch, self._received.of(ordinals))
 
-    def _bad(self, line: int, fault: Fault, raw: bytes) -> None:
-        self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw, self._file))
+    def _bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
+        line, name = self._numbers[ordinal], self._reader.stream
+        self._on_bad(BadRecord(name, line, fault.column, fault.reason, raw, self._split.file))
 
 
 def _by_lines(blocks: Iterable[Block | LongLine], most: int) -> Iterator[Block | LongLine]:
@@ -325,7 +303,7 @@ class JsonReader:
             SourceError: the file can't be read.
         """
         on_bad = self._skip if self.skip_bad else self._fail
-        return self._split_reader(on_bad, self._surprise).batches(split)
+        yield from SplitReader(self, split, on_bad, self._surprise)
 
     def scan(self, split: Split) -> Scan:
         """Check every record of a split without raising for bad records or unknown fields.
@@ -337,22 +315,15 @@ class JsonReader:
         """
         bad: list[BadRecord] = []
         unknown: Unknown = {}
-        reader = self._split_reader(
-            bad.append, lambda found, _: merge_unknown(unknown, found), survey=True
+        batches = SplitReader(
+            self, split, bad.append, lambda found, _: merge_unknown(unknown, found), survey=True
         )
-        rows = sum(batch.num_rows for batch in reader.batches(split))
+        rows = sum(batch.num_rows for batch in batches)
         return Scan(
             rows=rows,
             bad=tuple(bad),
             unknown={name: kind for name, (kind, _) in unknown.items()},
             unknown_values={name: count for name, (_, count) in unknown.items()},
-        )
-
-    def _split_reader(
-        self, on_bad: OnBad, on_unknown: OnUnknown, *, survey: bool = False
-    ) -> SplitReader:
-        return SplitReader(
-            self.stream, self.layout, self.max_record_mb << 20, on_bad, on_unknown, survey=survey
         )
 
     def _skip(self, bad: BadRecord) -> None:

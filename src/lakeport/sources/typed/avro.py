@@ -13,6 +13,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
@@ -161,26 +162,15 @@ def container(schema: Any, records: int, data: bytes) -> bytes:
     return b"".join([*head, _of(records), _of(len(data)), data, sync])
 
 
-def _inflated(decoder: Any, data: bytes, *step: int) -> Iterator[bytes]:
+def _inflated(new: Callable[[], Any], data: bytes) -> Iterator[bytes]:
     """What a decoder makes of data, a bounded part at a time."""
+    decoder = new()
     while not decoder.eof:
-        part = decoder.decompress(data, *step)
+        part = decoder.decompress(data, _STEP)
         data = getattr(decoder, "unconsumed_tail", b"")
         if not part and not decoder.eof:
             raise ValueError("a block's compression is cut off")
         yield part
-
-
-def _deflate(data: bytes) -> Iterator[bytes]:
-    return _inflated(zlib.decompressobj(-15), data, _STEP)
-
-
-def _bzip2(data: bytes) -> Iterator[bytes]:
-    return _inflated(bz2.BZ2Decompressor(), data, _STEP)
-
-
-def _xz(data: bytes) -> Iterator[bytes]:
-    return _inflated(lzma.LZMADecompressor(), data, _STEP)
 
 
 def _zstandard(data: bytes) -> Iterator[bytes]:
@@ -209,11 +199,11 @@ def _snappy(data: bytes) -> Iterator[bytes]:
 
 _CODECS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
     "null": lambda data: iter((data,)),
-    "deflate": _deflate,
+    "deflate": partial(_inflated, partial(zlib.decompressobj, -15)),
     "snappy": _snappy,
     "zstandard": _zstandard,
-    "bzip2": _bzip2,
-    "xz": _xz,
+    "bzip2": partial(_inflated, bz2.BZ2Decompressor),
+    "xz": partial(_inflated, lzma.LZMADecompressor),
 }
 
 
