@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.environments import class_archive
 from bench.measure import environment
 from bench.runner import stats
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 
 _WARM = (sys.executable, "-m", "lakeport", "warm")
 _CACHE = "LAKEPORT_CACHE"

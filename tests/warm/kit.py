@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 from lakeport.host.warm.meeting import PROGRAM
 from tests.faults.kit import (
     BY_SPARK,

@@ -25,8 +25,7 @@ from lakeport.cli.target import target
 from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
-from lakeport.host.command import started_by
-from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.process import forbid_core_dumps, started_by
 
 NAME = "lakeport"
 _FIRST = """\

@@ -15,7 +15,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import Guard
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores
 from lakeport.native import parser
 from lakeport.units import count, counted, size
 

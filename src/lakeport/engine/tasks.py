@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeport.engine.spark.failures import translate
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.surroundings import Surroundings
+from lakeport.host.process import Surroundings
 from lakeport.scrub import scrub
 
 

@@ -13,7 +13,7 @@ from lakeport.engine.base import Engine, EngineReport
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.errors import ConfigError
 from lakeport.host.activity import carried
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores
 
 T = TypeVar("T")
 R = TypeVar("R")

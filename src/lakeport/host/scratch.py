@@ -10,6 +10,7 @@ import fcntl
 import os
 import platform
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -153,3 +154,42 @@ def _remove(path: Path) -> None:
             else:
                 item.unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old content or the new; a device is written to.
+
+    Args:
+        path: the file; it keeps its mode if it is there.
+        content: what it is to hold.
+
+    Raises:
+        OSError: it can't be written; nothing is left beside it.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            if path.exists():
+                shutil.copymode(path, temporary)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def cache_folder() -> Path:
+    """The folder for jars and class archives; it need not exist yet.
+
+    `$LAKEPORT_CACHE`, else `$XDG_CACHE_HOME/lakeport`, else `~/.cache/lakeport`.
+    """
+    if own := os.environ.get("LAKEPORT_CACHE"):
+        return Path(own).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache"
+    return base / "lakeport"

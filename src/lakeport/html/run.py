@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any
 from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.charts import Span, rate, stage_class, stages, timeline
+from lakeport.html.charts import Span, arrows, rate, stage_class, stages, timeline
 from lakeport.html.document import render
 from lakeport.html.facts import BadSample
 from lakeport.html.report import EngineFacts, RunFacts, StreamFacts
@@ -145,3 +145,134 @@ def _remarks(stream: StreamFacts) -> list[tuple[str, object]]:
     }
     told: list[tuple[str, object]] = [(name, count(n)) for name, n in counted.items() if n]
     return told + [("note", note) for note in stream.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBox:
+    """A load as pages show it.
+
+    Attributes:
+        name: its name.
+        uses: the loads that it uses.
+        words: what it does, or what became of it, in one line.
+        state: `ok`, `failed`, or empty for neither.
+        facts: names and values.
+        columns: column -> type.
+        warnings: sentences to look at.
+        error: what it failed with: `type`, `message`, `hint`.
+    """
+
+    name: str
+    uses: Sequence[str]
+    words: str
+    state: str = ""
+    facts: Sequence[tuple[str, object]] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    error: Mapping[str, Any] | None = None
+
+
+def loads_body(
+    title: str,
+    file: str,
+    totals: Sequence[tuple[str, object]],
+    loads: Sequence[LoadBox],
+    warnings: Sequence[str] = (),
+) -> Markup:
+    """A page of loads, with arrows from each to those that use it.
+
+    Args:
+        title: what it is a page of.
+        file: the lake's file.
+        totals: facts of all together.
+        loads: each behind those that it uses.
+        warnings: sentences that concern no single load.
+    """
+    uses = {load.name: load.uses for load in loads}
+    known = {name: [each for each in used if each in uses] for name, used in uses.items()}
+    return render(
+        "loads.html",
+        title=title,
+        file=file,
+        totals=totals,
+        loads=loads,
+        warnings=warnings,
+        arrows=arrows(known),
+    )
+
+
+Plan = Mapping[str, Any]
+
+_MODES = {
+    "append": "append the rows to {}",
+    "overwrite": "replace the rows of {}",
+    "merge": "merge the rows into {} by their keys",
+}
+
+
+def plan_body(plan: Plan) -> Markup:
+    """The page of a plan, which notebooks show as well.
+
+    Args:
+        plan: as `LandingPlan.to_dict` gives it.
+    """
+    streams = [{**each, "table": _name(each["table"])} for each in plan["streams"]]
+    rows = [each["rows"] for each in streams]
+    known = sum(value for value in rows if value >= 0)
+    unknown = any(value < 0 for value in rows)
+    totals = [
+        ("mode", plan["mode"]),
+        ("format", plan["file_type"]),
+        ("tables", count(len(streams))),
+        ("rows", f"{count(known)}{' and more' if unknown else ''}"),
+        ("files, about", count(sum(max(0, each["files"]) for each in streams))),
+    ]
+    source = {"title": plan.get("source") or "Source", "words": counted(len(streams), "stream")}
+    return render(
+        "plan.html",
+        plan={**plan, "streams": streams},
+        totals=totals,
+        source=source,
+        steps=_steps(plan, streams),
+        doing=lambda stream: _doing(stream, plan["mode"]),
+        stream_facts=_stream_facts,
+    )
+
+
+def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
+    columns = [column for each in streams for column in each["columns"]]
+    new = sum(column["change"] == "new" for column in columns)
+    bad = sum(each["bad"] for each in streams)
+    keys = dict.fromkeys(key for each in streams for key in each["partition_keys"])
+    tables = counted(len(streams), "table")
+    return [
+        "read every record",
+        *([f"{counted(bad, 'bad record')}: fail or set aside, as configured"] if bad else []),
+        f"give {counted(len(columns), 'column')} their types",
+        *([f"add {counted(new, 'new column')}"] if new else []),
+        *([f"partition by {', '.join(keys)}"] if keys else []),
+        f"write {plan['file_type']} files",
+        _MODES.get(plan["mode"], plan["mode"] + " {}").format(tables),
+    ]
+
+
+def _doing(stream: Mapping[str, Any], mode: str) -> str:
+    rows = "" if stream["rows"] < 0 else f", {counted(stream['rows'], 'row')}"
+    if not stream["exists"]:
+        return f"is made{rows}"
+    version = f", on version {stream['version']:,}" if stream["version"] >= 0 else ""
+    return f"{mode}{rows}{version}"
+
+
+def _stream_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
+    return [
+        ("table", stream["table"] if stream["exists"] else f"{stream['table']} (new)"),
+        ("rows", count(stream["rows"])),
+        ("files, about", count(stream["files"])),
+        ("partitions", ", ".join(stream["partition_keys"]) or "none"),
+        ("columns", count(len(stream["columns"]))),
+    ]
+
+
+def _name(uri: str) -> str:
+    return unquote(uri.rstrip("/").rpartition("/")[2]) or uri

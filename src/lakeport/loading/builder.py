@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from lakeport.engine.base import EngineReport
 from lakeport.errors import BadRecord
-from lakeport.host.command import command_line, masked
+from lakeport.host.process import command_line, masked
 from lakeport.loading.expect.result import ExpectationResult, added
 from lakeport.loading.quarantine import Rejections
 from lakeport.loading.report import Failure, LandingReport, StreamReport, Timeline

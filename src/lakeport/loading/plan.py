@@ -120,7 +120,7 @@ class LandingPlan:
     def _repr_html_(self) -> str:
         """The plan as notebooks show it: source, steps, tables and their columns."""
         from lakeport.html.document import notebook
-        from lakeport.html.plan import plan_body
+        from lakeport.html.run import plan_body
 
         return notebook(plan_body(self.to_dict()))
 

@@ -16,9 +16,8 @@ from lakeport.config.load import load_target
 from lakeport.errors import LakeportError
 from lakeport.html import document
 from lakeport.html.document import render
-from lakeport.html.plan import plan_body
 from lakeport.html.report import RunFacts
-from lakeport.html.run import run_body
+from lakeport.html.run import plan_body, run_body
 from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
 from lakeport.pages.written import check_path, write_page

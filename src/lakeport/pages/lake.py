@@ -17,9 +17,8 @@ from lakeport.errors import SourceError
 from lakeport.html import document
 from lakeport.html.document import asset
 from lakeport.html.lake import Href, RunLine, lake_body
-from lakeport.html.loads import LoadBox, loads_body
 from lakeport.html.report import run_facts
-from lakeport.html.run import run_body
+from lakeport.html.run import LoadBox, loads_body, run_body
 from lakeport.html.table import Preview, table_body
 from lakeport.html.text import duration, tag
 from lakeport.pages.page import Page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakeport.errors import ConfigError
-from lakeport.host.whole_files import replace_whole
+from lakeport.host.scratch import replace_whole
 
 
 def check_path(path: Path) -> None:

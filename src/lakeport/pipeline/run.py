@@ -41,8 +41,7 @@ from lakeport.engine.spark.sql.frames import empty_frame
 from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
 from lakeport.errors import ConfigError, LakeportError, LoadsFailed, SourceError
 from lakeport.host.activity import carried, whole
-from lakeport.host.command import command_line, masked
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores, command_line, masked
 from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.cancellation import Cancellation, waited_for
 from lakeport.loading.policies import Policies

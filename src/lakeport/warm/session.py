@@ -29,8 +29,7 @@ from pkgutil import walk_packages
 from typing import Any, Final, NoReturn
 
 import lakeport
-from lakeport.host.core_dumps import forbid_core_dumps
-from lakeport.host.process import die_with
+from lakeport.host.process import die_with, forbid_core_dumps
 from lakeport.host.warm.meeting import LISTENER, Channel, locked, remove
 from lakeport.warm.child import PASSED_ON, Command, become
 

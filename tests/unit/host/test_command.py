@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from lakeport.host.command import command_line, masked, started_by
+from lakeport.host.process import command_line, masked, started_by
 
 CANARY = 'cana"ry\\5f3a-é'
 

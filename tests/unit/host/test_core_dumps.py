@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.process import forbid_core_dumps
 
 
 def limit(pid: int | str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.surroundings import Surroundings
+from lakeport.host.process import Surroundings
 
 
 def test_a_worker_has_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lakeport.html import document
 from lakeport.html.facts import BadSample
 from lakeport.html.lake import RunLine, lake_body
-from lakeport.html.plan import plan_body
-from lakeport.html.run import run_body
+from lakeport.html.run import plan_body, run_body
 from lakeport.html.table import Preview, table_body
 from tests.unit.html import made
 from tests.unit.html.read import elements

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lakeport.errors import BadRecord, SchemaConflict
-from lakeport.host.command import started_by
+from lakeport.host.process import started_by
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport

@@ -23,9 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lakeport.host.core_dumps import forbid_core_dumps
 from lakeport.host.pandas import pandas_hidden
-from lakeport.host.process import start_bound
+from lakeport.host.process import forbid_core_dumps, start_bound
 
 _W = TypeVar("_W", bound=Callable[..., int])
 ADDRESS: Final = "LAKEPORT_STANDBY"

@@ -14,7 +14,7 @@ from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jvm import gateway
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
-from lakeport.host.surroundings import Surroundings
+from lakeport.host.process import Surroundings
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer

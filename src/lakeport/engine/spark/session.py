@@ -36,8 +36,8 @@ from lakeport.engine.spark.settings import (
 )
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.activity import activity
+from lakeport.host.process import Surroundings
 from lakeport.host.scratch import Scratch
-from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.errors import ConfigError
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores
 from lakeport.scrub import REDACTION, is_secret_name
 
 DELTA_SETTINGS: Final = {

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakeport.host.cache import cache_folder
 from lakeport.host.java import bundled_java
+from lakeport.host.scratch import cache_folder
 
 _NAMES: Final = {
     "AWS_CA_BUNDLE",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 from lakeport.host.warm import identity
 from lakeport.host.warm.identity import Unfit
 

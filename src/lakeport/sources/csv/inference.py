@@ -11,7 +11,7 @@ from operator import and_
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores
 from lakeport.model import Split
 from lakeport.sources.csv.detection import rows_of
 from lakeport.sources.csv.dialect import Dialect

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.host.activity import carried
-from lakeport.host.cores import available_cores
+from lakeport.host.process import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.host.whole_files import replace_whole
+from lakeport.host.scratch import replace_whole
 
 _Object = dict[str, msgspec.Raw]
 

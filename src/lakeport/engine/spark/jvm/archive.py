@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.engine.spark.jvm.java import Java
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 
 _UNUSED_SECONDS: Final = 30 * 24 * 3600.0
 _MAKING_SECONDS: Final = 600.0

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.spark import daemon
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.errors import MissingDependency, SparkFailure
-from lakeport.host.core_dumps import forbid_core_dumps
-from lakeport.host.process import start_bound
+from lakeport.host.process import forbid_core_dumps, start_bound
 from lakeport.host.scratch import Scratch
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from urllib.parse import unquote, urlsplit
 from lakeport.engine.spark.jvm.versions import JARS, Jar, jars_for
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.activity import activity, reached
-from lakeport.host.cache import cache_folder
 from lakeport.host.process import ended_at_exit
-from lakeport.host.scratch import Scratch
+from lakeport.host.scratch import Scratch, cache_folder
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""

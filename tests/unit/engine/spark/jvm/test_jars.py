@@ -13,7 +13,7 @@ import pytest
 from lakeport.engine.spark.jvm import jars, versions
 from lakeport.engine.spark.jvm.versions import JARS, Jar, jars_for
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 
 CONTENT = b"a jar" * 100_000
 

@@ -17,7 +17,7 @@ from lakeport.engine.spark.jvm.java import Java
 from lakeport.engine.spark.jvm.launch import Launch
 from lakeport.engine.spark.jvm.versions import PYSPARK, jars_for
 from lakeport.errors import SparkFailure
-from lakeport.host.cache import cache_folder
+from lakeport.host.scratch import cache_folder
 
 
 @pytest.fixture(params=[17, 25])
