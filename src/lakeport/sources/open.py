@@ -153,7 +153,9 @@ def open_source(
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
-    return _files(files, _stream(config, names, files), options, config, spool, engine)
+    return _files(
+        files, one_table(config) or stream_name(names, files), options, config, spool, engine
+    )
 
 
 def _new_files(
@@ -385,8 +387,3 @@ def _database(
 
     flushes = DatabaseFlushes(source, stream, engine.cores, config, tables)
     return Source(flushes, close=flushes.close, name=stream)
-
-
-def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
-    """The stream's name: the table's, else the file's or the folder's."""
-    return one_table(config) or stream_name(names, files)

@@ -217,11 +217,11 @@ class SpoolWriter:
         times: bool = False,
         on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
+        self.split_bytes = max(1, split_bytes)
+        self.digest = digest
+        self.times = times
+        self.on_file = on_file
         self._folder = folder
-        self._split_bytes = max(1, split_bytes)
-        self._digest = digest
-        self._times = times
-        self._on_file = on_file
         self._made = 0
         self._open: dict[Segment, None] = {}
 
@@ -229,9 +229,7 @@ class SpoolWriter:
         """Begin a segment."""
         stem = self._folder / f"{self._made:08d}"
         self._made += 1
-        segment = Segment(
-            stem, self._split_bytes, self._on_file, digest=self._digest, times=self._times
-        )
+        segment = Segment(stem, self)
         self._open[segment] = None
         return segment
 
@@ -255,25 +253,17 @@ class Segment:
         bytes: their size.
     """
 
-    def __init__(
-        self,
-        stem: Path,
-        split_bytes: int,
-        on_file: Callable[[Split], None],
-        *,
-        digest: bool,
-        times: bool = False,
-    ) -> None:
+    def __init__(self, stem: Path, writer: SpoolWriter) -> None:
         self.records = 0
         self.bytes = 0
         self._stem = stem
-        self._split_bytes = split_bytes
-        self._on_file = on_file
-        self._hash = hashlib.sha256() if digest else None
+        self._split_bytes = writer.split_bytes
+        self._on_file = writer.on_file
+        self._hash = hashlib.sha256() if writer.digest else None
         self._splits: list[Split] = []
         self._lines = bytearray()
         self._marks = bytearray()
-        self._timed = times
+        self._timed = writer.times
         self._times = bytearray()
         self._referred = -1  # one past the last byte that stays in the origin; -1 behind others
         self._begin()

@@ -62,15 +62,9 @@ def _wrong(path: str, expected: str, value: Any) -> Fault:
     return Fault(path, f"wrong type: expected {expected}, found {found}")
 
 
-def _string(path: str, value: Any) -> str:
-    if type(value) is not str:
-        raise _wrong(path, "string", value)
-    return value
-
-
-def _boolean(path: str, value: Any) -> bool:
-    if type(value) is not bool:
-        raise _wrong(path, "boolean", value)
+def _as_is(of: type, expected: str, path: str, value: Any) -> Any:
+    if type(value) is not of:
+        raise _wrong(path, expected, value)
     return value
 
 
@@ -262,8 +256,8 @@ def _raw_struct(
 
 
 _PLAIN: dict[Kind, Callable[[str, Any], Any]] = {
-    Kind.STRING: _string,
-    Kind.BOOLEAN: _boolean,
+    Kind.STRING: partial(_as_is, str, "string"),
+    Kind.BOOLEAN: partial(_as_is, bool, "boolean"),
     Kind.INTEGER: _integer,
     Kind.NUMBER: _number,
     Kind.TIMESTAMP: partial(_text, "date-time string", microseconds),

@@ -15,7 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from lakeport.schema.types import Field
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.singer.metadata import Metadata
-
-    pass
-
 
 _HEAD = re.compile(
     rb'\{[ \t]*"(?:'
@@ -326,6 +323,7 @@ class Collector:
         for stream in self.streams.values():
             self._close(stream)
             if last and stream.count.records == 0:
+                stream.begun = time.time_ns() // 1000
                 self._closed.append(self._schema_only(stream))
         batches = tuple(self._closed)
         self._closed, self._bytes, self._rows = [], 0, 0
@@ -343,22 +341,19 @@ class Collector:
         segment, stream.segment = stream.segment, None
         if segment is None:
             return
-        batch = Batch(
-            stream=stream.message.stream,
+        batch = replace(
+            self._schema_only(stream),
             sequence=stream.sequence,
-            reader=self._reader(stream),
             splits=self._spool.finish(segment),
             records=segment.records,
             bytes=segment.bytes,
             digest=segment.digest,
-            key_properties=stream.message.key_properties,
-            partition_keys=stream.message.partition_keys,
+            schema_only=False,
         )
         self._closed.append(batch)
         stream.sequence += 1
 
     def _schema_only(self, stream: Stream) -> Batch:
-        stream.begun = time.time_ns() // 1000
         return Batch(
             stream=stream.message.stream,
             sequence=-1,
