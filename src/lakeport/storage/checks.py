@@ -8,15 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists
 from lakeport.model import Staged, Storage
 from lakeport.storage.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from lakeport.model import Storage
-
 
 PROBE_KEY = "_lakeport/probe"
 _PROBE_BODY = b"lakeport: this object shows that the store refuses to overwrite it\n"
@@ -112,7 +108,11 @@ def item_of(name: str, step: Callable[[], str]) -> CheckItem:
     try:
         return CheckItem(name, "ok", step())
     except LakeportError as error:
-        return CheckItem(name, "failed", error.message, error.hint)
+        return _failed(name, error)
+
+
+def _failed(name: str, error: LakeportError) -> CheckItem:
+    return CheckItem(name, "failed", error.message, error.hint)
 
 
 class CloudCheck(ABC):
@@ -126,6 +126,8 @@ class CloudCheck(ABC):
     """What create-only writes are asked for with."""
     upload: ClassVar[str]
     """What objects are staged with."""
+    endpoint: ClassVar[str]
+    """The setting that names another endpoint than the cloud's own."""
 
     def __init__(self, storage: Any) -> None:
         settings = replace(
@@ -150,20 +152,86 @@ class CloudCheck(ABC):
         place = self.place()
         yield from place
         if place[0].status != "failed":
-            yield from writing_items(self.storage, self.condition, self.upload, tables=tables)
+            yield from self._writing(tables)
             yield from self.further()
 
     @abstractmethod
     def credentials(self) -> str:
         """Where they were found; raises if they are not accepted."""
 
-    @abstractmethod
     def place(self) -> list[CheckItem]:
         """Whether the bucket or container is there, first; then what its answer tells."""
+        name, bucket = "bucket", self.storage.bucket
+        try:
+            status, headers = self.storage.connection.probe_bucket(bucket)
+        except LakeportError as error:
+            return [_failed(name, error)]
+        uri = replace(self.storage, prefix="").uri()
+        if status == 404:
+            hint = f"check `bucket` and `{self.endpoint}`; lakeport never creates a bucket."
+            found = CheckItem(name, "failed", f"there is no bucket {bucket!r}", hint)
+        elif status in (400, 401, 403):
+            what = f"{uri} answers, but can't be looked at (which no load needs)"
+            found = CheckItem(name, "skipped", what)
+        else:
+            found = CheckItem(name, "ok", f"{uri} can be reached")
+        return [found, *self.told(headers), clock_item(headers)]
+
+    def told(self, headers: Mapping[str, str]) -> list[CheckItem]:
+        """What this cloud's answer about a bucket tells beside the time."""
+        return []
 
     def further(self) -> Checks:
         """What this cloud alone has to be asked."""
         yield from ()
+
+    def _writing(self, tables: bool) -> Checks:
+        """Whether objects can be put and staged, and whether the store keeps from overwriting.
+
+        The object that this takes is removed where that is allowed; elsewhere it is one for ever.
+        Delta tables have to be read and listed too, and can't do without the condition.
+        """
+        storage = self.storage
+
+        def write() -> str:
+            with contextlib.suppress(ObjectExists):
+                storage.put(PROBE_KEY, _BODY, create_only=True)
+            return f"{storage.uri(PROBE_KEY)} can be written"
+
+        def read() -> str:
+            storage.get(PROBE_KEY)
+            return "objects can be read"
+
+        def listed() -> str:
+            next(iter(storage.list(PROBE_KEY)), None)
+            return "objects can be listed"
+
+        found = item_of("write", write)
+        yield found
+        if found.status == "failed":
+            return
+        try:
+            yield self._honouring(honours_create_only(storage), tables)
+        except LakeportError as error:
+            yield _failed(self.upload, error)
+        if tables:
+            yield item_of("read", read)
+            yield item_of("list", listed)
+        with contextlib.suppress(LakeportError):
+            storage.delete(PROBE_KEY)
+
+    def _honouring(self, honoured: bool, tables: bool) -> CheckItem:
+        name = "conditional writes"
+        if honoured:
+            return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
+        if tables:
+            return _failed(name, unfit_for_tables("the store", self.condition))
+        return CheckItem(
+            name,
+            "ok",
+            f"the store ignores {self.condition}: file names get a unique suffix",
+            "nothing to change for files; Delta tables need a store that honours it.",
+        )
 
 
 def clock_item(headers: Mapping[str, str]) -> CheckItem:
@@ -186,63 +254,3 @@ def clock_item(headers: Mapping[str, str]) -> CheckItem:
         return CheckItem("clock", "failed", f"this machine's clock is {words}", hint)
     noted = "set the clock: it drifts." if abs(skew) > _NOTED_SKEW else ""
     return CheckItem("clock", "ok", f"this machine's clock is {words}", noted)
-
-
-def writing_items(storage: Storage, condition: str, upload: str, *, tables: bool = False) -> Checks:
-    """Whether objects can be put and staged, and whether the store keeps from overwriting.
-
-    The object that this takes is removed where that is allowed; elsewhere it is one for ever.
-
-    Args:
-        storage: where to write.
-        condition: what create-only writes are asked for with.
-        upload: what objects are staged with.
-        tables: whether Delta tables are to lie there, which have to be read and listed too, and
-            can't do without the condition.
-    """
-
-    def write() -> str:
-        with contextlib.suppress(ObjectExists):
-            storage.put(PROBE_KEY, _BODY, create_only=True)
-        return f"{storage.uri(PROBE_KEY)} can be written"
-
-    found = item_of("write", write)
-    yield found
-    if found.status == "failed":
-        return
-    try:
-        honoured = honours_create_only(storage)
-    except LakeportError as error:
-        yield CheckItem(upload, "failed", error.message, error.hint)
-    else:
-        yield _condition(honoured, condition, tables)
-    if tables:
-        yield item_of("read", lambda: _read(storage))
-        yield item_of("list", lambda: _list(storage))
-    with contextlib.suppress(LakeportError):
-        storage.delete(PROBE_KEY)
-
-
-def _read(storage: Storage) -> str:
-    storage.get(PROBE_KEY)
-    return "objects can be read"
-
-
-def _list(storage: Storage) -> str:
-    next(iter(storage.list(PROBE_KEY)), None)
-    return "objects can be listed"
-
-
-def _condition(honoured: bool, condition: str, tables: bool) -> CheckItem:
-    name = "conditional writes"
-    if honoured:
-        return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
-    if tables:
-        unfit = unfit_for_tables("the store", condition)
-        return CheckItem(name, "failed", unfit.message, unfit.hint)
-    return CheckItem(
-        name,
-        "ok",
-        f"the store ignores {condition}: file names get a unique suffix",
-        "nothing to change for files; Delta tables need a store that honours it.",
-    )

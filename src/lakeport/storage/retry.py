@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
-from lakeport.errors import DestinationError, ObjectExists, Unreachable, causes
+from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, causes
 from lakeport.host import ending
 
 GIVE_UP_SECONDS = 120.0
@@ -234,12 +234,6 @@ _LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
 NEXT_NAME = "the next free name is tried."
 """The hint where a name is taken."""
 
-SLOW_STORE = (
-    "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` or fewer "
-    "tasks ask less of the store."
-)
-"""The hint where a store is overloaded."""
-
 Condition = Literal["none", "absent", "same"]
 """When the store is to do what a request asks: always; if no object has the name; if the object is
 still the version that was read."""
@@ -247,6 +241,24 @@ still the version that was read."""
 
 class NotFound(DestinationError):
     """There is no such object, bucket or upload."""
+
+
+def failure(kind: type[LakeportError], words: str, hint: str) -> Callable[..., LakeportError]:
+    """Return what makes that error, given the `{values}` of its words and its hint."""
+    return lambda **values: kind(words.format(**values), hint.format(**values))
+
+
+MISSING = failure(NotFound, "{name} does not exist", "")
+DAMAGED = failure(
+    DestinationError,
+    "{name}: the bytes that arrived are not those that were sent",
+    "run again; if it stays, look for a proxy that changes requests.",
+)
+SKEWED = failure(
+    DestinationError,
+    "this machine's clock differs from the store's by more than 15 minutes",
+    "set the clock (`timedatectl set-ntp true`), then run again.",
+)
 
 
 def given_up(
@@ -264,8 +276,11 @@ def given_up(
     """
     seconds = error.seconds if isinstance(error, GivenUp) else 0.0
     if answer:
-        what = f"{name}: {where} kept answering {answer} for {seconds:.1f} s"
-        return Unreachable(what, SLOW_STORE)
+        return Unreachable(
+            f"{name}: {where} kept answering {answer} for {seconds:.1f} s",
+            "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` "
+            "or fewer tasks ask less of the store.",
+        )
     return Unreachable(
         f"{where} can't be reached ({kind}); it was tried for {seconds:.1f} s",
         f"check {keys}, DNS, the proxy (HTTPS_PROXY) and the firewall; `give_up_after` says for "

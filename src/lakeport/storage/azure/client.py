@@ -153,14 +153,6 @@ class AzureConnection(Connection):
 
         return self.repeat(send, translate)
 
-    def authenticate(self) -> None:
-        """Fetch a token now, where there is one to fetch.
-
-        Raises:
-            PermissionRefused: the credentials are not accepted.
-        """
-        self.access_token()
-
     def access_token(self) -> tuple[str, int]:
         """A token and when it expires, in seconds since 1970; empty where none is used.
 
@@ -307,7 +299,7 @@ class AzureCheck(CloudCheck):
     def credentials(self) -> str:
         """Which of the settings are used, once they have been."""
         settings = self.storage.settings
-        connect(settings).authenticate()
+        connect(settings).access_token()
         if settings.access_key:
             return "`access_key` is used"
         if settings.sas_token:

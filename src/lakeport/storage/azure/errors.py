@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakeport.errors import (
@@ -12,12 +11,15 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.storage.retry import (
+    DAMAGED,
+    MISSING,
+    SKEWED,
     Condition,
     GivenUp,
-    NotFound,
     already_exists,
     condition_failed,
     cut_off,
+    failure,
     given_up,
 )
 
@@ -101,11 +103,11 @@ def _from_answer(
 ) -> LakeportError:
     status, code = _status(error), _code(error)
     if code in _BY_CODE:
-        return _BY_CODE[code](name, settings)
+        return _BY_CODE[code](name=name, account=settings.account)
     if code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
         return _not_authentic(error, settings)
     if status == 404:
-        return NotFound(f"{name} does not exist")
+        return MISSING(name=name)
     if status in (401, 403):
         return _refused(action, name, code, settings)
     return DestinationError(
@@ -116,10 +118,7 @@ def _from_answer(
 def _not_authentic(error: Exception, settings: AzureSettings) -> LakeportError:
     """Signatures that don't fit: the clock's, the token's or the key's fault."""
     if "date header" in str(error).lower():
-        return DestinationError(
-            "this machine's clock differs from the store's by more than 15 minutes",
-            "set the clock (`timedatectl set-ntp true`), then run again.",
-        )
+        return SKEWED()
     if settings.access_key:
         return PermissionRefused(
             f"`access_key` does not belong to the account {settings.account!r}",
@@ -212,43 +211,30 @@ def _unknown_host(error: Exception) -> bool:
     return any(words in str(error) for words in ("Failed to resolve", "NameResolution", "Errno -2"))
 
 
-def _simple(
-    kind: type[LakeportError], message: str, hint: str
-) -> Callable[[str, AzureSettings], LakeportError]:
-    def make(name: str, settings: AzureSettings) -> LakeportError:
-        return kind(message.format(name=name, account=settings.account), hint)
-
-    return make
-
-
-_NO_CONTAINER = _simple(
+_NO_CONTAINER = failure(
     DestinationError,
     "there is no such container: {name}",
     "check the container's name and `account_name`; lakeport never creates a container.",
 )
-_GONE = _simple(
+_GONE = failure(
     BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
 )
 _BY_CODE = {
-    "AccountIsDisabled": _simple(
+    "AccountIsDisabled": failure(
         PermissionRefused, "the account {account!r} is disabled", "see its subscription."
     ),
-    "BlobNotFound": _simple(NotFound, "{name} does not exist", ""),
+    "BlobNotFound": MISSING,
     "ContainerBeingDeleted": _NO_CONTAINER,
     "ContainerNotFound": _NO_CONTAINER,
     "FilesystemNotFound": _NO_CONTAINER,
     "InvalidBlockList": _GONE,
     "InvalidBlobOrBlock": _GONE,
-    "KeyBasedAuthenticationNotPermitted": _simple(
+    "KeyBasedAuthenticationNotPermitted": failure(
         PermissionRefused,
         "the account {account!r} does not permit account keys and tokens signed with them",
         "use a service principal (`tenant_id`, `client_id`, `client_secret`) or a managed "
         "identity, or permit shared keys in the account's configuration.",
     ),
-    "Md5Mismatch": _simple(
-        DestinationError,
-        "{name}: the bytes that arrived are not those that were sent",
-        "run again; if it stays, look for a proxy that changes requests.",
-    ),
+    "Md5Mismatch": DAMAGED,
     "ResourceNotFound": _NO_CONTAINER,
 }

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.host.extras import missing
-from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
+from lakeport.storage.checks import CloudCheck
 from lakeport.storage.connection import CloudSettings, Connection, PerProcess
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limit_session
@@ -186,8 +186,8 @@ class GcsConnection(Connection):
             self.authenticate()
         return str(self._credentials.token), self._credentials.expiry
 
-    def probe_bucket(self, bucket: str) -> tuple[int, str, dict[str, str]]:
-        """Ask for an object that need not exist: HTTP status, the store's words, headers.
+    def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
+        """Ask for an object that need not exist: the bucket's HTTP status, and headers.
 
         Raises:
             DestinationError: no answer came.
@@ -197,8 +197,10 @@ class GcsConnection(Connection):
             answer = self._send("GET", url, {}, {"params": {"fields": "name"}})
         except Exception as error:
             raise gcs_errors.translate(error, "", f"gs://{bucket}", self.settings) from None
-        words = "" if answer.ok else gcs_errors.ErrorResponse(answer).words
-        return int(answer.status_code), words, dict(answer.headers)
+        status = int(answer.status_code)
+        if status == 404 and "bucket" not in gcs_errors.ErrorResponse(answer).words:
+            status = 200  # the bucket is there, the object is not
+        return status, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
         session = self._session()
@@ -321,6 +323,7 @@ class GcsCheck(CloudCheck):
 
     condition = "ifGenerationMatch"
     upload = "resumable upload"
+    endpoint = "google_endpoint"
     storage: GcsStorage
 
     def credentials(self) -> str:
@@ -335,25 +338,3 @@ class GcsCheck(CloudCheck):
             source = "`google_application_credentials`"
         account = f" ({connection.account})" if connection.account else ""
         return f"found in {source}{account}"
-
-    def place(self) -> list[CheckItem]:
-        """The bucket and the clock."""
-        bucket = self.storage.bucket
-        try:
-            status, words, headers = connect(self.storage.settings).probe_bucket(bucket)
-        except LakeportError as error:
-            return [CheckItem("bucket", "failed", error.message, error.hint)]
-        missing = status == 404 and "bucket" in words
-        return [_bucket(bucket, status, missing), clock_item(headers)]
-
-
-def _bucket(bucket: str, status: int, missing: bool) -> CheckItem:
-    name = f"gs://{bucket}"
-    if missing:
-        hint = "check `bucket` and `google_endpoint`; lakeport never creates a bucket."
-        return CheckItem("bucket", "failed", f"there is no bucket {bucket!r}", hint)
-    if status in (401, 403):
-        return CheckItem(
-            "bucket", "skipped", f"{name} answers, but can't be looked at (which no load needs)"
-        )
-    return CheckItem("bucket", "ok", f"{name} can be reached")

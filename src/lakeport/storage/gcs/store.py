@@ -70,7 +70,7 @@ class GcsStageWriter(CloudStageWriter):
                 "POST",
                 "create",
                 self._key,
-                url=self._storage.upload_url,
+                url=self._storage.settings.upload_url(self._storage.bucket),
                 accept=(200, 201),
                 condition="absent",
                 params={"uploadType": "resumable", "ifGenerationMatch": "0", **query},
@@ -262,11 +262,6 @@ class GcsStorage(CloudStorage):
         query = {"kmsKeyName": encrypted} if encrypted else {}
         return query, {"name": join_key(self.prefix, key), **about}
 
-    @property
-    def upload_url(self) -> str:
-        """Address that objects are uploaded to."""
-        return self.settings.upload_url(self.bucket)
-
     def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
         kind = "application/octet-stream"
         query, about = self.resource(key, kind, mark)
@@ -277,7 +272,7 @@ class GcsStorage(CloudStorage):
             "POST",
             "create",
             key,
-            url=self.upload_url,
+            url=self.settings.upload_url(self.bucket),
             accept=(200, 201),
             condition=condition_of(over),
             params={"uploadType": "multipart", **query},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from lakeport.errors import LakeportError, PermissionRefused
 from lakeport.host.extras import missing
-from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
+from lakeport.storage.checks import CheckItem, CloudCheck
 from lakeport.storage.connection import CloudSettings, Connection, PerProcess
 from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limited
 from lakeport.storage.s3 import errors as s3_errors
@@ -252,7 +253,7 @@ connect = PerProcess[AwsSettings, S3Connection](S3Connection)
 """The connection of this process for some settings; made at the first use."""
 
 
-def _found_keys(settings: AwsSettings) -> AwsSettings:
+def found_keys(settings: AwsSettings) -> AwsSettings:
     """The settings with the keys that a profile or the chain come to, for another client's use.
 
     Other SDKs, Java's among them, lack some of the places that are searched here, such as SSO. Ask
@@ -279,16 +280,6 @@ def with_credentials(settings: AwsSettings) -> AwsSettings:
     if held is None:
         return settings
     return replace(_with_keys(settings, held), role_arn="", external_id="", renewal=settings)
-
-
-def for_spark(settings: AwsSettings, *, for_workers: bool) -> AwsSettings:
-    """The settings that Spark's S3 connector is given, wherever it is given any.
-
-    Args:
-        settings: how lakeport itself reaches the store.
-        for_workers: they go to other machines, which are to look for nothing.
-    """
-    return with_credentials(settings) if for_workers else _found_keys(settings)
 
 
 def _found(settings: AwsSettings) -> Any:
@@ -441,6 +432,7 @@ class S3Check(CloudCheck):
     """Tries credentials, bucket, region, clock, writing and create-only."""
 
     upload = "multipart upload"
+    endpoint = "aws_endpoint"
     storage: S3Storage
 
     def credentials(self) -> str:
@@ -455,33 +447,13 @@ class S3Check(CloudCheck):
             source += f" (profile {connection.settings.profile!r})"
         return f"found in {source}"
 
-    def place(self) -> list[CheckItem]:
-        """The bucket, its region and the clock."""
-        storage = self.storage
-        try:
-            status, headers = connect(storage.settings).probe_bucket(storage.bucket)
-        except LakeportError as error:
-            return [CheckItem("bucket", "failed", error.message, error.hint)]
-        return [_bucket(storage, status), _region(storage, headers), clock_item(headers)]
-
-
-def _bucket(storage: S3Storage, status: int) -> CheckItem:
-    name = f"s3://{storage.bucket}"
-    if status == 404:
-        hint = "check `bucket` and `aws_endpoint`; lakeport never creates a bucket."
-        return CheckItem("bucket", "failed", f"there is no bucket {storage.bucket!r}", hint)
-    if status in (400, 403):
-        return CheckItem(
-            "bucket", "skipped", f"{name} answers, but can't be looked at (which no load needs)"
-        )
-    return CheckItem("bucket", "ok", f"{name} can be reached")
-
-
-def _region(storage: S3Storage, headers: dict[str, str]) -> CheckItem:
-    real, asked = headers.get("x-amz-bucket-region", ""), storage.settings.region
-    if not real:
-        return CheckItem("region", "skipped", f"{asked}; the store does not tell the bucket's")
-    if real != asked:
-        detail = f"the bucket is in {real}, not in {asked}"
-        return CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")
-    return CheckItem("region", "ok", real)
+    def told(self, headers: Mapping[str, str]) -> list[CheckItem]:
+        """The bucket's region."""
+        real, asked = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
+        if not real:
+            silent = f"{asked}; the store does not tell the bucket's"
+            return [CheckItem("region", "skipped", silent)]
+        if real != asked:
+            detail = f"the bucket is in {real}, not in {asked}"
+            return [CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")]
+        return [CheckItem("region", "ok", real)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import (
@@ -17,13 +16,16 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.storage.checks import ConditionUnknown
 from lakeport.storage.retry import (
+    DAMAGED,
+    MISSING,
     NEXT_NAME,
+    SKEWED,
     Condition,
     GivenUp,
     HollowAnswer,
-    NotFound,
     condition_failed,
     cut_off,
+    failure,
     given_up,
 )
 
@@ -171,9 +173,8 @@ def _from_answer(
         return _role_refused(code, _words_of(error, settings), settings)
     if operation == "head_bucket" and status == 404:
         code = "NoSuchBucket"
-    make = _BY_CODE.get(code)
-    if make is not None:
-        return make(name, bucket, settings)
+    if code in _BY_CODE:
+        return _BY_CODE[code](name=name, bucket=bucket)
     if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
         return _wrong_region(error, bucket, settings)
     if "kms" in code.lower() and not is_transient(error):
@@ -188,7 +189,7 @@ def _from_answer(
             "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
         )
     if status == 404:
-        return NotFound(f"{name} does not exist")
+        return MISSING(name=name)
     if status in (401, 403):
         return _refused(operation, bucket, key, code, _words_of(error, settings))
     return DestinationError(
@@ -277,42 +278,32 @@ def _role_refused(code: str, words: str, settings: AwsSettings) -> PermissionRef
     return PermissionRefused(f"role {settings.role_arn!r} can't be assumed ({code}): {words}", hint)
 
 
-def _simple(
-    kind: type[LakeportError], message: str, hint: str
-) -> Callable[[str, str, AwsSettings], LakeportError]:
-    def make(name: str, bucket: str, settings: AwsSettings) -> LakeportError:
-        values = {"name": name, "bucket": bucket, "region": settings.region}
-        return kind(message.format(**values), hint.format(**values))
-
-    return make
-
-
-_ENDED = _simple(
+_ENDED = failure(
     PermissionRefused,
     "the session of the credentials has expired",
     "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
     "`role_arn` be assumed: that is renewed while a run goes on.",
 )
 _BY_CODE = {
-    "NoSuchBucket": _simple(
+    "NoSuchBucket": failure(
         DestinationError,
         "there is no bucket {bucket!r}",
         "check `bucket` and `aws_endpoint`; lakeport never creates a bucket.",
     ),
-    "InvalidBucketName": _simple(
+    "InvalidBucketName": failure(
         DestinationError, "{bucket!r} is not a bucket's name", "`bucket` takes the bare name."
     ),
-    "InvalidAccessKeyId": _simple(
+    "InvalidAccessKeyId": failure(
         PermissionRefused,
         "the store does not know the access key",
         "check `aws_access_key_id`; temporary keys also need `aws_session_token`.",
     ),
-    "InvalidToken": _simple(
+    "InvalidToken": failure(
         PermissionRefused,
         "the session token does not belong to the keys",
         "take `aws_session_token` and both keys from the same session.",
     ),
-    "SignatureDoesNotMatch": _simple(
+    "SignatureDoesNotMatch": failure(
         PermissionRefused,
         "the secret key does not belong to the access key",
         "check `aws_secret_access_key`, for spaces at its ends too.",
@@ -320,22 +311,14 @@ _BY_CODE = {
     "ExpiredToken": _ENDED,
     "ExpiredTokenException": _ENDED,
     "TokenRefreshRequired": _ENDED,
-    "RequestTimeTooSkewed": _simple(
-        DestinationError,
-        "this machine's clock differs from the store's by more than 15 minutes",
-        "set the clock (`timedatectl set-ntp true`), then run again.",
-    ),
-    "NoSuchUpload": _simple(
+    "RequestTimeTooSkewed": SKEWED,
+    "NoSuchUpload": failure(
         NoSuchUpload,
         "{name}: what was staged is gone",
         "a lifecycle rule or another program aborts multipart uploads: give them a day at least.",
     ),
-    "NoSuchKey": _simple(NotFound, "{name} does not exist", ""),
-    "BadDigest": _simple(
-        DestinationError,
-        "{name}: the bytes that arrived are not those that were sent",
-        "run again; if it stays, look for a proxy that changes requests.",
-    ),
+    "NoSuchKey": MISSING,
+    "BadDigest": DAMAGED,
+    "XAmzContentChecksumMismatch": DAMAGED,
 }
-_BY_CODE["XAmzContentChecksumMismatch"] = _BY_CODE["BadDigest"]
 _BY_CODE["InvalidTokenId"] = _BY_CODE["InvalidToken"]

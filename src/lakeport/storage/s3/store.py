@@ -21,7 +21,7 @@ from lakeport.storage.s3.client import (
     S3Check,
     S3Connection,
     connect,
-    for_spark,
+    found_keys,
     with_credentials,
 )
 from lakeport.storage.s3.errors import NoSuchUpload, contended, may_have_succeeded
@@ -162,7 +162,8 @@ class S3Storage(CloudStorage):
         Args:
             for_workers: with the keys that this process finds, for workers that would find none.
         """
-        return hadoop_settings(self.bucket, for_spark(self.settings, for_workers=for_workers))
+        credentials = with_credentials if for_workers else found_keys
+        return hadoop_settings(self.bucket, credentials(self.settings))
 
     def stage(self, key: str, content_type: str) -> S3StageWriter:
         """Begin a multipart upload."""
