@@ -201,7 +201,24 @@ class Page(NamedTuple):
     folders: Sequence[str] = ()
 
 
-class CloudStorage(Storage, ABC):
+class Place(Storage, ABC):
+    """What is nothing in most storages."""
+
+    __slots__ = ()
+
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """None: Spark needs none, or has no connector for this store."""
+        return {}
+
+    def marked(self, mark: str) -> Self:
+        """The same: nothing here needs a mark."""
+        return self
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Nothing: what was not published is invisible, and expires by itself or by `sweep`."""
+
+
+class CloudStorage(Place):
     """The base of the clouds' storages: all of `model.Storage` but staging.
 
     Each cloud's class names its place, stages and publishes, and sends the requests below:
@@ -226,10 +243,6 @@ class CloudStorage(Storage, ABC):
     def hadoop_uri(self, key: str = "") -> str:
         """The same as `uri`."""
         return self.uri(key)
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """None: Spark has no connector for this store."""
-        return {}
 
     @property
     def can_rename_staged(self) -> bool:
@@ -262,13 +275,6 @@ class CloudStorage(Storage, ABC):
     @property
     def _place(self) -> tuple[str, str]:
         return self.settings.endpoint, self.uri()
-
-    def marked(self, mark: str) -> Self:
-        """The same: nothing here needs a mark."""
-        return self
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Nothing: what was not published is invisible, and expires by itself."""
 
     def sweep(self) -> int:
         """Nothing: what was not published expires by itself, or by a lifecycle rule."""
@@ -405,11 +411,11 @@ class CloudStorage(Storage, ABC):
         limit: int = 0,
         after: str = "",
     ) -> Page:
-        """One page of a listing.
+        """One page of the keys that begin with `prefix`, or lie `below` that folder.
 
         Args:
             prefix: how keys begin.
-            below: list keys below the folder `prefix` only, not others that begin alike.
+            below: leave out other keys that begin alike.
             one_level: list folders in that folder instead of what is in them.
             token: what the page before returned; empty for the first one.
             limit: how many objects, where not as many as there may be.

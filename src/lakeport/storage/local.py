@@ -11,7 +11,7 @@ import secrets
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from lakeport.errors import (
     PermissionRefused,
 )
 from lakeport.model import Level, Staged, StoredObject
+from lakeport.storage.base import Place
 from lakeport.storage.checks import CheckItem, item_of
 from lakeport.storage.retry import replaced
 
@@ -189,7 +190,7 @@ _WEEK = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class LocalStorage:
+class LocalStorage(Place):
     """A folder of this machine; it and its parents are created when first written to.
 
     A key that leaves the root is a `DestinationError`, as is what the disk refuses.
@@ -227,10 +228,6 @@ class LocalStorage:
         """Return the `file://` URI as Hadoop's `Path` reads it: not percent-encoded."""
         return f"file://{self.uri(key)}"
 
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """None: Spark reaches every folder."""
-        return {}
-
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
         """Begin a file; the disk keeps no content type."""
         self._path(key)
@@ -257,13 +254,6 @@ class LocalStorage:
         """Drop the staging name; a published file stays visible. Never raises."""
         with contextlib.suppress(OSError, DestinationError):
             self._staged(staged).unlink()
-
-    def marked(self, mark: str) -> LocalStorage:
-        """The same: nothing here needs a mark."""
-        return self
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Nothing: `sweep` removes them."""
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Tell whether the visible file is this staged one."""

@@ -326,6 +326,11 @@ def condition_failed(condition: Condition, name: str) -> DestinationError:
     return already_exists(name) if condition == "absent" else replaced(name)
 
 
+def names_of(error: Exception) -> set[str]:
+    """Return the names of an error's class and its bases, for classes of SDKs not loaded yet."""
+    return {each.__name__ for each in type(error).__mro__}
+
+
 def cut_off(error: BaseException) -> bool:
     """Return whether a TLS connection was cut, as in its handshake: the next one may hold.
 

@@ -21,19 +21,14 @@ from lakeport.storage.retry import (
     cut_off,
     failure,
     given_up,
+    names_of,
 )
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.client import AzureSettings
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
-_NETWORK = {
-    "IncompleteReadError",
-    "ServiceRequestError",
-    "ServiceRequestTimeoutError",
-    "ServiceResponseError",
-    "ServiceResponseTimeoutError",
-}
+_NETWORK = {"IncompleteReadError", "ServiceRequestError", "ServiceResponseError"}
 _ODD_ANSWER = "check `account_name` and `azure_endpoint`; `--debug` shows the SDK's own words."
 _SEARCHED = (
     "set `access_key`, `sas_token`, the three of `tenant_id`, `client_id` and `client_secret`, or "
@@ -57,7 +52,7 @@ def is_transient(error: Exception) -> bool:
     status = _status(error)
     if status:
         return status in _TRANSIENT_STATUS
-    if _kind(error) not in _NETWORK or _unknown_host(error):
+    if not names_of(error) & _NETWORK or _unknown_host(error):
         return False
     return "SSL" not in str(error) or cut_off(_met_by_sdk(error))
 
@@ -95,7 +90,7 @@ def _unreached(error: Exception, name: str, settings: AzureSettings) -> Lakeport
     met = error.cause if isinstance(error, GivenUp) else error
     answer = f"{_status(met)} {_code(met)}" if has_response(met) else ""
     keys = "`account_name`, `azure_endpoint`"
-    return given_up(error, name, settings.blob_url, answer, _kind(met), keys)
+    return given_up(error, name, settings.blob_url, answer, type(met).__name__, keys)
 
 
 def _from_answer(
@@ -153,8 +148,8 @@ def _refused(action: str, name: str, code: str, settings: AzureSettings) -> Perm
 
 
 def _from_client(error: Exception, name: str, settings: AzureSettings) -> LakeportError:
-    kind = _kind(error)
-    if kind in {"CredentialUnavailableError", "ClientAuthenticationError"}:
+    names = names_of(error)
+    if "ClientAuthenticationError" in names:
         if settings.client_secret:
             return PermissionRefused(
                 "the service principal can't log in",
@@ -166,12 +161,12 @@ def _from_client(error: Exception, name: str, settings: AzureSettings) -> Lakepo
             f"there is no storage account {settings.account!r} (its host name is unknown)",
             "check `account_name`, DNS and the proxy (HTTPS_PROXY).",
         )
-    if "SSL" in str(error) and kind in _NETWORK:
+    if "SSL" in str(error) and names & _NETWORK:
         return Unreachable(
             f"no trusted TLS connection to {settings.blob_url}",
             "REQUESTS_CA_BUNDLE names a private authority's certificate; check `azure_endpoint`.",
         )
-    if kind in _NETWORK:
+    if names & _NETWORK:
         return _unreached(error, name, settings)
     if isinstance(error, ValueError):  # of a header, half of which came
         return Unreachable(
@@ -193,13 +188,6 @@ def _code(error: Exception) -> str:
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
         code = headers.get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
-
-
-def _kind(error: Exception) -> str:
-    """The failure's nearest class that the tables above know."""
-    names = [each.__name__ for each in type(error).__mro__]
-    known = _NETWORK | {"CredentialUnavailableError", "ClientAuthenticationError"}
-    return next((name for name in names if name in known), names[0])
 
 
 def _met_by_sdk(error: Exception) -> BaseException:

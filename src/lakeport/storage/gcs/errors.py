@@ -20,6 +20,7 @@ from lakeport.storage.retry import (
     condition_failed,
     cut_off,
     given_up,
+    names_of,
     untrusted,
 )
 
@@ -77,7 +78,7 @@ def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ErrorResponse):
         return error.status in _TRANSIENT_STATUS
-    names = _names(error)
+    names = names_of(error)
     if "RefreshError" in names:
         return bool(getattr(error, "retryable", False))
     if "SSLError" in names:
@@ -91,7 +92,7 @@ def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
     if isinstance(error, HollowAnswer):
         return True
-    return is_transient(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
+    return is_transient(error) and not names_of(error) & {"ConnectTimeout", "TransportError"}
 
 
 def translate(
@@ -101,7 +102,7 @@ def translate(
     if isinstance(error, LakeportError):
         return error
     met = error.cause if isinstance(error, GivenUp) else error
-    if (isinstance(error, GivenUp) or is_transient(error)) and not _names(met) & _OF_TOKENS:
+    if (isinstance(error, GivenUp) or is_transient(error)) and not names_of(met) & _OF_TOKENS:
         answer = str(met.status) if isinstance(met, ErrorResponse) else ""
         keys = "`google_endpoint`, STORAGE_EMULATOR_HOST"
         return given_up(error, name, settings.base, answer, type(met).__name__, keys)
@@ -110,7 +111,7 @@ def translate(
         if error.status == 412 and condition != "none":
             return condition_failed(condition, name)
         return _from_answer(error, action, name, settings)
-    names = _names(error)
+    names = names_of(error)
     if "MalformedError" in names or type(error) is ValueError:
         return PermissionRefused(
             "`google_application_credentials` is not a usable key",
@@ -179,10 +180,6 @@ def _token_server(settings: GcpSettings) -> str:
     except (ValueError, LookupError, TypeError):
         return "the token server of Google's credentials"
     return f"the token server {server}"
-
-
-def _names(error: Exception) -> set[str]:
-    return {each.__name__ for each in type(error).__mro__}
 
 
 def _oauth_code(error: Exception) -> str:

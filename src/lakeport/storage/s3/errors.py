@@ -27,6 +27,7 @@ from lakeport.storage.retry import (
     cut_off,
     failure,
     given_up,
+    names_of,
 )
 
 if TYPE_CHECKING:
@@ -47,19 +48,8 @@ _TRANSIENT_CODES = {
 }
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 _CONTENDED = {"ConditionalRequestConflict", "OperationAborted"}
-_NETWORK = {
-    "ConnectTimeoutError",
-    "ConnectionClosedError",
-    "ConnectionError",
-    "EndpointConnectionError",
-    "HTTPClientError",
-    "IncompleteReadError",
-    "ProxyConnectionError",
-    "ReadTimeoutError",
-    "ResponseParserError",  # a page of a proxy in place of an answer
-    "ResponseStreamingError",
-    "SSLError",
-}
+# The last one: a page of a proxy in place of an answer.
+_NETWORK = {"ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"}
 _NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError"}
 
 
@@ -116,14 +106,15 @@ def is_transient(error: Exception) -> bool:
     status, code = _code_of(error)
     if status:
         return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
-    return cut_off(error) if _kind(error) == "SSLError" else _kind(error) in _NETWORK
+    names = names_of(error)
+    return cut_off(error) if "SSLError" in names else bool(names & _NETWORK)
 
 
 def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
     if isinstance(error, HollowAnswer):
         return True
-    return is_transient(error) and not contended(error) and _kind(error) not in _NEVER_SENT
+    return is_transient(error) and not contended(error) and not names_of(error) & _NEVER_SENT
 
 
 def translate(
@@ -145,7 +136,8 @@ def translate(
         status, code = _code_of(met)
         answer = f"{status} {code}".removesuffix(f" {status}")  # an empty body has no other code
         keys = "`aws_endpoint`, `aws_region`"
-        return given_up(error, name, _where(settings), answer if status else "", _kind(met), keys)
+        kind = type(met).__name__
+        return given_up(error, name, _where(settings), answer if status else "", kind, keys)
     if condition != "none" and _code_of(error)[0] == 412:
         return condition_failed(condition, name)
     if has_response(error):
@@ -155,12 +147,6 @@ def translate(
 
 def _where(settings: AwsSettings) -> str:
     return settings.endpoint or f"S3 in region {settings.region!r}"
-
-
-def _kind(error: Exception) -> str:
-    """The failure's nearest class that the tables above know."""
-    names = [each.__name__ for each in type(error).__mro__]
-    return next((name for name in names if name in _NETWORK), names[0])
 
 
 def _from_answer(
@@ -199,7 +185,7 @@ def _from_answer(
 
 
 def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
-    kind = _kind(error)
+    kind = type(error).__name__
     where = _where(settings)
     if kind == "ProfileNotFound":
         return ConfigError(
@@ -210,7 +196,7 @@ def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
         return PermissionRefused(*NO_CREDENTIALS)
     if "SSO" in kind or "TokenLoad" in kind or kind == "TokenRetrievalError":
         return PermissionRefused("the SSO session has ended", "run `aws sso login`, then again.")
-    if kind == "SSLError":
+    if "SSLError" in names_of(error):
         return Unreachable(
             f"no trusted TLS connection to {where}",
             "AWS_CA_BUNDLE names a private authority's certificate; `http://` in `aws_endpoint` "

@@ -157,11 +157,7 @@ class S3Storage(CloudStorage):
         return f"s3a://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's S3 connector needs to reach the bucket; some values are secrets.
-
-        Args:
-            for_workers: with the keys that this process finds, for workers that would find none.
-        """
+        """What Spark's S3 connector needs to reach the bucket; some values are secrets."""
         credentials = with_credentials if for_workers else found_keys
         return hadoop_settings(self.bucket, credentials(self.settings))
 
