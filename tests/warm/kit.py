@@ -100,14 +100,15 @@ class Warm(AbstractContextManager["Warm"]):
             yield process
 
     def start(self, *options: str) -> None:
-        """`lakeport warm start`, until its Spark and what starts Spark's workers are there."""
+        """`lakeport warm start`, and a load right behind it, which waits for the session's Spark."""
         done = self.run("warm", "start", *options)
         assert done.code == 0, done.err
         source = self.cache / "ready.csv"
         source.write_text("a\n1\n")
         lake = self.cache / "ready"
-        done = self.run("land", source, "--to", lake, "--warm=require")
+        done = self.run("land", source, "--to", lake)
         assert done.code == 0, done.err
+        assert self.served() == 1
 
     def status(self) -> list[dict[str, Any]]:
         """What `lakeport warm status` says."""

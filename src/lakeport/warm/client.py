@@ -30,7 +30,8 @@ _LOADS: Final = frozenset({"land", "target"})
 _SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
-_TURN_SECONDS: Final = 3.0  # as long as the start of a Spark takes
+_TURN_SECONDS: Final = 3.0  # behind another run: as long as the start of a Spark takes
+_START_SECONDS: Final = 60.0  # for a session that starts: it is ahead of any Spark begun now
 _INTERRUPTED: Final = 130
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]
@@ -119,7 +120,8 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
             patient = wanted == "require" or (wanted == "start" and not at_work)
             if at_work and not patient and program == "lakeport" and _verb(arguments) not in _LOADS:
                 return None  # others are quick without Spark, or need none
-            answer, _ = channel.receive(None if patient else _TURN_SECONDS)
+            limit = _TURN_SECONDS if at_work else _START_SECONDS
+            answer, _ = channel.receive(None if patient else limit)
         if "turn" in answer:
             command = Command.here(program, arguments)
             told, *_ = files = command.sent()
