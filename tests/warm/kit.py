@@ -100,7 +100,7 @@ class Warm(AbstractContextManager["Warm"]):
             yield process
 
     def start(self, *options: str) -> None:
-        """`lakeport warm start`, and a load right behind it, which waits for the session's Spark."""
+        """`lakeport warm start`, and a load right behind it, which waits for its Spark."""
         done = self.run("warm", "start", *options)
         assert done.code == 0, done.err
         source = self.cache / "ready.csv"
