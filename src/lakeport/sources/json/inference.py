@@ -19,8 +19,9 @@ from lakeport.sources.json.decoding import Decoder, Fault, Literal
 if TYPE_CHECKING:
     pass
 
-_PIECE = 1 << 18
+_PIECE = 1 << 16
 _FEWEST, _MOST = 8, 256  # lines that are looked at one by one
+_STOP = 4  # columns that cost at a stop what a line does that is looked at
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
@@ -58,7 +59,7 @@ def infer_fields(
         at, few = 0, _FEWEST
         while (stop := fits(piece, at)) is not None:
             few = 1 if stop > at else min(2 * few, _MOST)
-            lines, at = cut_lines(piece, stop, few)
+            lines, at = cut_lines(piece, stop, max(few, len(fields) // _STOP))
             found = (
                 replace(field, type=_JSON) if field.name in opaque else field
                 for field in _infer_lines(lines)
