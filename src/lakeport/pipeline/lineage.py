@@ -137,8 +137,9 @@ def lineage_of(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origi
         out. None for a query that sqlglot can't resolve to these tables.
 
     Example:
-        >>> lineage_of("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
-        {'c': {('source', 'a'): 'TRANSFORMATION', ('source', 'b'): 'TRANSFORMATION'}}
+        >>> found = lineage_of("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
+        >>> sorted(found["c"].items())
+        [(('source', 'a'), 'TRANSFORMATION'), (('source', 'b'), 'TRANSFORMATION')]
     """
     spelt = {(t.lower(), c.lower()): (t, c) for t, columns in tables.items() for c in columns}
     schema: dict[str, Any] = {}
