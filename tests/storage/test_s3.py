@@ -172,11 +172,11 @@ def test_a_role_is_assumed_with_the_keys_and_at_the_endpoint(minio: Minio) -> No
     assert held.get_frozen_credentials().access_key != minio.access_key
 
 
-def test_a_role_is_assumed_again_before_it_ends(minio: Minio) -> None:
+def test_a_role_is_assumed_again_before_it_ends(
+    minio: Minio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_client, "ROLE_SECONDS", 900)
     storage = storage_of(minio, role_arn="arn:aws:iam::123456789012:role/short")
-    storage = dataclasses.replace(
-        storage, settings=dataclasses.replace(storage.settings, role_seconds=900)
-    )
     storage.put("a", b"1")
     held = s3_client.connect(storage.settings).credentials
     first = held.get_frozen_credentials().access_key

@@ -282,10 +282,7 @@ class CloudStorage(Place):
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object carries the mark of what was staged."""
-        try:
-            return self._has_mark(key, str(staged.token["id"]))
-        except NotFound:
-            return False
+        return bool(self._carries(key, str(staged.token["id"]), said=False))
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object.
@@ -445,10 +442,16 @@ class CloudStorage(Place):
 
     def _readably_marked(self, key: str, mark: str) -> bool:
         try:
-            return self._marked(key, mark, said=True)
-        except (NotFound, PermissionRefused):
+            return bool(self._carries(key, mark, said=True))
+        except PermissionRefused:
             return False
 
-    def _marked(self, key: str, mark: str, *, said: bool) -> bool:
-        """As `_has_mark`; looks again for an object that the store has `said` to exist."""
-        return found(lambda: self._has_mark(key, mark)) if said else self._has_mark(key, mark)
+    def _carries(self, key: str, mark: str, *, said: bool) -> bool | None:
+        """As `_has_mark`; None where there is no object, which the store may have `said` to exist.
+
+        Then it is looked for again.
+        """
+        try:
+            return found(lambda: self._has_mark(key, mark)) if said else self._has_mark(key, mark)
+        except NotFound:
+            return None

@@ -24,7 +24,7 @@ from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.base import CloudStorage, Page, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter
-from lakeport.storage.retry import Condition, NotFound, already_exists, condition_of
+from lakeport.storage.retry import Condition, already_exists, condition_of
 
 ID_KEY = "lakeport_id"
 _MIB = 1 << 20
@@ -142,14 +142,12 @@ class AzureStorage(CloudStorage):
             self._call("write", key, send, "absent")
         except (ObjectExists, BlocksGone) as error:
             try:
-                ours = self._marked(key, str(token["id"]), said=isinstance(error, ObjectExists))
-            except NotFound:
-                raise error from None
+                ours = self._carries(key, str(token["id"]), said=isinstance(error, ObjectExists))
             except PermissionRefused:
                 ours = False
             if ours:
                 return
-            if isinstance(error, BlocksGone):
+            if isinstance(error, BlocksGone) and ours is not None:
                 # Whoever commits a name drops the blocks that others have staged for it.
                 raise already_exists(self.uri(key)) from None
             raise

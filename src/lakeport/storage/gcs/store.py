@@ -228,9 +228,7 @@ class GcsStorage(CloudStorage):
             _check(answer, staged, self.uri(key))
             return True
         try:
-            return self._marked(key, str(staged.token["id"]), said=said)
-        except NotFound:
-            return False
+            return bool(self._carries(key, str(staged.token["id"]), said=said))
         except PermissionRefused:
             if not lost:
                 return False

@@ -37,7 +37,6 @@ class AwsSettings(CloudSettings):
 
     Attributes:
         role_arn: a role to assume with the keys or the chain; renewed before it expires.
-        role_seconds: how long one assumption lasts, 900 or more.
         addressing_style: `path`, `virtual`, or empty: virtual for AWS and the few stores that
             know nothing else, path for other endpoints.
         checksum: what the store verifies uploads with: `crc32c`, `md5`, `signature` (the SHA-256
@@ -57,7 +56,6 @@ class AwsSettings(CloudSettings):
     addressing_style: str = ""
     role_arn: str = ""
     role_session_name: str = "mage-data-integration"
-    role_seconds: int = 3600
     external_id: str = field(default="", repr=False)
     sse: str = ""
     sse_kms_key_id: str = ""
@@ -115,6 +113,8 @@ class AwsSettings(CloudSettings):
         return {"ServerSideEncryption": self.sse, **key}
 
 
+ROLE_SECONDS = 3600
+"""How long a role is assumed for; it is renewed before."""
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _CARRIED = {
@@ -400,7 +400,7 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
         answer = sts.assume_role(
             RoleArn=settings.role_arn,
             RoleSessionName=settings.role_session_name,
-            DurationSeconds=settings.role_seconds,
+            DurationSeconds=ROLE_SECONDS,
             **extra,
         )["Credentials"]
         return {

@@ -6,7 +6,7 @@ import math
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.client import ROLE_SECONDS, AwsSettings
 
 _AUTH = "org.apache.hadoop.fs.s3a.auth"
 _FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -114,7 +114,7 @@ def _role(settings: AwsSettings) -> dict[str, str]:
     found = {
         "assumed.role.arn": settings.role_arn,
         "assumed.role.session.name": settings.role_session_name,
-        "assumed.role.session.duration": f"{settings.role_seconds}s",
+        "assumed.role.session.duration": f"{ROLE_SECONDS}s",
         "assumed.role.sts.endpoint.region": settings.region,
     }
     if settings.external_id:

@@ -14,7 +14,7 @@ from lakeport.model import Staged, StoredObject
 from lakeport.storage.base import CloudStorage, Page, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter, crc32c_text, md5_text
-from lakeport.storage.retry import NotFound, RetryPolicy
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import (
     ID_KEY,
     AwsSettings,
@@ -210,9 +210,7 @@ class S3Storage(CloudStorage):
         refuses it, too: that is not ambiguous. The store may have `said` that the object exists.
         """
         try:
-            return self._marked(key, str(staged.token["id"]), said=said)
-        except NotFound:
-            return False
+            return bool(self._carries(key, str(staged.token["id"]), said=said))
         except PermissionRefused:
             if not ambiguous:
                 return False
