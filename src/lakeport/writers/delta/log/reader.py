@@ -698,8 +698,10 @@ def _read_part(
                 into.domains[domain["domain"]] = domain["configuration"]
             for txn in _rows(table, "txn"):
                 into.transactions[txn["appId"]] = txn
-            into.metadata = next(_rows(table, "metaData"), into.metadata)
-            into.protocol = next(_rows(table, "protocol"), into.protocol)
+            for metadata in _rows(table, "metaData"):  # set by one part alone: others run beside it
+                into.metadata = metadata
+            for protocol in _rows(table, "protocol"):
+                into.protocol = protocol
             sidecars += (str(row["path"]) for row in _rows(table, "sidecar"))
     return sidecars
 
