@@ -115,7 +115,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
     options = asked()
-    with tempfile.TemporaryDirectory(prefix="lakeport-coverage-") as folder:
+    # By another name than lakeport's own folders: those that are empty are swept.
+    with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
         os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
         bundled = GROUPS.keys() - FULL if options.bundled else BUNDLED
         results = run_all(options.groups or list(GROUPS), bundled, options.coverage)
