@@ -35,19 +35,19 @@ from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
 from lakeport.cli.sources import (
     Again,
     Cursor,
+    DatabaseOptions,
     Deletes,
     Driver,
     FromDatabase,
     FromTable,
     FromTap,
     FullRefresh,
-    Given,
     Incremental,
-    Named,
     NewOnly,
     Ordered,
     Query,
     SourceName,
+    SourceOptions,
     SplitBy,
     TableOf,
 )
@@ -335,10 +335,10 @@ def land(
         config = load_target(to, given)
         guard.protect(config, to, set_keys)
         refuse_secrets(given, type(config))
-        about = Given(
+        about = DatabaseOptions(
             from_database, table_of, query, cursor, split_by, deletes, source_name, driver
         )
-        named = Named(
+        named = SourceOptions(
             source or [], new_only, again, ordered, about, from_tap, from_table, incremental
         )
         what = named.source(os.environ)

@@ -171,7 +171,7 @@ def _pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> d
 def about_internal(
     config: DestinationConfig, otherwise: str, report: LandingReport
 ) -> tuple[str, ...]:
-    """What the internal columns of a new table are, where nobody has said a word of them.
+    """Return a note on the internal columns of a new table; empty if the config mentions them.
 
     Args:
         config: that of the load.

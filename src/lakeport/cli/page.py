@@ -52,8 +52,7 @@ def page(
     debug: Debug = False,
 ) -> None:
     """Write a lake, a table or a run as one HTML file with pictures."""
-    output = Json() if json_out else Console()
-    with opened_lake(output, target, set_keys, debug) as config:
+    with opened_lake(target, set_keys, json_out, debug) as (output, config):
         from lakeport.pages import file, lake
 
         pages = lake.open_pages(config, masked=mask)

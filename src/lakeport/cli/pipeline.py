@@ -1,4 +1,4 @@
-"""The command about a lake's file."""
+"""The command `lakeport run`, and the page of its plan."""
 
 from __future__ import annotations
 

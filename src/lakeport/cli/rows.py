@@ -1,4 +1,4 @@
-"""What is made and expected of rows, and those that were set aside."""
+"""Options that transform and check rows, and the command `lakeport quarantine`."""
 
 from __future__ import annotations
 
@@ -120,8 +120,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """List what was set aside, with its reasons, by runs and streams."""
-    output = Json() if json_out else Console()
-    with opened_lake(output, target, set_keys, debug) as config:
+    with opened_lake(target, set_keys, json_out, debug) as (output, config):
         from lakeport.destinations import open_storage
         from lakeport.loading import replay
 

@@ -1,4 +1,4 @@
-"""Options that make a description of a source."""
+"""Options that describe a source: databases, new files, taps, tables."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ Driver = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DatabaseOptions:
     """The options about databases, None where one was not given."""
 
     database: str | None
@@ -119,7 +119,7 @@ _OPTIONS = {
 }
 
 
-def database_of(given: Given, uri: str, environment: Mapping[str, str]) -> DatabaseSource:
+def database_of(given: DatabaseOptions, uri: str, environment: Mapping[str, str]) -> DatabaseSource:
     """The database that a command line names.
 
     Args:
@@ -262,7 +262,7 @@ def tables_of(places: list[str], incremental: bool) -> TablesSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SourceOptions:
     """All that a command line says of its source.
 
     Attributes:
@@ -278,7 +278,7 @@ class Named:
     new_only: bool
     again: str | None
     ordered: bool
-    database: Given
+    database: DatabaseOptions
     tap: str | None
     tables: list[str] | None
     incremental: bool

@@ -1,4 +1,4 @@
-"""Commands about tables: of a lake, of one table, and of what keeps it in order."""
+"""The commands `tables`, `runs`, `table` and `state`: look at tables, and maintain them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ def tables(
     debug: Debug = False,
 ) -> None:
     """List a lake's tables: format, rows, size, files, last change."""
-    output = Json() if json_out else Console()
-    with opened_lake(output, target, set_keys, debug) as config:
+    with opened_lake(target, set_keys, json_out, debug) as (output, config):
         from lakeport.tables.lake import tables as listed
 
         show_tables(output, target, listed(config))
@@ -69,8 +68,7 @@ def runs(
     debug: Debug = False,
 ) -> None:
     """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
-    output = Json() if json_out else Console()
-    with opened_lake(output, target, set_keys, debug) as config:
+    with opened_lake(target, set_keys, json_out, debug) as (output, config):
         from lakeport.tables.lake import open_lake
         from lakeport.tables.runs import find_run
         from lakeport.tables.runs import runs as listed
@@ -92,9 +90,10 @@ def runs(
 
 @contextmanager
 def opened_lake(
-    output: Console | Json, target: str, set_keys: Sequence[str] | None, debug: bool
-) -> Iterator[DestinationConfig]:
-    """The target's config; errors take the way that every command's take."""
+    target: str, set_keys: Sequence[str] | None, json_out: bool, debug: bool
+) -> Iterator[tuple[Console | Json, DestinationConfig]]:
+    """Yield the command's output and the target's config; errors take every command's way."""
+    output: Console | Json = Json() if json_out else Console()
     with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
         output.begin(f"looking at {target}")
         from lakeport.config.load import load_target
@@ -103,7 +102,7 @@ def opened_lake(
         config = load_target(target, given)
         guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))
-        yield config
+        yield output, config
 
 
 def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable]) -> None:
@@ -177,7 +176,7 @@ def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _of_loads(run: LakeRun) -> str:
-    """What became of the loads of a run of a lake's file; empty for a load by itself."""
+    """Count a lake run's loads by their outcome, in words; empty for a load by itself."""
     ends = ", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items())
     return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
 
@@ -200,7 +199,7 @@ DELETES = (
     "some of the files may be deleted already",
     "no version that is kept needs them; the same command deletes the rest.",
 )
-"""What commands that commit, and those that delete files, say when they are asked to end."""
+"""Words and hint of an interrupted command: above of one that commits, here of one that deletes."""
 
 TableName = Annotated[
     str,

@@ -49,8 +49,7 @@ def ui(
     debug: Debug = False,
 ) -> None:
     """Serve pages about a lake to your browser, until Ctrl-C."""
-    output = Json() if json_out else Console()
-    with opened_lake(output, target, set_keys, debug) as config:
+    with opened_lake(target, set_keys, json_out, debug) as (output, config):
         try:
             from lakeport.pages.server.browser import has_display, opened
             from lakeport.pages.server.serve import server, site

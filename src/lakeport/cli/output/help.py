@@ -284,7 +284,7 @@ def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> 
 
 
 def _unknown(error: BaseException) -> str:
-    """What the load could not find out, also where a second signal came before it was told."""
+    """Join the notes of an error and its causes, which name commits whose outcome is unknown."""
     notes = (getattr(each, "__notes__", ()) for each in causes(error, contexts=True))
     return "; ".join(chain.from_iterable(notes))
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lakeport.cli.sources import Given, Named
+from lakeport.cli.sources import DatabaseOptions, SourceOptions
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
 
-def named(**given: Any) -> Named:
-    database = {key: given.pop(key, None) for key in Given.__slots__}
+def named(**given: Any) -> SourceOptions:
+    database = {key: given.pop(key, None) for key in DatabaseOptions.__slots__}
     nothing = {
         "names": [],
         "new_only": False,
@@ -22,7 +22,7 @@ def named(**given: Any) -> Named:
         "tables": None,
         "incremental": False,
     }
-    return Named(**{**nothing, "database": Given(**database), **given})
+    return SourceOptions(**{**nothing, "database": DatabaseOptions(**database), **given})
 
 
 def test_files_are_what_is_named_or_described() -> None:
