@@ -206,7 +206,7 @@ class AwsConfig(DestinationConfig):
         return {"bucket": parts.netloc, "object_key_path": parts.path}
 
     def aws_settings(self) -> AwsSettings:
-        """What a client needs of the config."""
+        """Return the settings of an S3 client."""
         style: Any = self.aws_addressing_style
         return AwsSettings(
             access_key_id=reveal(self.aws_access_key_id),
@@ -318,7 +318,7 @@ class AzureConfig(DestinationConfig):
         return self
 
     def azure_settings(self, account: str, cloud: str) -> AzureSettings:
-        """What a client needs of the config.
+        """Return the settings of an Azure client.
 
         Args:
             account: the storage account's name.
@@ -444,7 +444,7 @@ class GcpConfig(DestinationConfig):
         return text
 
     def gcp_settings(self, environ: Mapping[str, str] | None = None) -> GcpSettings:
-        """What a connection needs of the config.
+        """Return the settings of a connection to Google.
 
         Args:
             environ: looked at for STORAGE_EMULATOR_HOST; default: the process's environment.

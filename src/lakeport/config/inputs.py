@@ -86,7 +86,7 @@ def _explained(
 def _by_path(
     error: ValidationError, values: Mapping[str, Any]
 ) -> dict[tuple[str | int, ...], list[ErrorDetails]]:
-    """What is wrong, by the keys that the user wrote: the innermost ones count."""
+    """Group a validation error's details by the keys that the user wrote; the innermost stay."""
     found: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = detail["loc"]
@@ -135,7 +135,7 @@ _PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
 
 
 def scheme_of(uri: str) -> str:
-    """What a URI begins with, `postgres` in one spelling.
+    """Return a URI's scheme in lower case; `postgres` becomes `postgresql`.
 
     >>> scheme_of("postgres://host/db"), scheme_of("jdbc:mysql://host/db")
     ('postgresql', 'jdbc')

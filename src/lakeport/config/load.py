@@ -61,9 +61,6 @@ def placed(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return found
 
 
-_SUFFIXES = (".yaml", ".yml", ".json")
-
-
 def load_target(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
     overrides: Mapping[str, Any] | None = None,
@@ -102,7 +99,7 @@ def load_target(
         raise ConfigError(
             f"the target {text!r} is a file",
             "name a folder to land in, a URI, or a config file, whose name ends with "
-            f"{', '.join(_SUFFIXES)}.",
+            f"{', '.join(_CONFIGS)}.",
         )
     return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides, environ)
 
@@ -264,7 +261,7 @@ def _called(path: str | os.PathLike[str]) -> str:
 def is_config_file(text: str, guess: bool) -> bool:
     """Whether that text names a config file; one that is not there is never made a folder."""
     path = Path(text)
-    if not text.lower().endswith(_SUFFIXES) or "://" in text or path.is_dir():
+    if not text.lower().endswith(_CONFIGS) or "://" in text or path.is_dir():
         return False
     if guess and not path.exists():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What ties one process to another, and work to its own."""
+"""Processes: their parents, core dumps, surroundings, cores and command lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private folders for what a run needs on this machine's disk, gone once it has ended.
+"""Folders and files on this machine's disk: scratch, cache, and files written whole.
 
 The process that makes a folder holds a lock in it for as long as it lives. What a killed process
 left is removed by the next one of the same user that makes a folder in the same place.

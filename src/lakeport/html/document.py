@@ -1,4 +1,4 @@
-"""Whole documents: with links to the style and the script, with both in them, or for notebooks."""
+"""Render templates, and whole documents: linked, self-contained, or for notebooks."""
 
 from __future__ import annotations
 

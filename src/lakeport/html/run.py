@@ -1,4 +1,4 @@
-"""A run: where its time went, what it landed, what it set aside, and how to repeat it."""
+"""The pages of a run and of a plan: time, streams, loads, rejected records, how to repeat it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,6 @@ from lakeport.scrub import scrub
 from lakeport.writers.stopwatch import within
 
 if TYPE_CHECKING:
-    from lakeport.host.pace import Point
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.quarantine import Rejection
     from lakeport.model import Staged, Storage

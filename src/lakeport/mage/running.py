@@ -1,4 +1,4 @@
-"""A load as Mage's targets do it: Singer lines in, STATE out, and words as log lines."""
+"""Run a load as Mage's targets do: Singer lines in, STATE out, log lines, declared schemas."""
 
 from __future__ import annotations
 

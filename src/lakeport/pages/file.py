@@ -1,4 +1,4 @@
-"""Pages in one HTML file that needs nothing but itself."""
+"""Write pages into one HTML file that needs nothing but itself."""
 
 from __future__ import annotations
 

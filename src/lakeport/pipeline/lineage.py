@@ -34,8 +34,6 @@ from lakeport.sources.database.source import mark_of
 from lakeport.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load

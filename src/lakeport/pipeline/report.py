@@ -1,4 +1,4 @@
-"""What a run of a lake's file came to (`PipelineReport`), load by load.
+"""Reports of a lake file's run (`PipelineReport`), and the notices that tell of it.
 
 `PipelineReport.to_json` writes one JSON object:
 

@@ -1,4 +1,4 @@
-"""A run of a lake's file: its loads side by side, each once those that it uses have ended well.
+"""Run the loads of a lake file side by side, in order of their dependencies.
 
 ```
 file ─▶ which loads ─▶ one Spark ─▶ ready ─▶ land … land ─┬─ well ──▶ others are ready
@@ -64,17 +64,14 @@ from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
-    from lakeport.loading.cancellation import Cancellation
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage
-    from lakeport.pipeline.report import LoadReport, PipelineReport
 
 
 class Schedule:

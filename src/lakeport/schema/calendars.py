@@ -1,4 +1,4 @@
-"""Rebase dates and timestamps of the hybrid calendar, as Spark 2 wrote them, to today's calendar.
+"""Calendars: dates and timestamps as text, and those of the hybrid calendar of Spark 2.
 
 Spark 2, and later versions in their mode LEGACY, count days before 1582-10-15 by the Julian
 calendar, and instants before 1900 by the offsets of `java.util.TimeZone`. Parquet, ORC and Avro

@@ -1,4 +1,4 @@
-"""How a schema in Delta's log says which of its places never had a value.
+"""Marks in a schema of the Delta log: places without a value yet, and names of Singer columns.
 
 Such a place has the type of text, and the metadata of the column or member that it is, or is in,
 have `lakeport.noValueYet`:
@@ -14,18 +14,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from lakeport.schema.nested import OBJECT, is_untyped, reopened, with_text
 from lakeport.schema.sparktypes import spark_json
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import pyarrow as pa
-
 
 UNTYPED = "lakeport.noValueYet"
 """Key of the metadata."""

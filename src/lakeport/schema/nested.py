@@ -1,4 +1,4 @@
-"""Structs, lists and maps of Arrow: their children, and the same with other children.
+"""Nested Arrow types: rebuild them around other children, and fill in types not yet known.
 
 ```
 no value yet   [] or [null]   {"k": null}       {}

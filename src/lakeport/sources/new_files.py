@@ -1,4 +1,4 @@
-"""Files of which a table gets those that it has not had: what it has had lies beside it.
+"""Read only the files of a source that its table has not had, and record those landed.
 
 ```
 places ─▶ listing, sorted ─┐
@@ -57,7 +57,6 @@ from lakeport.units import counted
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import FilesSource
-    from lakeport.model import Memory
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions

@@ -1,4 +1,4 @@
-"""What the stores of all clouds have in common: a folder whose objects are read, listed and put."""
+"""The base of all storages: keys below one prefix, listed, read by ranges, and put."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection test consists of, whatever it connects to."""
+"""Connection tests: one item for each thing tried, and the probe of a store's conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process's client of one store: the one place where requests are repeated and errors named."""
+"""One process's connection to a store: repeats its requests, and names their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local disk."""
+"""Storage on the local disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of bytes cut into parts that are uploaded, with its CRC32C and size along the way."""
+"""Upload a stream of bytes in parts, with its checksum and size along the way."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
     from lakeport.tables.location import TableLocation
-    from lakeport.writers.delta.log.reader import Contents
 
 
 RETENTION_HOURS = 168

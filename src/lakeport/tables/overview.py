@@ -66,10 +66,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from lakeport.html.facts import ColumnFacts, TableFacts
     from lakeport.model import Storage, StoredObject
-    from lakeport.writers.delta.log.history import History
-    from lakeport.writers.delta.log.reader import LogFiles
 
 
 _OPERATIONS: Mapping[str, Change] = {
@@ -978,7 +975,6 @@ def _beginning(history: History, version: int) -> Contents:
     return Contents(state, tuple(known.file for known in history.files[:_FILES]))
 
 
-_NEWEST_THREADS: Final = 16
 _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 Told = tuple["ColumnFacts | None", int | None]
@@ -1037,7 +1033,7 @@ def _of_footers(view: FilesView, column: str) -> Told:
         with view.readable(item):
             return read_footer(view.storage, item.key)
 
-    with ThreadPoolExecutor(_NEWEST_THREADS, "lakeport-look") as pool:
+    with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
         footers = list(pool.map(read, view.files))
     found = (one for one in footer_columns(footers) if one.name.lower() == column.lower())
     return next(found, None), sum(footer.rows for footer in footers)

@@ -27,8 +27,6 @@ from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, 
 from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame, SparkSession
 

@@ -1,4 +1,4 @@
-"""Several streams of a source: which can be landed together, what one leaves, how they fail."""
+"""Streams and splits that land together: which may, how tasks share them, how they fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from lakeport.model import Batch, Mode, Split, Staged
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Batch
     from lakeport.writers.base import TableWriter
 
 

@@ -1,4 +1,4 @@
-"""The server itself: uvicorn, which says nothing by itself and leaves at once.
+"""The server of pages: uvicorn, the gate that lets one user in, and what a request gets.
 
 A reader's browser is also the browser of every page that the reader visits. Such a page can have it
 send requests here, so all that comes is checked before anything is read: which name it came by

@@ -15,14 +15,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import record_end
-
-if TYPE_CHECKING:
-    from lakeport.sources.csv.dialect import CsvOptions
-
 
 _SPACE = "[ \u00a0\u2009\u202f]"
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -1,4 +1,4 @@
-"""What databases do differently: one module for each that is known, and `base` for all others.
+"""SQL of each kind of database: PostgreSQL, SQLite, DuckDB, and the standard for others.
 
 What its driver would change is cast by the server: `oid` would wrap, `time` has no 24:00, and
 arrays of several dimensions would be flattened.

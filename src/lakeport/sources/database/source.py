@@ -56,8 +56,9 @@ from lakeport.sources.splits import HeldReader
 from lakeport.sources.target import TargetTables
 
 MOST_ROWS: Final = 100_000
+"""Most rows of the newest value that a table remembers to tell apart."""
 _MOST_COMPARED: Final = MOST_ROWS
-"""Rows that are told apart; so many texts a database takes in one condition."""
+"""Most rows of the newest value that are read to remember them; a condition takes as many."""
 
 _WIDTH: Final = 16
 _TYPE: Final = pa.binary(_WIDTH)

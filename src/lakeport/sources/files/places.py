@@ -1,4 +1,4 @@
-"""What the name of a source stands for, a file, a folder or a glob; and what is listed there."""
+"""Resolve the name of a source to files: a file, a folder, a glob, or a folder of a store."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakeport.native import kernel
 from lakeport.schema.merging import merge_fields, merge_types
@@ -15,9 +15,6 @@ from lakeport.schema.width import count_columns
 from lakeport.sources.json.blocks import cut_lines
 from lakeport.sources.json.columns import spec_of
 from lakeport.sources.json.decoding import Decoder, Fault, Literal
-
-if TYPE_CHECKING:
-    pass
 
 _PIECE = 1 << 16
 _FEWEST, _MOST = 8, 256  # lines that are looked at one by one

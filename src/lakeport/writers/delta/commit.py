@@ -1,4 +1,4 @@
-"""Commits to a Delta table: tried, and what became of them.
+"""Commit to a Delta table: attempts, the transaction, and what became of a commit in doubt.
 
 An append of files leaves a `txn` action of its own name for each file that was read, and an
 overwrite one for itself: content from before it is not in the table any more. Bringing an older

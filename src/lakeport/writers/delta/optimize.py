@@ -1,4 +1,4 @@
-"""Merging small files through Delta's OPTIMIZE: when it is asked for, and after a run.
+"""Compact small files of Delta tables: by OPTIMIZE, on request and after a run.
 
 OPTIMIZE merges the files of one partition that are smaller than the target, smallest first, as
 long as they fit into one file of the target's size: Delta's own way to pack them.

@@ -1,4 +1,4 @@
-"""A table of plain files: the driver's side of Parquet and CSV destinations.
+"""Write a table of plain files: the steps of the driver for Parquet and CSV.
 
 `lakeport.writers.files.journal` describes the protocol that these steps belong to.
 
@@ -48,8 +48,6 @@ from lakeport.writers.naming import HOME, object_folder, safe_segment, table_fol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from lakeport.model import Storage
 
 
 _THREADS = 16

@@ -30,7 +30,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,10 +47,6 @@ from lakeport.writers.delta.log.reader import (
     may_have,
     replay,
 )
-
-if TYPE_CHECKING:
-    from lakeport.model import Storage
-
 
 CONTENT: Final = "lakeport::content:"
 """Begins the application id of a file that was loaded."""

@@ -55,7 +55,6 @@ from lakeport.writers.delta.writer import DeltaWriter
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
-    from lakeport.writers.delta.commit import TableTransaction
 
 
 @dataclass(frozen=True)
