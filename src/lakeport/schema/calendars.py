@@ -1,27 +1,20 @@
-"""Calendars: dates and timestamps as text, and those of the hybrid calendar of Spark 2.
+"""Calendars: dates and timestamps as text, and dates of the hybrid calendar of Spark 2.
 
 Spark 2, and later versions in their mode LEGACY, count days before 1582-10-15 by the Julian
-calendar, and instants before 1900 by the offsets of `java.util.TimeZone`. Parquet, ORC and Avro
-store the count alone, so 1001-01-01 would be read as 1001-01-07. Spark's own tables, which are in
-its jar, say what to add in which time zone.
+calendar. Parquet and Avro store the count alone, so 1001-01-01 would be read as 1001-01-07.
+Instants before 1900 depend on the writer's time zone as well, and are refused.
 
 https://github.com/apache/spark/blob/v4.0.0/sql/api/src/main/scala/org/apache/spark/sql/catalyst/util/RebaseDateTime.scala
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
-from importlib.util import find_spec
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,59 +29,13 @@ if TYPE_CHECKING:
 
 _SPARK = "org.apache.spark."
 _ROW = f"{_SPARK}sql.parquet.row.metadata"
-_TABLE = "julian-gregorian-rebase-micros.json"
 _LAST_SECOND = -2_208_988_800  # 1900-01-01 UTC: from here on the calendars agree in every zone
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_DAY = 86_400
-_HINT = (
-    "have Spark read the file in the time zone of the program that wrote it (`--conf "
-    "spark.driver.extraJavaOptions=-Duser.timezone=...`), and land that frame."
-)
-
-
-class _Shifts(NamedTuple):
-    """Corrections of counts of days or seconds.
-
-    Attributes:
-        switches: counts, ascending, from each of which on another amount holds.
-        amounts: what to add to a count from each switch on.
-    """
-
-    switches: Any
-    amounts: Any
-
-    def apply(self, counts: Any) -> Any:
-        """Return corrected counts; those before the first switch get its amount."""
-        places = np.searchsorted(self.switches, counts, side="right") - 1
-        return counts + self.amounts[np.maximum(places, 0)]
-
-    def times(self, factor: int) -> _Shifts:
-        """Return the corrections for counts in a unit that is `factor` times finer."""
-        return _Shifts(self.switches * factor, self.amounts * factor)
-
-
-_DAYS = _Shifts(
-    np.cumsum(
-        [
-            -719164,
-            36219,
-            36525,
-            36525,
-            73050,
-            36525,
-            36525,
-            73050,
-            36525,
-            36525,
-            73050,
-            36525,
-            36525,
-            30168,
-        ]
-    ),
-    np.array([*range(2, -11, -1), 0]),
-)
-"""Days since 1970, by the Julian calendar from 0001-01-01 and the Gregorian from 1582-10-15 on."""
+_DAYS = np.array([-719164, -682945, -646420, -609895, -536845, -500320, -463795, -390745,
+                  -354220, -317695, -244645, -208120, -171595, -141427])  # fmt: skip
+"""First day, counted from 1970 by the Julian calendar, of each of `_AMOUNTS`."""
+_AMOUNTS = np.array([*range(2, -11, -1), 0])
+"""Days to add to a Julian count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +44,16 @@ class HybridCalendar:
 
     Attributes:
         columns: name of a top-level column -> for each flat part of it, in order, whether it is.
-        zone: the time zone that timestamps were written in; empty where the file does not say.
         leaves: ordinals of the hybrid ones among all flat parts of the file.
     """
 
     columns: Mapping[str, tuple[bool, ...]]
-    zone: str
     leaves: frozenset[int]
 
     @classmethod
     def of_parquet(cls, footer: FileMetaData) -> HybridCalendar | None:
         """Return the hybrid columns that a Parquet footer tells of; None where there are none."""
-        told = _decoded(footer.metadata or {})
+        told = _spark_keys(footer.metadata or {})
         dates, int96 = _is_legacy(told, "3.0.0", "DateTime"), _is_legacy(told, "3.1.0", "INT96")
         if not (dates or int96):
             return None
@@ -119,32 +64,26 @@ class HybridCalendar:
                 return int96
             return dates and _is_dated(type_)
 
-        return cls._of(footer.schema.to_arrow_schema(), hybrid, told)
+        return cls._of(footer.schema.to_arrow_schema(), hybrid)
 
     @classmethod
     def of_avro(cls, metadata: Mapping[str, bytes], schema: pa.Schema) -> HybridCalendar | None:
         """Return the hybrid columns that an Avro header tells of; None where there are none."""
-        told = _decoded(metadata)
-        return cls._of(schema, _is_dated, told) if _is_legacy(told, "3.0.0", "DateTime") else None
+        legacy = _is_legacy(_spark_keys(metadata), "3.0.0", "DateTime")
+        return cls._of(schema, _is_dated) if legacy else None
 
     @classmethod
-    def of_dates(cls, schema: pa.Schema) -> HybridCalendar | None:
-        """Return all columns with dates as hybrid ones; None where there are none."""
-        return cls._of(schema, pa.types.is_date, {})
-
-    @classmethod
-    def _of(cls, schema: pa.Schema, hybrid: Any, told: Mapping[str, str]) -> HybridCalendar | None:
+    def _of(cls, schema: pa.Schema, hybrid: Any) -> HybridCalendar | None:
         found = {f.name: tuple(map(hybrid, _flat_types(f.type))) for f in schema}
         columns = {name: flags for name, flags in found.items() if any(flags)}
         leaves = frozenset(i for i, flag in enumerate(chain(*found.values())) if flag)
-        return cls(columns, told.get(f"{_SPARK}timeZone", ""), leaves) if columns else None
+        return cls(columns, leaves) if columns else None
 
     def rebase(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the file with its dates and timestamps in today's calendar.
+        """Return a batch of the file with its dates in today's calendar.
 
         Raises:
-            SourceError: timestamps are too old to be told without their time zone; the message
-                names the column.
+            SourceError: hybrid timestamps lie before 1900; the message names the column.
         """
         arrays = [
             self._rebase(array, iter(self.columns[name]), name) if name in self.columns else array
@@ -164,36 +103,28 @@ class HybridCalendar:
         return self.rebase_flat(array, path) if next(flags) else array
 
     def rebase_flat(self, array: Any, path: str) -> Any:
-        """Return hybrid dates or timestamps in today's calendar; see `rebase`."""
-        if pa.types.is_date(array.type):
-            counts, last, factor = array.view(pa.int32()), int(_DAYS.switches[-1]), 1
-        else:
-            factor = _PER_SECOND[array.type.unit]
-            counts, last = array.view(pa.int64()), _LAST_SECOND * factor
+        """Return hybrid dates in today's calendar; see `rebase`."""
+        is_date = pa.types.is_date(array.type)
+        counts = array.view(pa.int32() if is_date else pa.int64())
+        last = int(_DAYS[-1]) if is_date else _LAST_SECOND * _PER_SECOND[array.type.unit]
         least = pc.min(counts).as_py()
         if least is None or least >= last:
             return array
-        shifts = _DAYS if pa.types.is_date(array.type) else self._shifts(path).times(factor)
-        plain = shifts.apply(pc.fill_null(counts, 0).to_numpy())
+        if not is_date:
+            raise SourceError(
+                f"column {path!r} holds timestamps before 1900, written in the calendar of Spark 2",
+                "have Spark read the file in the time zone of the program that wrote it (`--conf "
+                "spark.driver.extraJavaOptions=-Duser.timezone=...`), and land that frame.",
+            )
+        days = pc.fill_null(counts, 0).to_numpy()
+        places = np.searchsorted(_DAYS, days, side="right") - 1
         mask = counts.is_null().to_numpy(zero_copy_only=False)
+        plain = days + _AMOUNTS[np.maximum(places, 0)]
         return pa.array(plain, counts.type, mask=mask).view(array.type)
 
-    def _shifts(self, path: str) -> _Shifts:
-        if not self.zone:
-            problem = "the file does not say in which time zone"
-        elif (found := _zone_shifts(self.zone)) is None:
-            problem = f"nothing tells how in time zone {self.zone!r}"
-        else:
-            return found
-        raise SourceError(
-            f"column {path!r} holds timestamps before 1900, written in the calendar of Spark 2, "
-            f"and {problem}",
-            _HINT,
-        )
 
-
-def _decoded(metadata: Mapping[Any, bytes]) -> dict[str, str]:
-    """The keys of Spark in a file's metadata, as text."""
+def _spark_keys(metadata: Mapping[Any, bytes]) -> dict[str, str]:
+    """Return the keys of Spark in a file's metadata, as text."""
     pairs = ((k.decode() if isinstance(k, bytes) else k, v) for k, v in metadata.items())
     return {k: v.decode(errors="replace") for k, v in pairs if k.startswith(_SPARK)}
 
@@ -230,38 +161,6 @@ def _with_children(t: Any, types: list[Any]) -> Any:
         return pa.map_(*map(pa.Field.with_type, (t.key_field, t.item_field), types))
     fields = [t.field(i).with_type(new) for i, new in enumerate(types)]
     return pa.struct(fields) if pa.types.is_struct(t) else pa.list_(*fields)
-
-
-def _zone_shifts(zone: str) -> _Shifts | None:
-    """Return the corrections of seconds since 1970 for a time zone, or None if it is unknown.
-
-    A fixed offset is that of `java.util.TimeZone`, which takes what it does not know for GMT.
-    """
-    tables = _tables()
-    if zone in tables:
-        return tables[zone]
-    if match := re.fullmatch(r"GMT([+-])(\d{1,2}):?(\d\d)?", zone):
-        sign, hours, minutes = match.groups(default="0")
-        offset = (int(hours) * 60 + int(minutes)) * (-60 if sign == "-" else 60)
-    elif zone == "Z" or re.fullmatch(r"(?:UTC?)?[+-]\d.*", zone):
-        offset = 0
-    else:
-        return None
-    days = _DAYS.times(_DAY)
-    return _Shifts(days.switches - offset, days.amounts)
-
-
-@cache
-def _tables() -> Mapping[str, _Shifts]:
-    """Spark's tables for all time zones; empty where its jar is not there."""
-    pyspark = find_spec("pyspark")
-    homes = [*(pyspark.submodule_search_locations or () if pyspark else ())]
-    homes += filter(None, [os.environ.get("SPARK_HOME")])
-    for jar in (jar for home in homes for jar in Path(home, "jars").glob("spark-sql-api_*.jar")):
-        with zipfile.ZipFile(jar) as archive:
-            rows = json.loads(archive.read(_TABLE))
-        return {r["tz"]: _Shifts(np.array(r["switches"]), np.array(r["diffs"])) for r in rows}
-    return {}
 
 
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"

@@ -133,11 +133,9 @@ KATHMANDU = base64.b64decode(
 """Spark's: timestamps from 1700 to 2250, written in the time zone Asia/Kathmandu."""
 
 
-def test_times_are_refused_that_arrow_and_java_shift_differently(tmp_path: Path) -> None:
+def test_times_are_refused_that_arrow_and_java_may_shift_differently(tmp_path: Path) -> None:
     (tmp_path / "t.orc").write_bytes(KATHMANDU)
-    with pytest.raises(
-        SourceError, match="column 't' holds timestamps from before time zone 'Asia"
-    ):
+    with pytest.raises(SourceError, match="column 't' holds timestamps before 1953"):
         lakeport.land(tmp_path / "t.orc", tmp_path / "lake", table="t")
 
 
