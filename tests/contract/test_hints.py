@@ -174,7 +174,7 @@ NAMING = {
         schema/width shape sources/csv/detection sources/csv/hints sources/csv/inference
         sources/csv/telling sources/database/source sources/excel/plan sources/files/places
         sources/files/signature sources/input/plain sources/json/reader sources/json/documents
-        sources/new_files sources/open sources/parquet tables/lake tables/location
+        sources/new_files sources/open sources/typed/plan tables/lake tables/location
         tables/maintenance tables/overview tables/runs tables/undo tables/views
         writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 
+from lakeport.errors import SourceError
 from lakeport.model import Scan, Split
+from lakeport.schema.casting import cast_batch, normalise
+from lakeport.schema.exact import as_declared
+from lakeport.schema.nested import leaves
+from lakeport.schema.text import cast_declared
+from lakeport.schema.types import declared_type
 from lakeport.sources.content import hashed
+
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
@@ -79,3 +88,109 @@ class HeldReader:
     def extended(self, unknown: Mapping[str, pa.DataType]) -> Self:
         """See `lakeport.model.Reader.extended`; there is no more to them."""
         return self
+
+
+class Header(NamedTuple):
+    """What a file tells. Picklable.
+
+    Attributes:
+        schema: its columns, with the types that it has them in.
+        parts: about how many bytes each part has that can be read by itself.
+        rows: how many rows it has; -1 if it does not tell.
+    """
+
+    schema: pa.Schema
+    parts: tuple[int, ...]
+    rows: int = -1
+
+
+@contextmanager
+def reading(uri: str, format_: str) -> Iterator[None]:
+    """Say of which file and format an error is.
+
+    Raises:
+        SourceError: in place of what a library raises over a file that is not of its format.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise SourceError(
+            f"file {uri!r} can't be read as {format_}: {reason}",
+            f"check that the file is there, whole, and {format_} indeed.",
+        ) from error
+
+
+@contextmanager
+def naming(uri: str) -> Iterator[None]:
+    """Name the file in errors that name its column alone."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"file {uri!r}: {error.message}", error.hint) from error
+
+
+def aligned(
+    batch: pa.RecordBatch, schema: pa.Schema, mixed: Collection[str] = ()
+) -> pa.RecordBatch:
+    """A batch's columns in the schema's order and types; those that it lacks are null.
+
+    Args:
+        batch: as the file has it.
+        schema: the columns to return.
+        mixed: columns with a declared type, which other files have with other ones.
+
+    Raises:
+        SourceError: a value would be changed by it, or is none of its type.
+        InputError: a value is none of the declared type.
+    """
+    _check_values(batch)
+    arrays: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    for column in schema:
+        position = batch.schema.get_field_index(column.name)
+        found = position >= 0
+        arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
+        fields.append(batch.schema.field(position) if found else column)
+    stored = pa.schema(fields)
+    own = normalise(stored) if mixed else stored
+    target = [own.field(f.name) if f.name in mixed else f for f in schema]
+    rows = cast_batch(pa.RecordBatch.from_arrays(arrays, schema=stored), pa.schema(target))
+    for name in mixed:
+        place = schema.get_field_index(name)
+        column, type_ = rows.column(place), declared_type(schema.field(place))
+        with as_declared(name, column.type, type_):
+            column = cast_declared(column, own.field(name), type_)
+        rows = rows.set_column(place, schema.field(place), column)
+    return rows
+
+
+def _check_values(batch: pa.RecordBatch) -> None:
+    """Check that texts are UTF-8 and decimals have no more digits than their type.
+
+    No reader of the table could do without, and Arrow takes both from the file as they are.
+
+    Raises:
+        SourceError: one is not; the message names the column.
+    """
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        for path, leaf in leaves(array, name):
+            is_text = leaf.type in _TEXTS
+            if not is_text and not pa.types.is_decimal(leaf.type):
+                continue
+            try:
+                leaf.validate(full=True)
+            except pa.ArrowInvalid:
+                raise _refused(path, is_text) from None
+
+
+def _refused(path: str, is_text: bool) -> SourceError:
+    if is_text:
+        return SourceError(
+            f"column {path!r} holds text that is not UTF-8",
+            "write it as UTF-8, or as a column of bytes.",
+        )
+    return SourceError(
+        f"column {path!r} holds decimals of more digits than its type has",
+        "write it with a wider type.",
+    )

@@ -13,7 +13,7 @@ import duckdb
 from lakeport.errors import LakeportError
 from lakeport.schema.types import check_names
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.parquet import ParquetReader, read_footer, split_groups, union
+from lakeport.sources.typed.plan import TypedReader, read_footer, split_parts, union
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, Held, rows_of
 from tests.fuzz.oracle.model import EPOCH
@@ -27,15 +27,15 @@ def check(case: Case) -> None:
         footers = read_footer(file)
         schema, _ = union(footers, {})
         check_names("t", schema.names)
-        reader = ParquetReader(schema)
-        splits = split_groups(footers, 1)
-        if footers[0].rows > _MOST:
+        reader = TypedReader(schema, "parquet")
+        splits = split_parts(footers, 1)
+        if footers[0].header.rows > _MOST:
             return
         counted = sum(reader.scan(split).rows for split in splits)
         rows = [row for split in splits for row in rows_of(reader, split)]
     except LakeportError:
         return
-    if len(rows) != counted or counted != footers[0].rows:
+    if len(rows) != counted or counted != footers[0].header.rows:
         raise Changed("another number of rows than the footer tells", len(rows), counted)
     if not case.options["broken"]:
         _check_duckdb(case.data, schema.names, rows)

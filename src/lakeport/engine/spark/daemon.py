@@ -55,7 +55,7 @@ _WARM: Final = (
     "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
     "lakeport.sources.frames.source",
-    "lakeport.sources.parquet",
+    "lakeport.sources.typed.plan",
     "lakeport.storage.local",
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",

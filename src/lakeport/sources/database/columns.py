@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.sources.parquet import aligned
+from lakeport.sources.splits import aligned
 
 
 @dataclass(frozen=True, slots=True)

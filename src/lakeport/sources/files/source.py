@@ -16,7 +16,6 @@ from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
-from lakeport.sources.parquet import plan_parquet
 from lakeport.sources.spool import SpoolLocation, number_of
 from lakeport.sources.typed.plan import plan_typed
 
@@ -25,7 +24,7 @@ _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
     "tsv": plan_csv,
     "json": plan_json,
     "jsonl": plan_json,
-    "parquet": plan_parquet,
+    "parquet": plan_typed,
     "xlsx": plan_excel,
     "arrow": plan_typed,
     "orc": plan_typed,

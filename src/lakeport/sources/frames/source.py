@@ -25,8 +25,7 @@ from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import check_names
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import RecordOptions, record_batches
-from lakeport.sources.parquet import aligned
-from lakeport.sources.splits import DeclaredReader, open_split
+from lakeport.sources.splits import DeclaredReader, aligned, open_split
 from lakeport.sources.spool import open_new
 
 _ROWS = 1 << 16

@@ -24,9 +24,7 @@ from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.parquet import naming
-from lakeport.sources.splits import open_split
-from lakeport.sources.typed.orc import Header, reading
+from lakeport.sources.splits import Header, naming, open_split, reading
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -457,7 +455,7 @@ _PIECE = 4 << 20  # bytes of records that are decoded at a time
 _BUFFER = 1 << 18
 
 
-def look(file: SourceFile) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Header:
     """A file's columns; its parts are ranges of bytes, in which blocks are found by the tasks.
 
     Raises:

@@ -12,14 +12,13 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import open_split
-from lakeport.sources.typed.orc import Header, reading
+from lakeport.sources.splits import Header, open_split, reading
 
 _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
-def look(file: SourceFile) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Header:
     """A file's columns and batches; a stream is one part, as its batches can't be sought.
 
     Raises:

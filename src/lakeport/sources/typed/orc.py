@@ -7,10 +7,10 @@ standard time by other offsets. Timestamps are read as nanoseconds, which reach 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,43 +20,7 @@ from lakeport.model import Split
 from lakeport.schema.nested import leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.parquet import naming
-from lakeport.sources.splits import open_split
-
-Batches = Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
-"""Reads a split's rows as the file has them."""
-
-
-class Header(NamedTuple):
-    """What a file tells. Picklable.
-
-    Attributes:
-        schema: its columns, with the types that it has them in.
-        parts: about how many bytes each part has that can be read by itself.
-        rows: how many rows it has; -1 if it does not tell.
-    """
-
-    schema: pa.Schema
-    parts: tuple[int, ...]
-    rows: int = -1
-
-
-@contextmanager
-def reading(uri: str, format_: str) -> Iterator[None]:
-    """Say of which file and format an error is.
-
-    Raises:
-        SourceError: in place of what a library raises over a file that is not of its format.
-    """
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise SourceError(
-            f"file {uri!r} can't be read as {format_}: {reason}",
-            f"check that the file is there, whole, and {format_} indeed.",
-        ) from error
-
+from lakeport.sources.splits import Header, naming, open_split, reading
 
 _NAME = "ORC"
 _CHECKS: Final = 25  # the first version of pyarrow that refuses what nanoseconds do not reach
@@ -66,7 +30,7 @@ _STANDARD: Final = datetime(1953, 1, 1)
 _HINT: Final = "have Spark read the file, and land that frame; or make the column text."
 
 
-def look(file: SourceFile) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Header:
     """A file's columns, stripes and rows.
 
     Raises:

@@ -1,29 +1,35 @@
-"""Plan the load of files that tell their columns' types, and read them batch by batch."""
+"""Plan the load of files that declare their columns' types, and read them batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakeport.errors import SourceError
+from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
-from lakeport.schema.casting import normalise
+from lakeport.schema.casting import TIMESTAMP, normalise
+from lakeport.schema.exact import convertible
 from lakeport.schema.nested import open_columns, with_text
-from lakeport.schema.types import check_names, repeated
+from lakeport.schema.types import check_names, declared_type, repeated, storable
 from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
-from lakeport.sources.parquet import Footer, aligned, naming, split_groups, union
-from lakeport.sources.splits import DeclaredReader
-from lakeport.sources.typed import avro, ipc, orc
-from lakeport.sources.typed.orc import Batches, Header, reading
+from lakeport.sources.splits import DeclaredReader, Header, aligned, naming, reading
+from lakeport.sources.typed import avro, ipc, orc, parquet
 
 _ROWS = 1 << 16
+_DECIMALS = {
+    pa.int8(): pa.decimal128(3, 0),
+    pa.int16(): pa.decimal128(5, 0),
+    pa.int32(): pa.decimal128(10, 0),
+    pa.int64(): pa.decimal128(19, 0),
+}
 
 
 class _Format(NamedTuple):
@@ -31,22 +37,37 @@ class _Format(NamedTuple):
 
     Attributes:
         name: for errors.
-        look: reads what a file tells of itself: columns, parts and rows (see `Header`).
-        batches: reads some of its parts.
+        look: reads what a file tells of itself: columns, parts and rows.
+        batches: reads some of its parts as the file has them.
         output_ratio: guess of Parquet bytes per input byte.
+        count_rows: counts the rows of some of its parts without reading them; None if it can't.
     """
 
     name: str
-    look: Callable[[SourceFile], Header]
-    batches: Batches
+    look: Callable[[SourceFile, UnpackLimits], Header]
+    batches: Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
     output_ratio: float
+    count_rows: Callable[[Split], int] | None = None
 
 
 _FORMATS = {
+    "parquet": _Format("Parquet", parquet.look, parquet.batches, 1.0, parquet.count_rows),
     "arrow": _Format("Arrow IPC", ipc.look, ipc.batches, 0.4),
     "orc": _Format("ORC", orc.look, orc.batches, 1.0),
     "avro": _Format("Avro", avro.look, avro.batches, 0.6),
 }
+
+
+class Footer(NamedTuple):
+    """What one file tells of itself. Picklable.
+
+    Attributes:
+        file: the file.
+        header: its columns with the types that a table stores, untyped places as such.
+    """
+
+    file: SourceFile
+    header: Header
 
 
 def plan_typed(files: FileSet) -> FilePlan:
@@ -56,17 +77,15 @@ def plan_typed(files: FileSet) -> FilePlan:
         InputError: a file is not of its format, or the files' columns don't go together.
         MissingDependency: a format's package is not installed.
     """
-    format_ = _FORMATS[files.format]
-    looks = sorted(
-        files.run(partial(_look, format_), files.plain()), key=lambda look: look[0].file.uri
-    )
-    footers = [footer for footer, _ in looks]
-    rows = [rows for _, rows in looks]
-    schema, mixed = union(footers, column_types(files.options.columns))
+    options, format_ = files.options, _FORMATS[files.format]
+    look = partial(read_footer, limits=options.limits)
+    footers = sorted(files.run(look, files.plain()), key=lambda footer: footer.file.uri)
+    rows = [footer.header.rows for footer in footers]
+    schema, mixed = union(footers, column_types(options.columns))
     check_names(files.stream, schema.names)
     return FilePlan(
-        reader=TypedReader(with_text(schema), format_.batches, files.options.limits, mixed=mixed),
-        splits=split_groups(footers, files.options.split_bytes),
+        reader=TypedReader(with_text(schema), files.format, options.limits, mixed),
+        splits=split_parts(footers, options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),
@@ -74,10 +93,20 @@ def plan_typed(files: FileSet) -> FilePlan:
     )
 
 
-def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
-    """What one file tells, checked. Run inside tasks."""
+def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer]:
+    """Read what one file tells of itself. Run inside tasks.
+
+    Args:
+        file: the file.
+        limits: what it may unpack to.
+
+    Raises:
+        SourceError: it is not of its format, a column's type can't be stored, two columns have one
+            name, or it would unpack to more than the limits allow.
+    """
+    format_ = _FORMATS[file.format]
     with file.named(), reading(file.name, format_.name):  # also for columns whose names are no text
-        found = format_.look(file)
+        found = format_.look(file, limits)
         names = found.schema.names
         if (double := repeated(names)) is not None:
             raise SourceError(
@@ -86,7 +115,119 @@ def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
             )
         with naming(file.name):
             schema = normalise(found.schema, open_places=True)
-    return [(Footer(file, schema, tuple((0, size) for size in found.parts)), found.rows)]
+    return [Footer(file, found._replace(schema=schema))]
+
+
+def union(
+    footers: Sequence[Footer], declared: Mapping[str, pa.DataType]
+) -> tuple[pa.Schema, frozenset[str]]:
+    """All columns of all files by name, each of the narrowest type for the values of all files.
+
+    Integers and floats of different widths get the wider, and together a double; integers and
+    decimals get a decimal, dates and timestamps a timestamp. Members that some files lack are null
+    there. What never had a value in any file stays untyped.
+
+    Args:
+        footers: the files'.
+        declared: the types of columns that the user declares.
+
+    Returns:
+        The schema, and which of the declared columns have other types in other files, so that the
+        reader has to convert each file's values.
+
+    Raises:
+        SchemaConflict: the types of a column that is not declared don't go together.
+    """
+    types: dict[str, pa.DataType] = {}
+    owners: dict[str, str] = {}
+    mixed: set[str] = set()
+    for footer in footers:
+        for column in footer.header.schema:
+            name, found = column.name, declared_type(column)
+            known = types.setdefault(name, found)
+            owner = owners.setdefault(name, footer.file.name)
+            wider = _wider(known, found)
+            if name in declared and known != found and not pa.types.is_null(found):
+                mixed.add(name)
+                wider = declared[name]
+            if wider is None:
+                hint = "load them into different tables, or rewrite one of them."
+                plain = all(convertible(type_, pa.string()) for type_ in (known, found))
+                if plain or not any(map(pa.types.is_string, (known, found))):
+                    form, told = ("string", "text") if plain else ("json", "JSON")
+                    option = shlex.quote(f"{name}={form}")
+                    hint = f"`--column {option}` lands all of its values as {told}. Or {hint}"
+                raise SchemaConflict(
+                    f"column {name!r} is {_told(known)} in file {owner!r}, "
+                    f"but {_told(found)} in file {footer.file.name!r}",
+                    hint,
+                )
+            types[name] = wider
+    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
+    return schema, frozenset(mixed)
+
+
+def _told(type_: pa.DataType) -> str:
+    return "JSON text" if isinstance(type_, pa.JsonType) else str(type_)
+
+
+def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if a.equals(b, check_metadata=True) or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        return _members(a, b)
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        item = _wider_part(a.value_field, b.value_field)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_map(a) and pa.types.is_map(b):
+        key, value = _wider(a.key_type, b.key_type), _wider_part(a.item_field, b.item_field)
+        return None if key is None or value is None else pa.map_(key, value)
+    for family in (pa.types.is_signed_integer, pa.types.is_floating):
+        if family(a) and family(b):
+            return a if a.bit_width >= b.bit_width else b
+    if {pa.types.is_signed_integer(t) - pa.types.is_floating(t) for t in (a, b)} == {1, -1}:
+        return pa.float64()
+    if {pa.types.is_date32(t) - pa.types.is_timestamp(t) for t in (a, b)} == {1, -1}:
+        return TIMESTAMP
+    a, b = (_DECIMALS.get(t, t) for t in (a, b))
+    if pa.types.is_decimal128(a) and pa.types.is_decimal128(b):
+        scale = max(a.scale, b.scale)
+        precision = max(a.precision - a.scale, b.precision - b.scale) + scale
+        return pa.decimal128(precision, scale) if precision <= 38 else None
+    return None
+
+
+def _wider_part(a: pa.Field, b: pa.Field) -> pa.Field | None:
+    wider = _wider(declared_type(a), declared_type(b))
+    return None if wider is None else storable(a.name, wider)
+
+
+def _members(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """An object with the members of both; None if one of them has two types that don't fit."""
+    found: dict[str, pa.Field] = {}
+    for member in (*a, *b):
+        wider = _wider_part(found.get(member.name, member), member)
+        if wider is None:
+            return None
+        found[member.name] = wider
+    return pa.struct(list(found.values()))
+
+
+def split_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
+    """Return ranges of parts of about `split_bytes` each; a part, such as a row group, is whole."""
+    splits: list[Split] = []
+    for footer in footers:
+        start = size = 0
+        for index, part_bytes in enumerate(footer.header.parts):
+            if size and size + part_bytes > split_bytes:
+                splits.append(footer.file.split(start, index, 0))
+                start, size = index, 0
+            size += part_bytes
+        if footer.header.parts:
+            splits.append(footer.file.split(start, len(footer.header.parts), 0))
+    return tuple(splits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +235,18 @@ class TypedReader(DeclaredReader):
     """Reads splits of such files; implements `lakeport.model.Reader`.
 
     Attributes:
-        batches: reads a split as the file has it.
+        format: the files' format.
         limits: what compressed parts may become.
         mixed: see `aligned`.
     """
 
-    batches: Batches
+    format: str
     limits: UnpackLimits = DEFAULT
     mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        for batch in self.batches(split, self.limits):
+        for batch in _FORMATS[self.format].batches(split, self.limits):
             for start in range(0, batch.num_rows, _ROWS):
                 with naming(split.uri):
                     rows = aligned(batch.slice(start, _ROWS), self.schema, self.mixed)
@@ -113,4 +254,7 @@ class TypedReader(DeclaredReader):
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
-        return Scan(sum(batch.num_rows for batch in self.batches(split, self.limits)))
+        format_ = _FORMATS[self.format]
+        if format_.count_rows is not None:
+            return Scan(format_.count_rows(split))
+        return Scan(sum(batch.num_rows for batch in format_.batches(split, self.limits)))
