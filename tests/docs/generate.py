@@ -131,7 +131,8 @@ def program_options(_: str) -> str:
 
 
 def _options(command: Any) -> str:
-    rows = [_option(each) for each in command.params if not getattr(each, "hidden", False)]
+    params = [each for each in command.get_params(typer.Context(command)) if each.name != "help"]
+    rows = [_option(each) for each in params if not getattr(each, "hidden", False)]
     return _table(("option", "meaning", "default"), [row for row in rows if row])
 
 

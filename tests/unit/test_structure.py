@@ -24,7 +24,6 @@ _UNASKED = "most loads have no `sql` and expect nothing: a small one would take 
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.engine.spark.jvm.jars": _COMMAND,
-    "lakeport.cli.sources -> lakeport.config.files": _COMMAND,
     "lakeport.cli.tables -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,

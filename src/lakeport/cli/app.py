@@ -13,7 +13,6 @@ from lakeport.cli.check import check
 from lakeport.cli.guide.init import init
 from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import jars, version
-from lakeport.cli.land import land
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, Guard, about, mute_stdout
 from lakeport.cli.page import page
@@ -71,8 +70,15 @@ def _lakeport(
         typer.echo(_FIRST)
 
 
+def _land() -> Callable[..., None]:
+    from lakeport.cli.land import land
+
+    return land()
+
+
 app.command(
     "land",
+    help="Land files, Singer streams from stdin, or tables of databases, in a data lake.",
     **about(
         LAND,
         "lakeport land flights.csv.zip --to ./lake",
@@ -80,8 +86,9 @@ app.command(
         "lakeport land a.jsonl --to s3://bucket/raw --format csv",
         "some-tap | lakeport land - --to lake.yaml",
         words=_WARM,
+        late=_land,
     ),
-)(land)
+)(lambda: None)
 app.command(
     "run",
     **about(
@@ -94,8 +101,8 @@ app.command(
 app.command(
     "plan",
     help="Show what `land` would do, and write nothing.",
-    **about(LAND, "lakeport plan flights.csv.zip --to ./lake"),
-)(land)
+    **about(LAND, "lakeport plan flights.csv.zip --to ./lake", late=_land),
+)(lambda: None)
 app.command(
     "target",
     **about(

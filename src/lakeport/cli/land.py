@@ -1,102 +1,295 @@
-"""`lakeport land` and `lakeport plan`."""
+"""`lakeport land` and `lakeport plan`: their options come from the classes of what they set."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from lakeport.cli.options import (
-    Columns,
     Debug,
-    Drop,
     EngineName,
     JsonOut,
-    Rename,
     RunId,
     SetKeys,
     SparkKeys,
     StatePath,
     about_internal,
-    column_keys,
+    declared,
     internal_keys,
     keys,
+    own_parameters,
+    pairs,
+    parameter,
     refuse_secrets,
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
-from lakeport.cli.sources import (
-    Again,
-    Cursor,
-    DatabaseOptions,
-    Deletes,
-    Driver,
-    FromDatabase,
-    FromTable,
-    FromTap,
-    FullRefresh,
-    Incremental,
-    NewOnly,
-    Ordered,
-    Query,
-    SourceName,
-    SourceOptions,
-    SplitBy,
-    TableOf,
-)
+from lakeport.config.base import DestinationConfig
+from lakeport.config.files import expand
+from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
+from lakeport.config.load import load_target
+from lakeport.errors import ConfigError
 from lakeport.sources.csv.dialect import CsvOptions
 
-_SOURCE = "How to read a source"
-_POLICY = "What to do with the data"
-_LEAVE_OUT = "--no-internal-columns"
+_NO_INTERNAL = "--no-internal-columns"
 
 
-def land(
+class Key(NamedTuple):
+    """An option that gives one key of a class.
+
+    Attributes:
+        name: the key.
+        option: the option; default: the key with hyphens.
+        metavar: what stands for its value; default: by the key's type.
+        help: default: the key's description, with its default.
+        kind: the type of its value on the command line; of a switch `bool`.
+        gives: the key's value where a switch is given.
+    """
+
+    name: str
+    option: str = ""
+    metavar: str = ""
+    help: str = ""
+    kind: object = str
+    gives: bool = True
+
+    @property
+    def argument(self) -> str:
+        """The option as a name in Python."""
+        return (self.option or self.name).lstrip("-").replace("-", "_")
+
+
+class KeyOptions(NamedTuple):
+    """Options of a command for keys of one class, under one heading of its help; empty for none."""
+
+    model: type[BaseModel] | None
+    heading: str
+    keys: tuple[Key, ...]
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters by which typer makes the options."""
+        for key in self.keys:
+            found = self.model.model_fields[key.name] if self.model else FieldInfo()
+            option = typer.Option(
+                f"--{key.argument.replace('_', '-')}",
+                metavar=None if key.kind is bool else key.metavar or _metavar(found.annotation),
+                help=key.help or _help(found, repeated=key.kind == list[str]),
+                rich_help_panel=self.heading or None,
+            )
+            switch = key.kind is bool
+            kind: Any = bool if switch else key.kind | None  # type: ignore[operator]
+            yield parameter(key.argument, Annotated[kind, option], False if switch else None)
+
+    def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys that a command line gives, with their values."""
+        told = {key: arguments[key.argument] for key in self.keys}
+        return {
+            key.name: key.gives if value is True else value
+            for key, value in told.items()
+            if not (value is None or value is False or value == [])
+        }
+
+
+def _metavar(annotation: Any) -> str | None:
+    """Name an option's value by its key's type: choices, names with commas; None for others."""
+    if get_origin(annotation) is Literal:
+        return "|".join(get_args(annotation))
+    if isinstance(annotation, UnionType):
+        return _metavar(get_args(annotation)[0])
+    if get_origin(annotation) is tuple:
+        return "A,B"
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return "|".join(annotation)
+    return None
+
+
+def _help(field: FieldInfo, *, repeated: bool) -> str:
+    """Return a key's description, with its default if it has one that says something."""
+    about, default = field.description or "", field.default
+    if repeated:
+        return f"{about} Repeat it for more."
+    if "default" in about or not isinstance(default, (str, float)) or not default:
+        return about
+    shown = default if isinstance(default, str) else f"{default:g}"
+    return f"{about.removesuffix('.')}; default: {shown}."
+
+
+_TABLE = KeyOptions(
+    DestinationConfig,
+    "",
+    (
+        Key("table"),
+        Key("file_type", "--format", help="Format of the table."),
+        Key("mode"),
+        Key("partition_keys", "--partition-by"),
+        Key("merge_keys"),
+    ),
+)
+_COLUMNS = KeyOptions(
+    DestinationConfig,
+    "Columns, by the source's names",
+    (
+        Key("columns", "--column", "NAME=TYPE", kind=list[str]),
+        Key("rename", metavar="OLD=NEW", kind=list[str]),
+        Key("drop", metavar="NAME", kind=list[str]),
+    ),
+)
+_ONCE = KeyOptions(DestinationConfig, "", (Key("once", kind=bool),))
+_NEW_FILES = KeyOptions(
+    FilesSource,
+    "Only new files",
+    (Key("new_only", kind=bool), Key("again"), Key("ordered", kind=bool)),
+)
+_READING = "How to read a source"
+_FORMAT = KeyOptions(
+    FilesSource,
+    _READING,
+    (
+        Key("source_format", metavar="FORMAT"),
+        Key("records_path", metavar="PATH"),
+        Key("sheet", metavar="NAME"),
+        Key("columns_schema", "--schema", "FILE"),
+    ),
+)
+_CSV = KeyOptions(
+    None,
+    _READING,
+    (
+        Key("delimiter", help="CSV: between fields."),
+        Key("quote", help="CSV: around fields."),
+        Key("escape", help="CSV: before a literal quote."),
+        Key("encoding", help="CSV: such as latin-1."),
+        Key(
+            "null_values",
+            "--null-value",
+            help="CSV: a text that means null; repeat it.",
+            kind=list[str],
+        ),
+        Key("header", "--no-header", help="CSV: no names.", kind=bool, gives=False),
+        Key("columns", metavar="A,B", help="CSV: names where there is no header."),
+        Key("skip_rows", metavar="COUNT", help="CSV: lines before the header.", kind=int),
+        Key("comment", help="CSV: begins lines to leave out."),
+        Key("decimal", help="CSV: decimal mark, . or ,"),
+        Key("thousands", help="CSV: between groups of digits; '' is none."),
+        Key("date_format", help="CSV: such as %d/%m/%Y."),
+        Key(
+            "detect",
+            "--no-detect",
+            help="CSV: plain unless said otherwise.",
+            kind=bool,
+            gives=False,
+        ),
+        Key("infer_types", "--no-infer", help="CSV: all columns are text.", kind=bool, gives=False),
+    ),
+)
+_FOLDERS = KeyOptions(DestinationConfig, _READING, (Key("partition_columns"),))
+_TAP = KeyOptions(
+    TapSource,
+    "Taps and tables",
+    (
+        Key(
+            "tap",
+            "--from-tap",
+            "COMMAND",
+            "Start a Singer tap with the STATE that the tables hold, as one text: "
+            "'tap-github --config tap.json'.",
+        ),
+    ),
+)
+_TABLES = KeyOptions(
+    TablesSource,
+    "Taps and tables",
+    (
+        Key(
+            "tables",
+            "--from-table",
+            "PLACE",
+            "A Delta table, by its folder or URI; repeat it for several, with --sql.",
+            list[str],
+        ),
+        Key("incremental", kind=bool),
+    ),
+)
+_DATABASE = KeyOptions(
+    DatabaseSource,
+    "Databases",
+    (
+        Key(
+            "database",
+            "--from-database",
+            "URI",
+            "Read a database: postgresql://me@host/shop, sqlite:///shop.db, duckdb:///shop.db or "
+            "what begins with jdbc: or a driver takes; passwords come from the environment.",
+        ),
+        Key("table", "--table-of", "NAME"),
+        Key("query", metavar="SQL"),
+        Key("cursor", metavar="COLUMN"),
+        Key("split_by", metavar="COLUMN"),
+        Key("deletes"),
+        Key("name", "--source-name", "NAME"),
+        Key("driver", metavar="NAME"),
+    ),
+)
+_POLICY = KeyOptions(
+    DestinationConfig,
+    "What to do with the data",
+    (
+        Key(
+            "delete_when",
+            metavar="CONDITION",
+            help="Records that remove their row from the table: `Op = 'D'`.",
+        ),
+        Key("on_bad_record"),
+        Key("max_bad_records", metavar="COUNT|SHARE"),
+        Key("unknown_fields"),
+        Key("schema_evolution"),
+        Key(
+            "internal_columns",
+            _NO_INTERNAL,
+            help="Leave out the two columns that tell when a row was landed.",
+            kind=bool,
+            gives=False,
+        ),
+        Key("internal_columns_prefix", "--internal-columns", "PREFIX"),
+        Key("give_up_after", metavar="SECONDS"),
+    ),
+)
+_CONFIG = (_TABLE, _COLUMNS, _ONCE, _FOLDERS, _POLICY)
+
+
+def _land(
     ctx: typer.Context,
-    *,
     source: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="SOURCE", help="Files, folders or globs; `-` reads Singer from stdin."
         ),
     ] = None,
+    *,
     to: Annotated[
         str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
     ],
-    table: Annotated[
-        str | None, typer.Option("--table", help="Name of the table; default: the stream's.")
-    ] = None,
-    file_type: Annotated[
-        str | None, typer.Option("--format", metavar="delta|parquet|csv", help="Format to write.")
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option("--mode", metavar="append|overwrite|merge", help="Default: append."),
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
-    ] = None,
-    merge_keys: Annotated[
-        str | None,
-        typer.Option("--merge-keys", metavar="A,B", help="Columns that identify a row, to merge."),
-    ] = None,
-    columns: Columns = None,
-    rename: Rename = None,
-    drop: Drop = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Leave out files whose content the table has had.")
+    full_refresh: Annotated[
+        bool,
+        typer.Option(
+            "--full-refresh",
+            help="Replace the table by what the source has, whatever was landed of it before.",
+        ),
     ] = False,
-    new_only: NewOnly = False,
-    again: Again = None,
-    ordered: Ordered = False,
-    full_refresh: FullRefresh = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -111,245 +304,86 @@ def land(
     spark: SparkKeys = None,
     engine: EngineName = None,
     debug: Debug = False,
-    source_format: Annotated[
-        str | None,
-        typer.Option(
-            "--source-format",
-            metavar="FORMAT",
-            help="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; default: by "
-            "the name.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    records_path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="JSON: where the records are, such as data or result.items.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    sheet: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Excel: which sheet; default: the first.", rich_help_panel=_SOURCE
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema", metavar="FILE", help="JSON Schema of the records.", rich_help_panel=_SOURCE
-        ),
-    ] = None,
-    from_tap: FromTap = None,
-    from_table: FromTable = None,
-    incremental: Incremental = False,
-    delimiter: Annotated[
-        str | None, typer.Option(help="CSV: between fields.", rich_help_panel=_SOURCE)
-    ] = None,
-    quote: Annotated[
-        str | None, typer.Option(help="CSV: around fields.", rich_help_panel=_SOURCE)
-    ] = None,
-    escape: Annotated[
-        str | None, typer.Option(help="CSV: before a literal quote.", rich_help_panel=_SOURCE)
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="CSV: such as latin-1.", rich_help_panel=_SOURCE)
-    ] = None,
-    null_value: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--null-value", help="CSV: a text that means null; repeat it.", rich_help_panel=_SOURCE
-        ),
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV: no names.", rich_help_panel=_SOURCE)
-    ] = False,
-    names: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="A,B",
-            help="CSV: names where there is no header.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    skip_rows: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", help="CSV: lines before the header.", rich_help_panel=_SOURCE
-        ),
-    ] = None,
-    comment: Annotated[
-        str | None, typer.Option(help="CSV: begins lines to leave out.", rich_help_panel=_SOURCE)
-    ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="CSV: decimal mark, . or ,", rich_help_panel=_SOURCE)
-    ] = None,
-    thousands: Annotated[
-        str | None,
-        typer.Option(help="CSV: between groups of digits; '' is none.", rich_help_panel=_SOURCE),
-    ] = None,
-    date_format: Annotated[
-        str | None, typer.Option(help="CSV: such as %d/%m/%Y.", rich_help_panel=_SOURCE)
-    ] = None,
-    no_detect: Annotated[
-        bool,
-        typer.Option(
-            "--no-detect", help="CSV: plain unless said otherwise.", rich_help_panel=_SOURCE
-        ),
-    ] = False,
-    no_infer: Annotated[
-        bool,
-        typer.Option("--no-infer", help="CSV: all columns are text.", rich_help_panel=_SOURCE),
-    ] = False,
-    partition_columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|off",
-            help="Whether folders name=value are columns; default: auto.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    from_database: FromDatabase = None,
-    table_of: TableOf = None,
-    query: Query = None,
-    cursor: Cursor = None,
-    split_by: SplitBy = None,
-    deletes: Deletes = None,
-    source_name: SourceName = None,
-    driver: Driver = None,
-    delete_when: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Records that remove their row from the table: `Op = 'D'`.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = None,
-    on_bad_record: Annotated[
-        str | None,
-        typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
-    ] = None,
-    max_bad_records: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COUNT|SHARE",
-            help="More bad records than this fail the load: 10, or 1%; default: any number.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = None,
-    unknown_fields: Annotated[
-        str | None,
-        typer.Option(metavar="evolve|drop|fail", help="Default: evolve.", rich_help_panel=_POLICY),
-    ] = None,
-    schema_evolution: Annotated[
-        str | None,
-        typer.Option(
-            metavar="evolve|strict|loose", help="Default: evolve.", rich_help_panel=_POLICY
-        ),
-    ] = None,
-    no_internal_columns: Annotated[
-        bool,
-        typer.Option(
-            _LEAVE_OUT,
-            help="Leave out the two columns that tell when a row was landed.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = False,
-    internal_prefix: Annotated[
-        str | None,
-        typer.Option(
-            "--internal-columns",
-            metavar="PREFIX",
-            help="What the names of these two begin with; default: _mage_.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = None,
-    give_up_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="How long to ask a store that fails; default: 2m.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = None,
+    **arguments: Any,
 ) -> None:
     """Land files, Singer streams from stdin, or tables of databases, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
         output.begin("planning" if only_plan else "landing")
-        from lakeport.config.load import load_target
         from lakeport.loading import plan, run
 
         given = keys(
-            {
-                "table": table,
-                "file_type": file_type,
-                "mode": mode,
-                "partition_keys": partition_by,
-                "merge_keys": merge_keys,
-                "delete_when": delete_when,
-                "hard_delete": True if delete_when else None,
-                "once": True if once else None,
-                "run_id": run_id,
-                "on_bad_record": on_bad_record,
-                "max_bad_records": max_bad_records,
-                "partition_columns": partition_columns,
-                "unknown_fields": unknown_fields,
-                "schema_evolution": schema_evolution,
-                "give_up_after": give_up_after,
-                "engine": engine,
-                **column_keys(columns, rename, drop),
-                **internal_keys(no_internal_columns, internal_prefix),
-            },
-            set_keys,
-            spark,
+            {**_config_keys(arguments), "run_id": run_id, "engine": engine}, set_keys, spark
         )
-        read_options = _read_options(
-            source_format=source_format,
-            records_path=records_path,
-            sheet=sheet,
-            schema=_schema(schema),
-            csv=_csv(
-                delimiter=delimiter,
-                quote=quote,
-                escape=escape,
-                encoding=encoding,
-                null_values=tuple(null_value) if null_value else None,
-                header=False if no_header else None,
-                columns=tuple(names.split(",")) if names else None,
-                skip_rows=skip_rows,
-                comment=comment,
-                decimal=decimal,
-                thousands=thousands,
-                date_format=date_format,
-                detect=False if no_detect else None,
-                infer_types=False if no_infer else None,
-            ),
-        )
-        read_options |= transform_options(sql, python, expect)
+        reading = _reading(arguments) | transform_options(sql, python, expect)
         if full_refresh:
-            read_options["full_refresh"] = True
+            reading["full_refresh"] = True
         config = load_target(to, given)
         guard.protect(config, to, set_keys)
         refuse_secrets(given, type(config))
-        about = DatabaseOptions(
-            from_database, table_of, query, cursor, split_by, deletes, source_name, driver
-        )
-        named = SourceOptions(
-            source or [], new_only, again, ordered, about, from_tap, from_table, incremental
-        )
-        what = named.source(os.environ)
+        what = source_of(source or [], arguments, os.environ)
         if only_plan:
-            found = plan.plan(what, config, **read_options)
+            found = plan.plan(what, config, **reading)
             if page is not None:
                 page_of_plan(found, page)
             output.plan(found)
         else:
-            output.remarks = partial(about_internal, config, _LEAVE_OUT)
-            run.land(what, config, observer=observed(output, page), **read_options)
+            output.remarks = partial(about_internal, config, _NO_INTERNAL)
+            run.land(what, config, observer=observed(output, page), **reading)
+
+
+def _parameters() -> list[Parameter]:
+    """Return what `land` takes, in the order of its help."""
+    ctx = parameter("ctx", typer.Context)
+    source, to, *own = own_parameters(_land)
+    before = (_TABLE, _COLUMNS, _ONCE, _NEW_FILES)
+    after = (_FORMAT, _CSV, _FOLDERS, _TAP, _TABLES, _DATABASE, _POLICY)
+    first, last = (
+        [each for group in groups for each in group.parameters()] for groups in (before, after)
+    )
+    return [ctx, source, to, *first, *own, *last]
+
+
+def land() -> Callable[..., None]:
+    """Return the command, with all its options in its signature."""
+
+    def command(*, ctx: typer.Context, **arguments: Any) -> None:
+        _land(ctx, **arguments)
+
+    return declared(command, _land, _parameters())
+
+
+def _config_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config keys of a command line.
+
+    Raises:
+        ConfigError: a text without `=`, a column given twice, or options that exclude each other.
+    """
+    given = {key: value for group in _CONFIG for key, value in group.given(arguments).items()}
+    for key, option in (("columns", "--column"), ("rename", "--rename")):
+        if key in given:
+            given[key] = pairs(given[key], option, last=True)
+    internal_keys("internal_columns" in given, given.get("internal_columns_prefix"))
+    if given.get("delete_when"):
+        given["hard_delete"] = True
+    return given
+
+
+def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `lakeport.land` that say how a source is read."""
+    given = _FORMAT.given(arguments)
+    if file := given.pop("columns_schema", ""):
+        from lakeport.sources.files.declared import declaration
+
+        given["schema"] = declaration(Path(file))
+    csv = _CSV.given(arguments)
+    if csv.get("columns"):
+        csv["columns"] = csv["columns"].split(",")
+    if csv:
+        texts = {key: tuple(value) for key, value in csv.items() if isinstance(value, list)}
+        given["csv"] = CsvOptions(**{**csv, **texts})
+    return given
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
@@ -364,20 +398,103 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
     return Json(states=sink) if json_out else Console(states=sink)
 
 
-def _read_options(**given: Any) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
+_KINDS = {
+    "files": (_NEW_FILES, "", "files", "files"),
+    "--from-database": (_DATABASE, "database", "a database", "one with `--from-database`"),
+    "--from-tap": (_TAP, "tap", "a tap", "one with `--from-tap`"),
+    "--from-table": (_TABLES, "tables", "a table", "one with `--from-table`"),
+}
+"""What names a source -> its options, the key that it gives, and what errors call one."""
 
 
-def _schema(path: Path | None) -> Mapping[str, Any] | None:
-    if path is None:
-        return None
-    from lakeport.sources.files.declared import declaration
+def source_of(
+    names: list[str], arguments: Mapping[str, Any], environment: Mapping[str, str]
+) -> Any:
+    """Return the one source of a command line, as `lakeport.land` takes it.
 
-    return declaration(path)
+    Args:
+        names: files.
+        arguments: the other options.
+        environment: what `${NAME}` in a database's URI is taken from.
+
+    Raises:
+        ConfigError: it names none or several, or an option is about a kind that it does not.
+    """
+    given = {kind: group.given(arguments) for kind, (group, *_) in _KINDS.items()}
+    kind = _kind(names, given)
+    for other, (group, key, about, how) in _KINDS.items():
+        for each in group.keys:
+            if other != kind and each.name != key and given[other].get(each.name):
+                raise ConfigError(
+                    f"`--{each.argument.replace('_', '-')}` is about {about}, and the command line "
+                    "names none",
+                    f"name {how}, or leave the option out.",
+                )
+    own = given[kind]
+    if kind == "--from-database":
+        return _database(own, environment)
+    if kind == "--from-tap":
+        return _tap(own["tap"])
+    if kind == "--from-table":
+        return TablesSource(**own)
+    if own.get("new_only"):
+        return FilesSource(files=tuple(names), **own)
+    for option in own:
+        raise ConfigError(
+            f"`--{option}` is about files that were landed before",
+            "give it with `--new-only`, or leave it out.",
+        )
+    return names[0] if len(names) == 1 else names
 
 
-def _csv(**given: Any) -> CsvOptions | None:
-    options = _read_options(**given)
-    if not options:
-        return None
-    return CsvOptions(**options)
+def _kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
+    named = [
+        kind
+        for kind, (_, key, *_) in _KINDS.items()
+        if (names if kind == "files" else key in given[kind])
+    ]
+    if not named:
+        raise ConfigError(
+            "no source is named",
+            "name files, folders or globs, `-` for Singer from stdin, `--from-database`, "
+            "`--from-tap` or `--from-table`.",
+        )
+    if len(named) > 1:
+        seen = f": {names[0]!r}" if names else ""
+        first, second = (name if name == "files" else f"`{name}`" for name in named[:2])
+        raise ConfigError(f"both {first} and {second} are named{seen}", "land one after the other.")
+    return named[0]
+
+
+def _database(given: dict[str, Any], environment: Mapping[str, str]) -> DatabaseSource:
+    """Return the database that a command line names.
+
+    Raises:
+        ConfigError: an option is wrong, or the URI holds a password.
+    """
+    if any("${" not in secret for secret in DatabaseSource(**given).secrets()):
+        raise ConfigError(
+            "the URI holds a password, and other users can read a command line",
+            "write ${NAME} in its place, in single quotes, and set that variable; or use "
+            "PGPASSWORD or ~/.pgpass for PostgreSQL.",
+        )
+    uri = expand(given["database"], environment, "--from-database")
+    return DatabaseSource(**{**given, "database": uri})
+
+
+def _tap(command: str) -> TapSource:
+    """Return the tap that a command line names.
+
+    Raises:
+        ConfigError: quotes in it are not closed, or it is empty.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        raise ConfigError(
+            "`--from-tap` has a text which is no command: it is empty, or a quote is not closed",
+            "write it as in a shell, within quotes: 'tap-github --config tap.json'.",
+        )
+    return TapSource(tap=tuple(words))

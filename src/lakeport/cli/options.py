@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,50 +47,39 @@ StatePath = Annotated[
         "--state", metavar="FILE", help="Keep the durable STATE in this file.", dir_okay=False
     ),
 ]
-_COLUMNS = "Columns, by the source's names"
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="NAME=TYPE",
-        help="A column's type: `price=decimal(10,2)`; repeat it. The others are inferred.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Rename = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--rename",
-        metavar="OLD=NEW",
-        help="Another name for a column, by which keys and partitions call it; repeat it.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--drop", metavar="NAME", help="Leave a column out; repeat it.", rich_help_panel=_COLUMNS
-    ),
-]
 
 
-def column_keys(
-    columns: Iterable[str] | None, rename: Iterable[str] | None, drop: Iterable[str] | None
-) -> dict[str, Any]:
-    """The config keys of the options about columns; None for those not given.
+def parameter(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
+    """Return a parameter of a command, as typer reads it from a signature."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
-    Raises:
-        ConfigError: a text without `=`, or a column given twice.
-    """
-    return {
-        "columns": _pairs(columns, "--column", last=True) or None,
-        "rename": _pairs(rename, "--rename", last=True) or None,
-        "drop": list(drop) if drop else None,
-    }
+
+def own_parameters(body: Callable[..., None]) -> list[Parameter]:
+    """Return the parameters of a command's function behind the first, by which it gets the rest."""
+    _, *own = signature(body, eval_str=True).parameters.values()
+    own = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
+    return [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
+
+
+def declared(
+    command: Callable[..., None], body: Callable[..., None], parameters: Sequence[Parameter]
+) -> Callable[..., None]:
+    """Return a command that typer sees with these parameters, under its function's name."""
+    command.__name__, command.__doc__ = body.__name__, body.__doc__
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+COMMON = (
+    parameter("set_keys", SetKeys, None),
+    parameter("json_out", JsonOut, False),
+    parameter("debug", Debug, False),
+)
+"""What commands about a lake or a table take."""
 
 
 def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
-    """The config keys of the options about internal columns; None for those not given.
+    """The config keys of the options about internal columns that are given.
 
     Raises:
         ConfigError: both are given.
@@ -98,10 +88,8 @@ def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
         raise ConfigError(
             "`--no-internal-columns` and `--internal-columns` exclude each other", "give one."
         )
-    return {
-        "internal_columns": False if left_out else None,
-        "internal_columns_prefix": prefix,
-    }
+    given = {"internal_columns": False if left_out else None, "internal_columns_prefix": prefix}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def keys(
@@ -120,10 +108,10 @@ def keys(
     from lakeport.config.base import canonical
 
     found = canonical(options)
-    settings = _pairs(spark, "--spark")
+    settings = pairs(spark, "--spark")
     if settings:
         found["spark"] = settings
-    for key, value in _pairs(set_keys, "--set").items():
+    for key, value in pairs(set_keys, "--set").items():
         name = next(iter(canonical({key: value})), key)
         if name in found:
             raise ConfigError(
@@ -153,7 +141,17 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
             )
 
 
-def _pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
+def pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
+    """Return texts `key=value` as a mapping.
+
+    Args:
+        texts: what was given, if anything.
+        option: how errors call it.
+        last: whether the last `=` counts, not the first one.
+
+    Raises:
+        ConfigError: a text without `=`, or a key given twice.
+    """
     pairs: dict[str, str] = {}
     for text in texts or ():
         # A column's name may have the sign in it; a type has none.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import (
-    shown,
-)
-from lakeport.cli.tables import opened_lake
+from lakeport.cli.output.formatting import shown
+from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
 from lakeport.pages.written import check_path, write_page
 from lakeport.units import count, counted, size
@@ -34,11 +32,15 @@ PagePath = Annotated[
 ]
 
 
+_Place = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="A lake or a table: a folder, a URI, a config file."),
+]
+
+
+@partial(lake_command, what=_Place)
 def page(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A lake or a table: a folder, a URI, a config file."),
-    ],
+    lake: Invocation,
     output_path: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The file; `-` is stdout.")
     ] = "page.html",
@@ -47,21 +49,18 @@ def page(
         typer.Option("--run", metavar="ID", help="The page of a run: its id, or `last`."),
     ] = None,
     mask: Mask = False,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Write a lake, a table or a run as one HTML file with pictures."""
-    with opened_lake(target, set_keys, json_out, debug) as (output, config):
-        from lakeport.pages import file, lake
+    from lakeport.pages.file import file_of_lake, file_of_run
+    from lakeport.pages.lake import open_pages
 
-        pages = lake.open_pages(config, masked=mask)
-        made = file.file_of_lake(pages) if run is None else file.file_of_run(pages, run)
-        if output_path == "-":
-            sys.stdout.write(made.html)
-            return
-        write_page(made.html, Path(output_path))
-        _tell(output, made, output_path)
+    pages = open_pages(lake.config, masked=mask)
+    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    if output_path == "-":
+        sys.stdout.write(made.html)
+        return
+    write_page(made.html, Path(output_path))
+    _tell(lake.output, made, output_path)
 
 
 def observed(output: Output, path: Path | None) -> Observer:

@@ -21,7 +21,7 @@ from lakeport.cli.options import (
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.output.help import KEEP, LOOK, Commands, Guard, about, help_alone
-from lakeport.cli.tables import opened_lake
+from lakeport.cli.tables import Invocation, Target, lake_command
 from lakeport.errors import ConfigError
 from lakeport.units import count, counted
 
@@ -96,7 +96,6 @@ def _expectation(text: str) -> dict[str, Any]:
     return found
 
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
 Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
 
 quarantine = typer.Typer(
@@ -108,35 +107,32 @@ quarantine = typer.Typer(
 
 
 @quarantine.command("show", **about(LOOK, "lakeport quarantine show ./lake flights --records 5"))
+@lake_command
 def show(
-    target: Target,
+    lake: Invocation,
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Of this table.")] = None,
     run: Run = None,
     records: Annotated[
         int, typer.Option("--records", metavar="N", min=0, help="Print so many records, too.")
     ] = 0,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """List what was set aside, with its reasons, by runs and streams."""
-    with opened_lake(target, set_keys, json_out, debug) as (output, config):
-        from lakeport.destinations import open_storage
-        from lakeport.loading import replay
+    from lakeport.destinations import open_storage
+    from lakeport.loading import replay
 
-        storage = open_storage(config)
-        found = replay.set_aside(config, storage, table or "", run or "")
-        heads = [list(islice(replay.records(storage, one), records)) for one in found]
-        if isinstance(output, Json):
-            documents = [one.to_dict() for one in found]
-            for document, head in zip(documents, heads, strict=True):
-                document["first"] = [raw.decode("utf-8", "backslashreplace") for raw in head]
-            output.document(documents)
-            return
-        if not found:
-            output.say(f"nothing was set aside in {target}")
-        for one, head in zip(found, heads, strict=True):
-            _tell(output, one, head)
+    output, storage = lake.output, open_storage(lake.config)
+    found = replay.set_aside(lake.config, storage, table or "", run or "")
+    heads = [list(islice(replay.records(storage, one), records)) for one in found]
+    if isinstance(output, Json):
+        documents = [one.to_dict() for one in found]
+        for document, head in zip(documents, heads, strict=True):
+            document["first"] = [raw.decode("utf-8", "backslashreplace") for raw in head]
+        output.document(documents)
+        return
+    if not found:
+        output.say(f"nothing was set aside in {lake.name}")
+    for one, head in zip(found, heads, strict=True):
+        _tell(output, one, head)
 
 
 def _tell(output: Console, one: SetAside, head: Sequence[bytes]) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.options import (
+    COMMON,
+    declared,
+    keys,
+    own_parameters,
+    parameter,
+    refuse_secrets,
+)
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import moment, readable, shown
 from lakeport.cli.output.help import KEEP, LOOK, Commands, Guard, about, help_alone
@@ -22,7 +30,6 @@ from lakeport.units import count, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.cli.output.console import Output
     from lakeport.config.base import DestinationConfig
     from lakeport.tables import Table
     from lakeport.tables.lake import LakeTable
@@ -38,23 +45,138 @@ _LOADS_SPARE = ("seconds", "rows")
 _RUNS_SPARE = ("engine", "streams", "seconds", "rows", "started")
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
+Body = Callable[..., None]
+
+_READS = ("nothing was changed", "")
+COMMITS = (
+    "whether the table has a new version of this command is unknown",
+    "{history} tells. Readers see the version before or the new one, whole; the "
+    "same command can be run again.",
+)
+DELETES = (
+    "some of the files may be deleted already",
+    "no version that is kept needs them; the same command deletes the rest.",
+)
+"""Words and hint of an interrupted command: above of one that commits, here of one that deletes."""
 
 
-def tables(
-    target: Target,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
-) -> None:
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="The table's folder or URI; with `--to`, its name below that target."
+    ),
+]
+ToTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        "--config",
+        metavar="TARGET",
+        help="A config file (or any target) with the store's credentials and endpoint.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What a command about a lake or a table works with.
+
+    Attributes:
+        output: prints its result.
+        name: the lake or the table, as the command line names it.
+        config: the config of the lake, or of the table's store.
+        tables: the table alone; empty for a lake.
+        debug: whether errors come with their traceback.
+    """
+
+    output: Console | Json
+    name: str
+    config: DestinationConfig
+    tables: tuple[Table, ...] = ()
+    debug: bool = False
+
+    @property
+    def table(self) -> Table:
+        """The table of a command about one."""
+        return self.tables[0]
+
+    @property
+    def json(self) -> bool:
+        """Whether the result is one JSON document."""
+        return isinstance(self.output, Json)
+
+    def shown(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts as they are printed: for people with units."""
+        return facts if self.json else readable(facts)
+
+    def facts(self, facts: dict[str, Any]) -> None:
+        """Print facts about the table."""
+        self.output.facts(self.name, self.shown(facts))
+
+
+def lake_command(body: Body, what: object = Target) -> Body:
+    """Return a command about a lake from its function, with the options that all such have.
+
+    Args:
+        body: gets an `Invocation`, and its own options by name.
+        what: the argument that names the lake.
+    """
+    return _command(body, [parameter("name", what), *own_parameters(body)], _READS)
+
+
+def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
+    """Return a decorator like `lake_command` for functions about a table.
+
+    Args:
+        cut_off: words and hint of an interrupted command.
+    """
+
+    def decorate(body: Body) -> Body:
+        own = own_parameters(body)
+        needed = [each for each in own if each.default is each.empty]
+        to = parameter("to", ToTarget, None)
+        rest = [each for each in own if each not in needed]
+        return _command(body, [parameter("name", TableName), *needed, to, *rest], cut_off)
+
+    return decorate
+
+
+def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, str]) -> Body:
+    of_table = any(each.name == "to" for each in parameters)
+
+    def command(
+        *, name: str, set_keys: list[str] | None, json_out: bool, debug: bool, **own: Any
+    ) -> None:
+        output: Console | Json = Json() if json_out else Console()
+        to = own.pop("to", None)
+        history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
+        told = cut_off[0], cut_off[1].replace("{history}", f"`{history}`")
+        with Guard(output, debug, cut_off=told) as guard:
+            output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
+            from lakeport.config.load import load_target
+            from lakeport.tables import Table
+
+            given = keys({}, set_keys, None)
+            tables = (Table(name, to, **given),) if of_table else ()
+            config = tables[0].config if tables else load_target(name, given)
+            guard.protect(config, to if of_table else name, set_keys)
+            refuse_secrets(given, type(config))
+            body(Invocation(output, name, config, tables, debug), **own)
+
+    return declared(command, body, [*parameters, *COMMON])
+
+
+@lake_command
+def tables(lake: Invocation) -> None:
     """List a lake's tables: format, rows, size, files, last change."""
-    with opened_lake(target, set_keys, json_out, debug) as (output, config):
-        from lakeport.tables.lake import tables as listed
+    from lakeport.tables.lake import tables as listed
 
-        show_tables(output, target, listed(config))
+    show_tables(lake.output, lake.name, listed(lake.config))
 
 
+@lake_command
 def runs(
-    target: Target,
+    lake: Invocation,
     last: Annotated[bool, typer.Option("--last", help="Show the newest run in full.")] = False,
     run: Annotated[
         str | None,
@@ -63,46 +185,26 @@ def runs(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, help="At most so many runs.")
     ] = 20,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
-    with opened_lake(target, set_keys, json_out, debug) as (output, config):
-        from lakeport.tables.lake import open_lake
-        from lakeport.tables.runs import find_run
-        from lakeport.tables.runs import runs as listed
+    from lakeport.tables.lake import open_lake
+    from lakeport.tables.runs import find_run
+    from lakeport.tables.runs import runs as listed
 
-        if run is not None:
-            found, last = [find_run(*open_lake(config), run)], True
-        else:
-            found = listed(config, 1 if last else limit)
-        if isinstance(output, Json):
-            newest = found[0].report if found else None
-            output.document(newest if last else [each.to_dict() for each in found])
-        elif not found:
-            output.say(f"no run has left a report in {target}: `manifest: true` has each leave one")
-        elif last:
-            _show_run(output, found[0])
-        else:
-            _show_runs(output, found)
-
-
-@contextmanager
-def opened_lake(
-    target: str, set_keys: Sequence[str] | None, json_out: bool, debug: bool
-) -> Iterator[tuple[Console | Json, DestinationConfig]]:
-    """Yield the command's output and the target's config; errors take every command's way."""
-    output: Console | Json = Json() if json_out else Console()
-    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
-        output.begin(f"looking at {target}")
-        from lakeport.config.load import load_target
-
-        given = keys({}, set_keys, None)
-        config = load_target(target, given)
-        guard.protect(config, target, set_keys)
-        refuse_secrets(given, type(config))
-        yield output, config
+    output = lake.output
+    if run is not None:
+        found, last = [find_run(*open_lake(lake.config), run)], True
+    else:
+        found = listed(lake.config, 1 if last else limit)
+    if isinstance(output, Json):
+        newest = found[0].report if found else None
+        output.document(newest if last else [each.to_dict() for each in found])
+    elif not found:
+        output.say(f"no run has left a report in {lake.name}: `manifest: true` has each leave one")
+    elif last:
+        _show_run(output, found[0])
+    else:
+        _show_runs(output, found)
 
 
 def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable]) -> None:
@@ -189,59 +291,6 @@ def _tells(value: object) -> bool:
     return value not in (None, "", 0, [], {})
 
 
-_READS = ("nothing was changed", "")
-COMMITS = (
-    "whether the table has a new version of this command is unknown",
-    "{history} tells. Readers see the version before or the new one, whole; the "
-    "same command can be run again.",
-)
-DELETES = (
-    "some of the files may be deleted already",
-    "no version that is kept needs them; the same command deletes the rest.",
-)
-"""Words and hint of an interrupted command: above of one that commits, here of one that deletes."""
-
-TableName = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE", help="The table's folder or URI; with `--to`, its name below that target."
-    ),
-]
-ToTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        "--config",
-        metavar="TARGET",
-        help="A config file (or any target) with the store's credentials and endpoint.",
-    ),
-]
-
-
-@contextmanager
-def opened(
-    name: str,
-    to: str | None,
-    set_keys: Iterable[str] | None,
-    json_out: bool,
-    debug: bool,
-    cut_off: tuple[str, str] = _READS,
-) -> Iterator[tuple[Console | Json, Table]]:
-    """The command's output and the table; errors take the way that every command's take."""
-    output: Console | Json = Json() if json_out else Console()
-    history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
-    told = (cut_off[0], cut_off[1].replace("{history}", f"`{history}`"))
-    with Guard(output, debug, cut_off=told) as guard:
-        output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
-        from lakeport.tables import Table
-
-        given = keys({}, set_keys, None)
-        table = Table(name, to, **given)
-        guard.protect(table.config, to, set_keys)
-        refuse_secrets(given, type(table.config))
-        yield output, table
-
-
 table = typer.Typer(
     cls=Commands,
     callback=help_alone,
@@ -273,42 +322,25 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most
         LOOK, "lakeport table show ./lake/flights", "lakeport table show ./lake/flights --version 3"
     ),
 )
-def show(
-    name: TableName,
-    to: ToTarget = None,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
-) -> None:
+@table_command()
+def show(command: Invocation, version: Version = None, timestamp: Timestamp = None) -> None:
     """Show a table's schema, partitions, size and version; of a lake its tables."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        moment = _moment(version, timestamp)
-        several = [] if any(part is not None for part in moment.values()) else it.tables()
-        if several:
-            show_tables(output, name, several)
-        else:
-            facts = it.describe(**moment).to_dict()
-            output.facts(name, facts if json_out else readable(facts))
+    moment = _moment(version, timestamp)
+    now = all(part is None for part in moment.values())
+    if several := command.table.tables() if now else []:
+        show_tables(command.output, command.name, several)
+    else:
+        command.facts(command.table.describe(**moment).to_dict())
 
 
 @table.command("history", **about(LOOK, "lakeport table history ./lake/flights --limit 5"))
-def history(
-    name: TableName,
-    to: ToTarget = None,
-    limit: Limit = 20,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
-) -> None:
+@table_command()
+def history(command: Invocation, limit: Limit = 20) -> None:
     """List a table's versions, the newest first."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        entries = [entry.to_dict() for entry in it.history(limit)]
-        told = entries if json_out else [readable(entry) for entry in entries]
-        columns = list(dict.fromkeys(key for entry in told for key in entry))
-        rows = [[entry.get(column) for column in columns] for entry in told]
-        output.rows("", columns, rows, _SPARE)
+    entries = [command.shown(entry.to_dict()) for entry in command.table.history(limit)]
+    columns = list(dict.fromkeys(key for entry in entries for key in entry))
+    rows = [[entry.get(column) for column in columns] for entry in entries]
+    command.output.rows("", columns, rows, _SPARE)
 
 
 @table.command(
@@ -319,19 +351,12 @@ def history(
         "lakeport table preview flights --to lake.yaml",
     ),
 )
+@table_command()
 def preview(
-    name: TableName,
-    to: ToTarget = None,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    limit: Limit = 10,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
+    command: Invocation, version: Version = None, timestamp: Timestamp = None, limit: Limit = 10
 ) -> None:
     """Show some rows of a table."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        _show(output, it.preview(limit, **_moment(version, timestamp)))
+    _show(command, command.table.preview(limit, **_moment(version, timestamp)))
 
 
 @table.command(
@@ -342,10 +367,10 @@ def preview(
         '  "SELECT carrier, count(*) FROM t GROUP BY 1"',
     ),
 )
+@table_command()
 def query(
-    name: TableName,
+    command: Invocation,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Spark SQL; the table is called `t`.")],
-    to: ToTarget = None,
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Limit = 1000,
@@ -358,13 +383,10 @@ def query(
             help="Cancel the query after so many seconds, not counting Spark's start.",
         ),
     ] = 600,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Run Spark SQL on a table."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        _show(output, it.query(sql, limit=limit, timeout=timeout, **_moment(version, timestamp)))
+    moment = _moment(version, timestamp)
+    _show(command, command.table.query(sql, limit=limit, timeout=timeout, **moment))
 
 
 def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:
@@ -373,9 +395,9 @@ def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:
     return {"version": version, "timestamp": timestamp}
 
 
-def _show(output: Output, rows: pa.Table) -> None:
+def _show(command: Invocation, rows: pa.Table) -> None:
     columns = [column.to_pylist() for column in rows.columns]
-    output.rows("", rows.column_names, list(zip(*columns, strict=True)))
+    command.output.rows("", rows.column_names, list(zip(*columns, strict=True)))
 
 
 state = typer.Typer(
@@ -394,9 +416,9 @@ state = typer.Typer(
         "lakeport table optimize ./lake/flights --zorder carrier",
     ),
 )
+@table_command(COMMITS)
 def optimize(
-    name: TableName,
-    to: ToTarget = None,
+    command: Invocation,
     zorder: Annotated[
         str | None, typer.Option("--zorder", metavar="A,B", help="Columns to sort the rows by.")
     ] = None,
@@ -404,16 +426,10 @@ def optimize(
         str | None,
         typer.Option("--where", metavar="CONDITION", help="Only partitions for which this holds."),
     ] = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Merge a table's small files, and sort its rows if asked to."""
-    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
-        done = it.optimize(zorder=columns, where=where)
-        facts = done.to_dict()
-        output.facts(name, facts if json_out else readable(facts))
+    columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
+    command.facts(command.table.optimize(zorder=columns, where=where).to_dict())
 
 
 @table.command(
@@ -424,9 +440,9 @@ def optimize(
         "lakeport table vacuum ./lake/flights --retain 30d",
     ),
 )
+@table_command(DELETES)
 def vacuum(
-    name: TableName,
-    to: ToTarget = None,
+    command: Invocation,
     retain: Annotated[
         str | None,
         typer.Option(
@@ -445,27 +461,24 @@ def vacuum(
             "--force", help="Allow less than 168 hours: what readers and writers use may go."
         ),
     ] = False,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Delete files that no recent version of a table uses."""
-    with opened(name, to, set_keys, json_out, debug, DELETES) as (output, it):
-        from lakeport.tables.maintenance import hours
+    from lakeport.tables.maintenance import hours
 
-        kept = None if retain is None else hours(retain)
-        done = it.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
-        facts = done.to_dict()
-        if dry_run and not json_out:
-            for file in done.files:
-                typer.echo(file)
-            facts["files"] = len(done.files)
-        output.facts(name, facts if json_out else readable(facts))
+    kept = None if retain is None else hours(retain)
+    done = command.table.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
+    facts = done.to_dict()
+    if dry_run and not command.json:
+        for file in done.files:
+            typer.echo(file)
+        facts["files"] = len(done.files)
+    command.facts(facts)
 
 
 @table.command("alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double"))
+@table_command(COMMITS)
 def alter(
-    name: TableName,
+    command: Invocation,
     column: Annotated[
         str, typer.Option("--column", metavar="NAME", help="The column, as the table has it.")
     ],
@@ -473,90 +486,65 @@ def alter(
         str,
         typer.Option("--type", metavar="TYPE", help="Such as `double` or `decimal(10,2)`."),
     ],
-    to: ToTarget = None,
     plan_only: Annotated[
         bool, typer.Option("--plan", help="Look at every value, and change nothing.")
     ] = False,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Give a column another type, where every value stays what it is."""
-    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        done = it.alter(column, type_, dry_run=plan_only).to_dict()
-        if not (json_out or done["dry_run"]):
-            del done["dry_run"]
-        output.facts(name, done if json_out else readable(done))
+    done = command.table.alter(column, type_, dry_run=plan_only).to_dict()
+    if not (command.json or done["dry_run"]):
+        del done["dry_run"]
+    command.facts(done)
 
 
 @table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
+@table_command(COMMITS)
 def restore(
-    name: TableName,
+    command: Invocation,
     version: Annotated[
         int, typer.Option("--version", metavar="N", min=0, help="The version to bring back.")
     ],
-    to: ToTarget = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Make a new version of a table with the contents of an older one."""
-    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        output.facts(f"{name} is as in version {version}", it.restore(version).to_dict())
+    done = command.table.restore(version).to_dict()
+    command.output.facts(f"{command.name} is as in version {version}", done)
 
 
 @table.command(
     "undo", **about(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID")
 )
+@table_command(COMMITS)
 def undo(
-    name: TableName,
+    command: Invocation,
     run_id: Annotated[
         str, typer.Argument(metavar="RUN_ID", help="The run's id, or the name in its report.")
     ],
-    to: ToTarget = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
 ) -> None:
     """Put a table back to what it was before a run, if nothing else has changed it since."""
-    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        done = it.undo(run_id).to_dict()
-        output.facts(f"{name} is as before {run_id}", done)
+    done = command.table.undo(run_id).to_dict()
+    command.output.facts(f"{command.name} is as before {run_id}", done)
 
 
 @table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))
-def compact_report(
-    name: TableName,
-    to: ToTarget = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
-) -> None:
+@table_command()
+def compact_report(command: Invocation) -> None:
     """Show which partitions have small files, and what `optimize` would do."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        found = it.compact_report().to_dict()
-        if not json_out:
-            found["partitions"] = [readable(row) for row in found["partitions"]]
-        output.facts(name, found if json_out else readable(found))
+    found = command.table.compact_report().to_dict()
+    found["partitions"] = [command.shown(row) for row in found["partitions"]]
+    command.facts(found)
 
 
 @state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
-def show_state(
-    name: TableName,
-    to: ToTarget = None,
-    set_keys: SetKeys = None,
-    json_out: JsonOut = False,
-    debug: Debug = False,
-) -> None:
+@table_command()
+def show_state(command: Invocation) -> None:
     """Print the Singer STATE that belongs to a table's rows."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
-        found = it.state()
-        if found is None:
-            raise SourceError(
-                f"no commit in the log of {it.uri} carries a STATE",
-                "only Singer loads leave one, and only as long as the log is kept.",
-            )
-        if json_out:
-            output.facts(name, found.to_dict())
-            return
-        sys.stdout.buffer.write(found.state + b"\n")
+    found = command.table.state()
+    if found is None:
+        raise SourceError(
+            f"no commit in the log of {command.table.uri} carries a STATE",
+            "only Singer loads leave one, and only as long as the log is kept.",
+        )
+    if command.json:
+        command.facts(found.to_dict())
+        return
+    sys.stdout.buffer.write(found.state + b"\n")

@@ -112,7 +112,7 @@ class DestinationConfig(BaseModel):
         default=Mode.APPEND, description="What happens to rows already there."
     )
     partition_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
-        default=(), description="Columns to partition by, a list or names with commas."
+        default=(), description="Columns to partition by."
     )
     partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_switched)] = Field(
         default="auto",
@@ -120,14 +120,14 @@ class DestinationConfig(BaseModel):
     )
     columns: Settings = Field(
         default_factory=dict,
-        description="Types of columns, as `{price: 'decimal(10,2)'}`, by the source's names; the "
-        "others get theirs as ever.",
+        description="Types of columns by name, such as `decimal(10,2)`; the others are inferred.",
     )
     rename: Settings = Field(
-        default_factory=dict, description="Other names for the source's columns: `{old: new}`."
+        default_factory=dict,
+        description="Other names for columns, by which keys and partitions call them.",
     )
     drop: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
-        default=(), description="Columns of the source that are left out, by its names."
+        default=(), description="Columns of the source to leave out."
     )
     constant_columns: Settings = Field(
         default_factory=dict,

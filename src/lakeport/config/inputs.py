@@ -233,7 +233,9 @@ class FilesSource(Input):
         "not found.",
     )
     source_format: str = Field(
-        default="", description="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer."
+        default="",
+        description="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; default: by "
+        "the name.",
     )
     csv: Mapping[str, Any] = Field(
         default_factory=dict, description="How CSV files are written, such as `{delimiter: ';'}`."
@@ -244,9 +246,9 @@ class FilesSource(Input):
         description="JSON schema of the records, or column: type; or the file that holds one.",
     )
     records_path: str = Field(
-        default="", description="Of JSON: where the records are, such as result.items."
+        default="", description="JSON: where the records are, such as data or result.items."
     )
-    sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
+    sheet: str = Field(default="", description="Excel: which sheet; default: the first that shows.")
 
     @field_validator("files")
     @classmethod

@@ -266,7 +266,8 @@ def test_a_hint_names_no_option_that_a_command_lacks(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lakeport.config.load.load_target", interrupted)
+    for module in ("cli.land", "config.load"):
+        monkeypatch.setattr(f"lakeport.{module}.load_target", interrupted)
     assert run(command) == 130
     err = capsys.readouterr().err
     assert "interrupted" in err and "Hint" not in err

@@ -64,7 +64,8 @@ def init(
     output = Console()
     with Guard(output):
         target = folder or Path(f"lakeport-{start}")
-        said = _checked(internal_keys(no_internal_columns, internal_prefix))
+        said = internal_keys(no_internal_columns, internal_prefix)
+        _check(said)
         written = _write(start, target, said)
         output.facts(
             f"{target} was made",
@@ -73,18 +74,16 @@ def init(
         typer.echo(f"\nNext: cd {target}, and see README.md")
 
 
-def _checked(given: Mapping[str, object]) -> dict[str, object]:
-    """The keys that are given, if a config may have them.
+def _check(given: Mapping[str, object]) -> None:
+    """See that a config may have these keys.
 
     Raises:
         ConfigError: it may not.
     """
-    said = {key: value for key, value in given.items() if value is not None}
-    if said:
+    if given:
         from lakeport.config.load import load_target
 
-        load_target({"destination": "local", "path": ".", **said})
-    return said
+        load_target({"destination": "local", "path": ".", **given})
 
 
 def _line(said: Mapping[str, object], *, python: bool) -> str:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -44,20 +45,25 @@ _COMPLETION: Final = {
 _TYPE: Final = re.compile(r"<[^>]*>")
 
 
-def about(group: str, *examples: str, words: str = "") -> dict[str, Any]:
+def about(
+    group: str, *examples: str, words: str = "", late: Callable[[], Any] | None = None
+) -> dict[str, Any]:
     r"""How a command is shown: `app.command("land", **about(LAND, "lakeport land a.csv ..."))`.
 
     Args:
         group: the heading that the program's help has it under.
         examples: command lines, which end its own help.
         words: a paragraph before them.
+        late: makes the command with its options, of what takes a while to load; default: it is
+            there already.
 
     >>> about(LOOK, "lakeport tables ./lake")["epilog"]
     '\x08\nExamples:\n  lakeport tables ./lake'
     """
     lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
     epilog = "\n\n".join(filter(None, (words, lines)))
-    return {"cls": _Command, "rich_help_panel": group, "epilog": epilog}
+    kind = partial(_LateCommand, late) if late else _Command
+    return {"cls": kind, "rich_help_panel": group, "epilog": epilog}
 
 
 def help_alone(ctx: typer.Context) -> None:
@@ -87,6 +93,23 @@ class _Command(TyperCommand):
                 heading = getattr(param, "rich_help_panel", None) or plain
                 sections.setdefault(heading, []).append(record)
         _write(formatter, sections)
+
+
+class _LateCommand(_Command):
+    """A command whose options are made when they are asked for."""
+
+    def __init__(self, late: Callable[[], Any], **given: Any) -> None:
+        super().__init__(**given)
+        self._late = late
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the arguments and options."""
+        if not self.params:
+            program = typer.Typer(add_completion=False)
+            program.command()(self._late())
+            made: Any = typer.main.get_command(program)
+            self.params, self.callback = made.params, made.callback
+        return super().get_params(ctx)
 
 
 def _named(shown: str, name: str, kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeport.config.base import OTHER_NAMES, config_class, destinations
@@ -92,7 +92,7 @@ def _closed(properties: Mapping[str, Any], description: str) -> dict[str, Any]:
 def _destination_keys() -> dict[str, Any]:
     """The keys of all destinations, by all their names; a null is a key left out."""
     own = settings_schema()["properties"]
-    keys = {name: _wide(field) for name, field in own.items()}
+    keys = {name: _wide(field, _MORE.get(name, ())) for name, field in own.items()}
     for name in destinations():
         missing = config_class(name).model_fields.keys() - keys.keys()
         assert not missing, f"keys without a schema: {missing}"
@@ -105,8 +105,8 @@ def _destination_keys() -> dict[str, Any]:
     return dict(sorted(keys.items()))
 
 
-def _wide(field: Mapping[str, Any]) -> dict[str, Any]:
-    """A key's schema, with the other forms that its values may be written in."""
+def _wide(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
+    """A key's schema, with the other forms and values that may be written."""
     kept = {name: field[name] for name in ("description", "default") if name in field}
     strict = {
         name: value
@@ -121,7 +121,7 @@ def _wide(field: Mapping[str, Any]) -> dict[str, Any]:
     if {"array", "object", "number"} & {*kinds}:  # names with commas, JSON, a share, a duration
         others.append(_TEXT)
     if "enum" in strict:
-        strict = {"enum": [*strict["enum"], *_MORE.get(field["description"], ())]}
+        strict = {"enum": [*strict["enum"], *more]}
     return {**kept, "anyOf": [strict, *others]}
 
 
@@ -130,11 +130,11 @@ def _limits(strict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _MORE: Mapping[str, tuple[object, ...]] = {
-    "What happens to rows already there.": ("append-only", "upsert"),
-    "Whether folders `name=value` of a source's files are columns.": (False,),
-    "Whether to use the Spark of a warm session (`lakeport warm`) where one runs.": (False,),
+    "mode": ("append-only", "upsert"),
+    "partition_columns": (False,),
+    "warm": (False,),
 }
-"""Values that keys of that description take besides those of their class."""
+"""Values that keys take besides those of their class."""
 
 
 def _model(model: type[Input], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -6,46 +6,46 @@ from typing import Any
 
 import pytest
 
-from lakeport.cli.sources import DatabaseOptions, SourceOptions
+from lakeport.cli.land import source_of
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
+OPTIONS = {
+    **dict.fromkeys(
+        [
+            *("again", "from_tap", "from_database", "table_of", "query", "cursor", "split_by"),
+            *("deletes", "source_name", "driver", "from_table"),
+        ]
+    ),
+    **dict.fromkeys(("new_only", "ordered", "incremental"), False),
+}
 
-def named(**given: Any) -> SourceOptions:
-    database = {key: given.pop(key, None) for key in DatabaseOptions.__slots__}
-    nothing = {
-        "names": [],
-        "new_only": False,
-        "again": None,
-        "ordered": False,
-        "tap": None,
-        "tables": None,
-        "incremental": False,
-    }
-    return SourceOptions(**{**nothing, "database": DatabaseOptions(**database), **given})
+
+def named(names: list[str] | None = None, **given: Any) -> Any:
+    return source_of(names or [], {**OPTIONS, **given}, {"WORD": "s3cret"})
 
 
 def test_files_are_what_is_named_or_described() -> None:
-    assert named(names=["a.csv"]).source({}) == "a.csv"
-    assert named(names=["a.csv", "b.csv"]).source({}) == ["a.csv", "b.csv"]
-    new = named(names=["in/*.csv"], new_only=True, again="land").source({})
+    assert named(names=["a.csv"]) == "a.csv"
+    assert named(names=["a.csv", "b.csv"]) == ["a.csv", "b.csv"]
+    new = named(names=["in/*.csv"], new_only=True, again="land")
     assert new == FilesSource(files=("in/*.csv",), new_only=True, again="land")
 
 
 def test_a_database_takes_its_password_from_the_environment() -> None:
-    given = named(database="postgresql://me:${WORD}@db/shop", table="orders", cursor="id")
-    source = given.source({"WORD": "s3cret"})
+    uri = "postgresql://me:${WORD}@db/shop"
+    source = named(from_database=uri, table_of="orders", cursor="id")
     assert isinstance(source, DatabaseSource)
     assert source.database.get_secret_value() == "postgresql://me:s3cret@db/shop"
 
 
 def test_a_tap_is_a_command_as_a_shell_reads_it() -> None:
-    source = named(tap="tap-x --config 'my tap.json'").source({})
+    source = named(from_tap="tap-x --config 'my tap.json'")
     assert source == TapSource(tap=("tap-x", "--config", "my tap.json"))
 
 
 def test_tables_go_by_their_last_names() -> None:
-    source = named(tables=["lake/orders", "s3://b/users"], incremental=True).source({})
+    source = named(from_table=["lake/orders", "s3://b/users"], incremental=True)
     assert isinstance(source, TablesSource)
     assert source.tables == {"orders": "lake/orders", "users": "s3://b/users"}
 
@@ -54,16 +54,16 @@ def test_tables_go_by_their_last_names() -> None:
     ("given", "words"),
     [
         ({}, "no source is named"),
-        ({"names": ["a"], "tap": "x"}, "both files and `--from-tap` are named: 'a'"),
-        ({"tap": "x", "tables": ["t"]}, "both `--from-tap` and `--from-table` are named"),
-        ({"tap": "x 'y"}, "which is no command"),
-        ({"tap": " "}, "which is no command"),
+        ({"names": ["a"], "from_tap": "x"}, "both files and `--from-tap` are named: 'a'"),
+        ({"from_tap": "x", "from_table": ["t"]}, "both `--from-tap` and `--from-table` are named"),
+        ({"from_tap": "x 'y"}, "which is no command"),
+        ({"from_tap": " "}, "which is no command"),
         ({"names": ["a"], "incremental": True}, "`--incremental` is about a table"),
         ({"names": ["a"], "cursor": "id"}, "`--cursor` is about a database"),
-        ({"tap": "x", "new_only": True}, "`--new-only` is about files"),
+        ({"from_tap": "x", "new_only": True}, "`--new-only` is about files"),
         ({"names": ["a"], "again": "land"}, "`--again` is about files that were landed before"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        named(**given).source({})
+        named(**given)
