@@ -171,8 +171,8 @@ NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         cli/rows cli/sources cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/stream pages/preview pipeline/run schema/casting schema/named
-        schema/width shape sources/csv/detection sources/csv/hints sources/csv/inference
-        sources/csv/telling sources/database/source sources/excel/plan sources/files/places
+        schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
+        sources/csv/reader sources/database/source sources/excel/plan sources/files/places
         sources/files/signature sources/input/plain sources/json/reader sources/json/documents
         sources/new_files sources/open sources/typed/plan tables/lake tables/location
         tables/maintenance tables/overview tables/runs tables/undo tables/views
@@ -182,7 +182,6 @@ NAMING = {
         config/base config/lake/read config/lake/schema""",
     "says which option of the command is wrong": """cli/jars mage/records sources/files/declared""",
     "names the command in general": """pages/server/serve cli/output/help""",
-    "needs a value that only the user knows": """sources/csv/plan""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
         engine/threads pipeline/session schema/calendars engine/spark/failures

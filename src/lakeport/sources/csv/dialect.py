@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass, replace
 
 from lakeport.errors import ConfigError
-from lakeport.sources.csv.formats.dates import check_date_format
+from lakeport.sources.csv.formats import check_date_format
 
 _ENCODINGS = {"cp1252": "Windows-1252", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 

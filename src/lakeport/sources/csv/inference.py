@@ -1,11 +1,12 @@
-"""CSV files before they are read: headers, splits at record ends, types from all values."""
+"""CSV files before they are read: dialects, headers, splits at record ends, types from values."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, count
 from operator import and_
 from typing import NamedTuple
@@ -13,14 +14,12 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.process import available_cores
 from lakeport.model import Split
-from lakeport.sources.csv.detection import rows_of
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats.readings import Readings
-from lakeport.sources.csv.hints import way_to_read
+from lakeport.sources.csv.detection import SAMPLE_BYTES, rows_of, sniffed
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import (
     BOM,
     Block,
-    Joints,
+    Form,
     Layout,
     NativeKinds,
     blocks,
@@ -28,15 +27,14 @@ from lakeport.sources.csv.reader import (
     record_end,
     records,
     texts_of,
-    without_joints,
+    way_to_read,
 )
+from lakeport.sources.csv.readings import Readings
 from lakeport.sources.csv.values import ANY_KIND
+from lakeport.sources.files.file_set import FileSet
+from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile
 
-JOINTS = "\n"
-"""In place of a column's name: what was not seen of joined files, as the values of `Joints`."""
-
-UNJOINED = sum(joint.value for joint in Joints)
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20
 _INFER_BLOCK = 2 << 20
@@ -53,14 +51,12 @@ class Head(NamedTuple):
         line: line number of that record, from 1.
         unnamed: those columns that the header gives no name, with the names that they
             got instead and their positions, from 1.
-        spellings: the header as it stands there, and as other programs would write it.
     """
 
     layout: Layout
     start: int
     line: int
     unnamed: tuple[tuple[str, int], ...] = ()
-    spellings: tuple[bytes, ...] = ()
 
 
 class ColumnKinds(NamedTuple):
@@ -80,7 +76,6 @@ class InferKinds:
         dialect: how the file is written.
         readings: the formats of numbers and dates that texts are tried in.
         sample: what is known of each column of the layout, as readings.
-        headers: spellings of the header, which no value is inferred from where files were joined.
         thorough: whether to look for every format in every text (see `Readings.beside`).
     """
 
@@ -89,7 +84,6 @@ class InferKinds:
     dialect: Dialect
     readings: Readings = field(default_factory=Readings)
     sample: tuple[int, ...] = ()
-    headers: tuple[bytes, ...] | None = None
     thorough: bool = False
 
     @property
@@ -109,21 +103,12 @@ class InferKinds:
         """For each column of the layout the readings that are possible before the first block."""
         known = self.sample or (self.readings.any,) * len(self.layout)
         named = zip(self.layout, known, strict=True)
-        return [*(some if name in self.columns else 0 for name, some in named), UNJOINED]
+        return [some if name in self.columns else 0 for name, some in named]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
-        """Narrow each column's kinds to those that a block's texts fit.
-
-        The last number is a set of `Joints`; it loses those that the block shows.
-        """
-        *kinds, unseen = kinds
-        if self.headers is not None:
-            blank = len(self.layout) == 1
-            block, joints = without_joints(block, self.dialect, self.headers, blank=blank)
-            unseen &= ~joints.value
-        return [*(self._of_block(native, block, kinds) if self.columns else kinds), unseen]
-
-    def _of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
+        """Narrow each column's kinds to those that a block's texts fit."""
+        if not self.columns:
+            return kinds
         found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])
         if found is None:
             columns = texts_of(block, len(self.layout), self.dialect).columns
@@ -143,10 +128,8 @@ class InferKinds:
 
     def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
         """The same kinds by name, without the columns that are not to be inferred."""
-        *kinds, unseen = kinds
         named = zip(self.layout, kinds, strict=True)
-        found = [ColumnKinds(name, found) for name, found in named if name in self.columns]
-        return [*found, ColumnKinds(JOINTS, unseen)] if self.headers is not None else found
+        return [ColumnKinds(name, found) for name, found in named if name in self.columns]
 
 
 def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
@@ -228,16 +211,7 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
         return Head(_numbered(len(fields), names, name), start, line)
     layout, unnamed = _named(fields)
     _check_header(layout, name, line)
-    spellings = tuple({record.rstrip(b"\r\n"), *_spelled(fields, dialect)})
-    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed, spellings)
-
-
-def _spelled(fields: Layout, dialect: Dialect) -> Iterator[bytes]:
-    """A header without quotes, and with all names in quotes, where names can be written so."""
-    special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
-    if not any(character in name for name in fields for character in special):
-        for quote in {"", dialect.quote}:
-            yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
+    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
 
 
 def _first(lines: bytes, dialect: Dialect) -> bytes:
@@ -376,3 +350,122 @@ def split_file(
                 start, line = at, block.line
             at += len(block.data)
     return [*splits, file.split(start, size, line)]
+
+
+class CsvFile(NamedTuple):
+    """One file of a load.
+
+    Attributes:
+        file: plain UTF-8.
+        head: where its records begin.
+        form: its columns, and how it is written.
+        sample: the readings that its first records leave to each column; empty if nothing is known.
+        foreign: for each column, whether its first records have a number or date that is not plain.
+    """
+
+    file: SourceFile
+    head: Head
+    form: Form
+    sample: tuple[int, ...] = ()
+    foreign: tuple[bool, ...] = ()
+
+    def beginning(self) -> Block | None:
+        """The first records; None if there are none, or if the first one is too long."""
+        with self.file.open() as source:
+            source.seek(self.head.start)
+            data = source.read(SAMPLE_BYTES)
+            ended = not source.read(1)
+        end = record_end(data, self.form.dialect)
+        if ended and data:
+            return Block(data, self.head.line, end.torn, end.stray)
+        if end.offset:
+            return Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
+        return None
+
+    def without(self, columns: Collection[str]) -> CsvFile:
+        """The same file, these columns to be left out."""
+        layout = tuple("" if name in columns else name for name in self.form.layout)
+        return self._replace(form=self.form._replace(layout=layout))
+
+
+def heads_of(
+    files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str], readings: Readings
+) -> list[CsvFile]:
+    """Look at the beginning of each file; those that hold nothing at all are left out.
+
+    Whether files have a header is found out for all of them together.
+
+    Raises:
+        SourceError: all files are empty, or a header is none.
+    """
+    names = [name for name in declared if name not in files.folder_names]
+    look = partial(_look, files.csv, names, readings)
+    found = [csv for csv in files.look(look, plain) if csv.form.layout]
+    if not found:
+        raise SourceError(
+            f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
+            "a CSV file needs at least a header, or a row if `header` is false.",
+        )
+    if len({csv.form.dialect.header for csv in found}) == 1:
+        return found
+    look = partial(_look, replace(files.csv, header=True), names, readings)
+    return [csv for csv in files.look(look, plain) if csv.form.layout]
+
+
+def _look(
+    options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
+) -> list[CsvFile]:
+    check_signature(file, texts=options.detect)
+    dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
+    names = options.columns or declared
+    if not dialect.header and options.header is None and not options.columns:
+        head = read_head(file, dialect)
+        fits = len(names) == len(head.layout)
+        if names and not fits:  # not all columns are declared, which takes a header
+            dialect = replace(dialect, header=True)
+        elif names:
+            head = head._replace(layout=tuple(names))
+    if dialect.header or options.header is not None or options.columns:
+        head = read_head(file, dialect, () if dialect.header else names)
+    csv = CsvFile(file, head, Form(head.layout, dialect))
+    block = csv.beginning() if head.layout else None
+    if block is None:
+        return [csv._replace(foreign=(False,) * len(head.layout))]
+    if dialect.header and options.detect:
+        csv = _with_last(csv, block)
+    return [_sampled(csv, block, readings)]
+
+
+def _with_last(csv: CsvFile, block: Block) -> CsvFile:
+    """With one more column, without a name, if all records have an empty field behind the header's.
+
+    Some programs end records, but no header, with a delimiter.
+    """
+    layout, dialect = csv.form
+    rows = [row for row in rows_of(block.data.decode("utf-8", "replace"), dialect) if row]
+    width = len(layout) + 1
+    name = f"column_{width}"
+    ended = all(len(row) == width and not row[-1] for row in rows)
+    if len(layout) == 1 or not rows or not ended or name in layout:
+        return csv
+    head = csv.head._replace(layout=(*layout, name), unnamed=(*csv.head.unnamed, (name, width)))
+    return csv._replace(head=head, form=Form(head.layout, dialect))
+
+
+def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
+    if options.settled() == options:
+        return Dialect.of(options)
+    with file.open() as source:
+        sample = source.read(SAMPLE_BYTES)
+        ended = not source.read(1)
+    return sniffed(sample, options, ended=ended, declared=declared)
+
+
+def _sampled(csv: CsvFile, block: Block, readings: Readings) -> CsvFile:
+    """Read the first records."""
+    layout, dialect = csv.form
+    foreign = (False,) * len(layout)
+    if not readings.formats:
+        return csv._replace(foreign=foreign)
+    sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
+    return csv._replace(sample=sample, foreign=foreign)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,25 +12,24 @@ from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
-from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
-from lakeport.sources.csv.formats.readings import Readings
-from lakeport.sources.csv.heads import CsvFile, heads_of
+from lakeport.sources.csv.detection import contrast, may_be_grouped, numbered_rows, why_text
+from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.inference import (
-    JOINTS,
-    UNJOINED,
     ColumnKinds,
+    CsvFile,
     InferKinds,
+    heads_of,
     merged,
     split_and_infer,
     split_file,
 )
-from lakeport.sources.csv.reader import CsvReader, Form, Joints, Layout
-from lakeport.sources.csv.telling import notes_of
+from lakeport.sources.csv.reader import CsvReader, Form, Layout
+from lakeport.sources.csv.readings import Choice, Evidence, Format, Readings, choose, is_partly_seen
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
@@ -65,7 +63,7 @@ def plan_csv(files: FileSet) -> FilePlan:
     places = {file.file.uri: forms.index(file.form) for file in heads}
     inferred = {*names} if files.csv.infer_types else {*declared}
     wanted = [name for name in names if name in inferred and name not in known]
-    choices, joints = _choices(files, wanted, heads, cuts, readings)
+    choices = _choices(files, wanted, heads, cuts, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
         name: format_
@@ -73,7 +71,6 @@ def plan_csv(files: FileSet) -> FilePlan:
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
     untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
-    without_headers, without_marks, told = _joined(joints, heads, types, untyped)
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -83,8 +80,6 @@ def plan_csv(files: FileSet) -> FilePlan:
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
         empty=untyped,
-        headers=tuple({one for h in heads for one in h.head.spellings} if without_headers else ()),
-        marks=without_marks,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
@@ -98,46 +93,10 @@ def plan_csv(files: FileSet) -> FilePlan:
         tuple(splits),
         size,
         _OUTPUT_RATIO,
-        warnings=(*warnings, *told),
-        notes=notes_of(files, heads, said, doubts, texts, numbers),
+        warnings=warnings,
+        notes=_notes_of(files, heads, said, doubts, texts, numbers),
         untyped=dict.fromkeys(untyped, pa.null()),
     )
-
-
-def _joined(
-    joints: Joints,
-    heads: list[CsvFile],
-    types: Mapping[str, pa.DataType],
-    untyped: frozenset[str],
-) -> tuple[bool, bool, list[str]]:
-    """Tell repeated headers from data: they are none where they would make a column text.
-
-    Returns:
-        Whether readers drop repeated headers, and byte order marks; and what the user has to know.
-    """
-
-    def otherwise(name: str) -> bool:
-        return name in untyped or not pa.types.is_string(types.get(name, pa.string()))
-
-    layouts = [file.form.layout for file in heads]
-    marked = Joints.HEADER_MARKED in joints
-    headers = marked or (Joints.HEADER in joints and any(map(otherwise, chain(*layouts))))
-    marks = marked or (Joints.MARK in joints and any(otherwise(names[0]) for names in layouts))
-    told = []
-    if headers:
-        told.append("files were joined into one: the rows that repeat the header are left out.")
-    elif Joints.HEADER in joints:
-        told.append(
-            "a row repeats the header, and is landed as data, as every column is text; `--sql` "
-            "with a `WHERE` leaves it out."
-        )
-    if Joints.MARK in joints:
-        told.append(
-            "files were joined into one: the byte order marks before rows are left out."
-            if marks
-            else "a byte order mark stands before a row, and is landed as part of its first text."
-        )
-    return headers, marks, told
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -172,13 +131,13 @@ def _named_columns(heads: list[CsvFile]) -> set[str]:
 def _cut(
     split_bytes: int, readings: Readings, skip: Collection[str], local: bool, csv: CsvFile
 ) -> list[_Cut]:
-    """Cut a file into splits, look for joints and infer all columns but those to `skip`.
+    """Cut a file into splits, and infer all columns but those to `skip`.
 
     On Spark, tasks infer the columns of each split afterwards.
     """
     layout, dialect = csv.form
     columns = frozenset(layout).difference(skip)
-    infer = InferKinds(layout, columns, dialect, readings, csv.sample, csv.head.spellings)
+    infer = InferKinds(layout, columns, dialect, readings, csv.sample)
     if infer.native and (local or not columns):
         return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
     return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
@@ -244,18 +203,15 @@ def _choices(
     heads: list[CsvFile],
     cuts: list[_Cut],
     readings: Readings,
-) -> tuple[dict[str, Choice], Joints]:
-    """Types and formats of columns, by all of their texts; and what was seen of joined files."""
+) -> dict[str, Choice]:
+    """Choose types and formats of columns, by all of their texts."""
     comma = all(file.form.dialect.delimiter != "," for file in heads)
     kinds = _kinds(files, names, heads, cuts, readings)
-    joints = Joints(UNJOINED & ~kinds.pop(JOINTS, UNJOINED))
     evidence = Evidence.of(readings, kinds.values(), comma=comma)
-    if again := [name for name in kinds if unseen(readings, kinds[name], evidence)]:
+    if again := [name for name in kinds if is_partly_seen(readings, kinds[name], evidence)]:
         kinds |= _kinds(files, again, heads, cuts, readings, thorough=True)
-        kinds.pop(JOINTS, None)
         evidence = Evidence.of(readings, kinds.values(), comma=comma)
-    choices = {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
-    return choices, joints
+    return {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
 
 
 def _kinds(
@@ -271,8 +227,7 @@ def _kinds(
     wanted = frozenset(names)
     splits_of = {cut.uri: cut.splits for cut in cuts if thorough or cut.kinds is None}
     seen = () if thorough else cuts
-    asked = wanted | {JOINTS}
-    found = [of for cut in seen for of in cut.kinds or () if of.name in asked]
+    found = [of for cut in seen for of in cut.kinds or () if of.name in wanted]
     splits: dict[Form, list[Split]] = {}
     samples: dict[Form, tuple[int, ...]] = {}
     for file in heads:
@@ -282,7 +237,104 @@ def _kinds(
     for form, some in splits.items():
         if some:
             layout, dialect = form
-            headers = tuple({one for h in heads if h.form == form for one in h.head.spellings})
-            infer = InferKinds(layout, wanted, dialect, readings, samples[form], headers, thorough)
+            infer = InferKinds(layout, wanted, dialect, readings, samples[form], thorough)
             found += files.run(infer, some)
     return merged(found)
+
+
+_DOUBTS = {
+    "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
+    "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",
+    "date_format": "{} has dates that begin with the day or the month: `--date-format` says which, "
+    "such as %d/%m/%Y",
+}
+
+
+def _notes_of(
+    files: FileSet,
+    heads: Sequence[CsvFile],
+    formats: Iterable[tuple[Format, bool]],
+    doubts: Mapping[str, str],
+    texts: Collection[str],
+    numbers: Collection[str],
+) -> tuple[str, ...]:
+    """What was found out of files that are not plain, and what columns stay text for want of it.
+
+    Args:
+        files: the load's.
+        heads: how each is written.
+        formats: how columns are written, and whether they have whole numbers.
+        doubts: column -> the option that would settle what it is.
+        texts: the columns that are text by their values.
+        numbers: the columns that have numbers with a point.
+    """
+    plain = Dialect.of(files.csv)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for csv in heads:
+        found = csv.form.dialect.differences(plain)
+        groups.setdefault(found, []).append(csv.file.name)
+    given = {
+        "decimal": files.csv.decimal,
+        "thousands": files.csv.thousands,
+        "dates": files.csv.date_format,
+    }
+    words = [word for format_, whole in formats for word in format_.words(whole=whole)]
+    said = tuple(dict.fromkeys(w for w in words if given[w.partition(" ")[0]] is None))
+    if len(groups) == 1:
+        groups = {(*found, *said): names for found, names in groups.items()}
+    elif said:
+        groups[said] = [csv.file.name for csv in heads]
+    notes = [f"{_some(names)}: {', '.join(found)}" for found, names in groups.items() if found]
+    notes += [
+        f"column {_DOUBTS[option].format(repr(name))}; it stays text."
+        for name, option in doubts.items()
+    ]
+    if files.csv.detect and files.csv.infer_types:
+        notes += _hints(heads[0], texts, numbers, files.csv)
+    return tuple(notes)
+
+
+def _hints(
+    csv: CsvFile, texts: Collection[str], numbers: Collection[str], options: CsvOptions
+) -> Iterator[str]:
+    """What may be meant otherwise than it is read, by the beginning of a file."""
+    layout, dialect = csv.form
+    block = csv.beginning()
+    if dialect.delimiter == "," or options.decimal is not None or options.thousands is not None:
+        numbers = ()  # a point is one
+    if block is None or not (texts or numbers):
+        return
+    rows = numbered_rows(block.data.decode("utf-8", "replace"), dialect)
+    rows = [(line, row) for line, row in rows if len(row) == len(layout)]
+    if not dialect.header and contrast([row for _, row in rows], 0):
+        yield (
+            f"{csv.file.name}: the first record looks like a header, and is landed as a row: "
+            f"`--skip-rows {csv.head.line}` leaves it out."
+        )
+        return
+    for n, name in enumerate(layout):
+        if name in numbers and may_be_grouped([row[n] for _, row in rows if row[n]]):
+            yield (
+                f"column {name!r} is read with a decimal point; if points group its digits, "
+                "`--thousands .` says so."
+            )
+    hints: dict[str, list[str]] = {}
+    for n, name in enumerate(layout):
+        if name in texts:
+            cells = [(block.line + line, row[n]) for line, row in rows if row[n]]
+            hints.setdefault(why_text(name, cells, options), []).append(name)
+    for hint, (name, *others) in hints.items():
+        if hint:
+            like = f", like {listed(others)}" if others else ""
+            yield f"column {name!r} {hint}; it stays text{like}."
+
+
+def _some(names: Sequence[str]) -> str:
+    """
+    >>> _some(["a.csv", "b.csv", "c.csv"])
+    'a.csv and 2 more files'
+    """
+    if len(names) == 1:
+        return names[0]
+    more = len(names) - 1
+    return f"{names[0]} and {more} more file{'s' if more > 1 else ''}"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Flag
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +22,7 @@ from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.formats.readings import Format, convert_by
-from lakeport.sources.csv.hints import hint_for
+from lakeport.sources.csv.readings import Format, convert_by
 from lakeport.sources.splits import open_split
 
 if TYPE_CHECKING:
@@ -53,17 +51,6 @@ class Block(NamedTuple):
     line: int
     torn: bool
     stray: bool = False
-
-
-class Joints(Flag):
-    """Traces in a CSV file of several that were joined into it."""
-
-    MARK = 1
-    """A byte order mark at the beginning of a record."""
-    HEADER = 2
-    """A record that repeats the header."""
-    HEADER_MARKED = 4
-    """The same, behind a byte order mark."""
 
 
 class End(NamedTuple):
@@ -97,70 +84,27 @@ def record_end(data: bytes, dialect: Dialect) -> End:
 
 
 def _end(data: bytes, dialect: Dialect) -> tuple[int, bool, bool]:
-    quote = dialect.quote.encode()
-    if not quote or quote not in data:
-        return data.rfind(b"\n") + 1, False, False
-    spans = _quotes(data, dialect)
-    torn, stray = len(spans) % 2 == 1, _stray(data, spans, dialect)
-    inside = torn
-    upper = len(data)
-    for position in reversed(spans):
-        if not inside and (found := data.rfind(b"\n", position, upper)) >= 0:
+    spans, upper = _quoted(data, dialect), len(data)
+    torn = bool(spans) and spans[-1][1] > upper
+    ends = (dialect.delimiter + "\r\n").encode()
+    stray = any(stop < upper and data[stop] not in ends for _, stop in spans)
+    for start, stop in reversed(spans):
+        if stop <= upper and (found := data.rfind(b"\n", stop, upper)) >= 0:
             return found + 1, torn, stray
-        inside, upper = not inside, position
+        upper = start
     return data.rfind(b"\n", 0, upper) + 1, torn, stray
 
 
-def _stray(data: bytes, spans: Sequence[int], dialect: Dialect) -> bool:
-    """Whether anything but a field's end, or the other half of a doubled quote, closes quotes."""
-    import numpy as np
-
-    behind = np.asarray(spans[1::2], np.intp) + 1
-    array = np.frombuffer(data, np.uint8)
-    found = array[behind[behind < len(array)]].tobytes()
-    ends = (dialect.quote + dialect.delimiter + "\r\n").encode()
-    return bool(found.translate(None, ends))
-
-
-def _quotes(data: bytes, dialect: Dialect) -> Sequence[int]:
-    """Positions of the quotes that open and close fields, in turn (a doubled one closes and opens).
-
-    All quotes are taken for such at first, every other one for an opening one. That is right if
-    each of those stands where a field begins, or right behind the one that closed, where both are
-    a doubled quote. A quote inside an unquoted field (`5" pipe`) shifts the turns of all behind it:
-    only then are they looked at one by one, which takes 18 times as long.
-    """
-    import numpy as np
-
-    array = np.frombuffer(data, np.uint8)
-    positions = np.flatnonzero(array == ord(dialect.quote))
-    opening = positions[0::2]
-    before = array[opening - 1]
-    before[opening == 0] = ord("\n")
-    closed = np.zeros(len(opening), bool)
-    closed[1:] = positions[1::2][: len(opening) - 1] == opening[1:] - 1
-    delimiter = ord(dialect.delimiter)
-    regular = closed | (before == delimiter) | (before == ord("\n")) | (before == ord("\r"))
-    if regular.all():
-        return cast("Sequence[int]", positions)
-    return list(_quotes_one_by_one(data, dialect))
-
-
-def _quotes_one_by_one(data: bytes, dialect: Dialect) -> Iterator[int]:
-    quote = dialect.quote.encode()
-    starts = b"\r\n" + dialect.delimiter.encode()
-    position = data.find(quote)
-    while position >= 0:
-        if position and data[position - 1] not in starts:
-            position = data.find(quote, position + 1)
-            continue
-        yield position
-        position = data.find(quote, position + 1)
-        while position >= 0 and data[position + 1 : position + 2] == quote:
-            position = data.find(quote, position + 2)
-        if position >= 0:
-            yield position
-            position = data.find(quote, position + 1)
+def _quoted(data: bytes, dialect: Dialect) -> list[tuple[int, int]]:
+    """Return where quoted fields begin and end; one that is not closed ends beyond the data."""
+    if not dialect.quote:
+        return []
+    quote, delimiter = (re.escape(mark.encode()) for mark in (dialect.quote, dialect.delimiter))
+    field = rb"(?<![^\r\n%s])%s(?:[^%s]++|%s%s)*+(%s)?" % (delimiter, *[quote] * 5)
+    return [
+        (found.start(), found.end() if found[1] else len(data) + 1)
+        for found in re.finditer(field, data)
+    ]
 
 
 def _masked(data: bytes, dialect: Dialect) -> bytes:
@@ -197,13 +141,10 @@ def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[t
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
     """
     masked = _masked(data, dialect)
-    edges = _quotes(masked, dialect) if dialect.quote else []
-    quoted = [*zip(edges[0::2], edges[1::2], strict=False)]
-    if len(edges) % 2:
-        quoted.append((edges[-1], len(data)))
+    quoted = _quoted(masked, dialect)
     start = lines = index = 0
     for match in re.finditer(rb"\r\n|\n|\r|\Z", masked):
-        while index < len(quoted) and quoted[index][1] < match.start():
+        while index < len(quoted) and quoted[index][1] <= match.start():
             index += 1
         if index < len(quoted) and quoted[index][0] < match.start() < len(data):
             continue
@@ -213,56 +154,6 @@ def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[t
             yield data[start : match.start()], lines
         lines += data.count(b"\n", start, match.end())
         start = match.end()
-
-
-def without_joints(
-    block: Block,
-    dialect: Dialect,
-    headers: Collection[bytes],
-    *,
-    marks: bool = True,
-    blank: bool = False,
-) -> tuple[Block, Joints]:
-    r"""Leave out what stands where files were joined: byte order marks and repeated headers.
-
-    A repeated header becomes a line without content, so that the numbers of lines stay.
-
-    Args:
-        block: some records.
-        dialect: how the file is written.
-        headers: the header in the ways in which programs write it.
-        marks: whether to leave out the marks before other records, too.
-        blank: whether a line without content is a record; see `records`.
-
-    Returns:
-        The other records, and what was found.
-
-    >>> block, joints = without_joints(Block(b"1\na,b\n", 1, False), Dialect(), [b"a,b"])
-    >>> block.data, joints
-    (b'1\n\n', <Joints.HEADER: 2>)
-    """
-    data = block.data
-    marked = b"\xef" in data and any(data.find(end + BOM) >= 0 for end in (b"\n", b"\r"))
-    if not (marked or data.startswith(BOM) or any(header in data for header in headers)):
-        return block, Joints(0)
-    found, kept, at = Joints(0), list[bytes](), 0
-    for record, _ in records(data, dialect, blank=blank):
-        start = data.index(record, at)
-        end = start + len(record)
-        text = record
-        while text.startswith(BOM):
-            text = text.removeprefix(BOM)
-        kept.append(data[at:start])
-        if text in headers:
-            found |= Joints.HEADER if text == record else Joints.HEADER_MARKED
-            if blank:
-                end += 2 if data.startswith(b"\r\n", end) else 1
-        else:
-            found |= Joints.MARK if text != record else Joints(0)
-            kept.append(text if marks else record)
-        at = end
-    kept.append(data[at:])
-    return block._replace(data=b"".join(kept)), found
 
 
 def blocks(
@@ -552,8 +443,6 @@ class CsvReader:
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
-        headers: spellings of headers, which are no rows.
-        marks: whether byte order marks before records are left out.
     """
 
     stream: str
@@ -565,8 +454,6 @@ class CsvReader:
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
     empty: frozenset[str] = frozenset()
-    headers: tuple[bytes, ...] = ()
-    marks: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -632,12 +519,7 @@ class CsvReader:
         """Block by block: the good records, the bad ones, and the texts if they were needed."""
         layout, dialect = self._form(split)
         native = NativeRows(layout, self.schema, dialect, self.required, self.formats)
-        blank = len(layout) == 1
         for block in blocks_of(split, dialect, self.stream):
-            if self.headers or self.marks:
-                block, _ = without_joints(
-                    block, dialect, self.headers, marks=self.marks, blank=blank
-                )
             batch = None if as_texts else native.batch(block)
             if batch is not None:
                 yield self._without_quotes(batch), [], None
@@ -710,3 +592,45 @@ def blocks_of(split: Split, dialect: Dialect, stream: str) -> Iterator[Block]:
             f"file {split.uri!r} can't be read: {error.strerror or error}",
             "check that the file is there and that this user may read it.",
         ) from error
+
+
+_OTHERWISE = (
+    "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
+    "the good records and set the bad ones aside."
+)
+
+
+def hint_for(bad: BadRecord, type_: pa.DataType, dialect: Dialect) -> str:
+    """How the file was read, and which option reads it otherwise.
+
+    Args:
+        bad: the record.
+        type_: of the column at fault; null if the whole record is.
+        dialect: by which it was read.
+    """
+    if way := _of_column(type_) if bad.column else way_to_read(bad.reason, dialect):
+        return f"{way} Or {_OTHERWISE}"
+    return _OTHERWISE
+
+
+def way_to_read(reason: str, dialect: Dialect) -> str:
+    """What to try where a record can't be cut into fields; empty if nothing."""
+    if "UTF-8" in reason:
+        return (
+            "the file was read as UTF-8: `--encoding` names another one, such as cp1252 (Western), "
+            "cp1250 (Central European) or cp850 (MS-DOS)."
+        )
+    read = f"the file was read with {dialect}"
+    if "quote" in reason:
+        return f"{read}: `--quote` and `--escape` say otherwise, `--quote ''` that there are none."
+    if "expected" in reason:
+        return f"{read}: `--delimiter`, `--quote` and `--skip-rows` say otherwise."
+    return ""
+
+
+def _of_column(type_: pa.DataType) -> str:
+    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return "if it is a date in another order, say so with `--date-format`, such as %d/%m/%Y."
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_):
+        return "if it is a number of another country, set `--decimal` and `--thousands`."
+    return ""
