@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.reader import LogFiles
 from lakeport.writers.delta.writer import DeltaWriter
 
 MARKS = (1_000, 5_000, 10_000, 20_000, 30_000, 40_000)
@@ -70,7 +70,7 @@ def main() -> None:
         folder = Path(sys.argv[2] if len(sys.argv) > 2 else made)
         storage = LocalStorage(str(folder))
         print("commits  (ms)  100th: median  here  100th: p90  here  here, with a checkpoint")
-        number = LogFiles.of(storage, "t").newest + 1
+        number = DeltaLog(storage, "t").files().newest + 1
         while number < appends:
             append(storage, number)
             number += 1

@@ -11,10 +11,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from lakeport.delta_log.actions import action_line, add_action, metadata_action
+from lakeport.delta_log.checkpoint import write_checkpoint
+from lakeport.delta_log.reader import DeltaLog
+from lakeport.delta_log.transactions import Mark
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.checkpoint import write_checkpoint
-from lakeport.writers.delta.log.commits import Mark
-from lakeport.writers.delta.log.reader import action_line, add_action, metadata_action
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _TYPES = {
@@ -55,7 +56,7 @@ def write_long_table(
         data = "".join(f"{line}\n" for line in lines)
         (log / f"{version:020d}.json").write_text(data, "utf-8")
         if version and version % checkpoints == 0:
-            write_checkpoint(storage, "", version)
+            write_checkpoint(DeltaLog(storage, ""), version)
 
 
 def _commit(

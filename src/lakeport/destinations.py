@@ -97,15 +97,15 @@ def check_engine(
             engine.require_spark(f"`{key}`")
     if engine.commits_any_table:
         return  # what the tables are is found out while Spark starts
-    from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
+    from lakeport.delta_log.reader import STATE, DeltaLog
     from lakeport.writers.delta.plain import plain
 
     for stream in streams:
         folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
-        log = LogFiles.recent(storage, folder)
+        log = DeltaLog(storage, folder).recent_files()
         if log.newest < 0:
             continue
-        found = replay(storage, log, log.newest, STATE - {"txn"})
+        found = log.replay(log.newest, STATE - {"txn"})
         if found is None or not plain(found.state):
             uri = storage.uri(folder)
             engine.require_spark(f"a commit to {uri}, which is no plain Delta table,")
@@ -277,13 +277,14 @@ def table_rows(
     config: DestinationConfig, storage: Storage, engine: Engine, name: str
 ) -> DataFrame | None:
     """A Delta table of the lake as a frame; None where there is none of that name."""
-    from lakeport.writers.delta.log.reader import LogFiles
+    from lakeport.delta_log.reader import DeltaLog
 
     folder = table_folder(config.folder_of(name))
-    if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:
+    log = DeltaLog(storage, folder)
+    if config.file_type != "delta" or log.newest() < 0:
         return None
     spark = spark_session(config, storage, engine, writes=False)()
-    newest = LogFiles.of(storage, folder).newest
+    newest = log.newest()
     check_table_files(spark, storage, folder, newest, config.table_roots)
     return spark.read.format("delta").load(storage.hadoop_uri(folder))
 

@@ -188,7 +188,7 @@ NAMING = {
         engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files
         engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
-        storage/azure/errors storage/gcs/errors writers/delta/log/bookmarks
+        storage/azure/errors storage/gcs/errors writers/delta/bookmarks
         writers/delta/merge/files""",
 }
 

@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.reader import (
+from lakeport.delta_log.actions import (
     add_action,
     metadata_action,
     parse_path,
@@ -23,7 +22,8 @@ from lakeport.writers.delta.log.reader import (
     serialise_value,
     uri_path,
 )
-from lakeport.writers.delta.schema import file_schema, grow_schema
+from lakeport.delta_log.state import file_schema, grow_schema
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.sink import DeltaSink, split_by_partition
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)

@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable
 
 from lakeport.config.load import load_target
+from lakeport.delta_log import transactions
 from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import DriverSession
 from lakeport.writers.delta.commit import LogTransaction
-from lakeport.writers.delta.log import checkpoint
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name
 from tests.spark.delta_support import engine, land, session, writer
@@ -103,7 +103,7 @@ def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, driver: Driver
 def test_delta_spark_knows_what_checkpoints_leave_out(
     tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_KEPT", 3)
+    monkeypatch.setattr(transactions, "_KEPT", 3)
     mark = {"sequence": 0, "digest": "d"}
     for number in range(11):
         land(alone(writer(tmp_path)), rows(number), run_id=f"r{number}", **mark)

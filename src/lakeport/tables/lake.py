@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.explain import nearest
 from lakeport.config.load import load_target
+from lakeport.delta_log.history import Amount, Version, read_history
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.schema.named import command
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
-from lakeport.writers.delta.log.history import Amount, Version, read_history
-from lakeport.writers.delta.log.reader import LogFiles
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from lakeport.writers.files.writer import growth, loads
 from lakeport.writers.naming import HOME, safe_segment
@@ -328,14 +328,14 @@ def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) ->
 
 
 def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable:
-    log = LogFiles.of(storage, key)
+    log = DeltaLog(storage, key).files()
     if log.newest < 0:
         return SeenTable(replace(one, problem="its `_delta_log` has no version"))
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
     one = replace(one, version=log.newest, last_change=_moment(newest.modified))
     since = max(log.checkpoints, default=-1)
     wanted = max(log.newest - since, points)
-    history = read_history(storage, log, most_bytes=_LOG_BYTES, most_versions=wanted)
+    history = read_history(log, most_bytes=_LOG_BYTES, most_versions=wanted)
     if history is None:
         return SeenTable(one)
     held = Amount.of(history.files)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
+from lakeport.delta_log.reader import Contents, DeltaLog
+from lakeport.delta_log.transactions import Mark
 from lakeport.destinations import spark_session
 from lakeport.engine.spark.delta import maintenance
 from lakeport.engine.spark.sql import quoted
@@ -22,8 +24,6 @@ from lakeport.schema.named import named_type, type_name
 from lakeport.schema.types import arrow_field, declared_type
 from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import Alteration
-from lakeport.writers.delta.log.commits import CommitLog, Mark
-from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.optimize import (
     SMALL_FILE_BYTES,
     Group,
@@ -188,10 +188,10 @@ def vacuum(
     )
     if dry_run:
         return VacuumReport(newest, dry_run=True, files=tuple(files))
-    return _vacuumed(CommitLog(location.storage, location.folder), mark, newest)
+    return _vacuumed(DeltaLog(location.storage, location.folder), mark, newest)
 
 
-def _vacuumed(log: CommitLog, mark: Mark, read: int) -> VacuumReport:
+def _vacuumed(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
     """What the two commits of a VACUUM say, whoever committed between or after them."""
     ours = [commit for commit in log.since(read) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}

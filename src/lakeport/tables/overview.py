@@ -27,6 +27,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from lakeport.delta_log.history import History, KnownFile, Version, read_history
+from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
+from lakeport.delta_log.state import TableState
+from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SourceError
 from lakeport.html.facts import (
     MOST_PARTITIONS,
@@ -53,12 +57,8 @@ from lakeport.tables.views import (
     size_facts,
     type_word,
 )
-from lakeport.writers.delta.log.commits import Mark
-from lakeport.writers.delta.log.history import History, KnownFile, Version, read_history
-from lakeport.writers.delta.log.reader import Contents, LogFiles
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
-from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.stats import leaves
 from lakeport.writers.files.writer import growth, loads
 
@@ -707,7 +707,7 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
         SourceError: its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    history = read_history(storage, log, most_bytes=_LOG_BYTES, most_partitions=MOST_PARTITIONS)
+    history = read_history(log, most_bytes=_LOG_BYTES, most_partitions=MOST_PARTITIONS)
     if history is None:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
@@ -964,8 +964,8 @@ def table_and_rows(
     found = versions.files_or_version(None, None)
     if not isinstance(found, int):
         return files_facts(storage, folder, name, found), found
-    history = delta_history(storage, folder, versions.log)
-    facts = delta_facts(storage, folder, name, versions.log, history)
+    history = delta_history(storage, folder, versions.files)
+    facts = delta_facts(storage, folder, name, versions.files, history)
     return facts, DeltaView(storage, folder, _beginning(history, found))
 
 
@@ -996,7 +996,7 @@ def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None
         SourceError: statistics don't tell it.
         DestinationError: the store refused.
     """
-    log = LogFiles.of(storage, folder)
+    log = DeltaLog(storage, folder).files()
     if log.newest >= 0:
         facts, rows = _of_log(storage, folder, log, column)
     elif (files := FilesView.of(storage, folder)) is not None:

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
+    from lakeport.delta_log.reader import Contents
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
-    from lakeport.writers.delta.log.reader import Contents
 
 _LARGE_BYTES = 1 << 30
 
@@ -114,7 +114,7 @@ class Table:
         told = self._view(versions, found).describe()
         if not isinstance(found, int):
             return told
-        told = replace(told, oldest_version=versions.log.oldest)
+        told = replace(told, oldest_version=versions.files.oldest)
         for last in versions.entries(found, 1):
             return replace(
                 told,
@@ -231,8 +231,8 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
+        from lakeport.delta_log.reader import DeltaLog
         from lakeport.tables.maintenance import check_condition, need_partitions, sort_columns
-        from lakeport.writers.delta.log.commits import CommitLog
         from lakeport.writers.delta.optimize import optimize
 
         contents = self._newest()
@@ -242,7 +242,7 @@ class Table:
         with self._spark("OPTIMIZE", contents, writes=True) as spark:
             if where is not None:
                 check_condition(spark, contents, where)
-            log = CommitLog(self._location.storage, self._location.folder)
+            log = DeltaLog(self._location.storage, self._location.folder)
             done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
         return OptimizeReport(**done, version=self._versions().newest())
 
@@ -351,14 +351,14 @@ class Table:
 
     def _newest(self) -> Contents:
         versions = self._versions()
-        return versions.contents(versions.newest())
+        return versions.files.contents(versions.newest())
 
     def _view(self, versions: Versions, found: FilesView | int) -> DeltaView | FilesView:
         from lakeport.tables.views import DeltaView
 
         if not isinstance(found, int):
             return found
-        contents = versions.contents(found)
+        contents = versions.files.contents(found)
         return DeltaView(self._location.storage, self._location.folder, contents)
 
     def _check_files(self, spark: SparkSession, found: FilesView | int) -> None:

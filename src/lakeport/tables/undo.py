@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from lakeport.delta_log.actions import DataFile, parse_path, transaction_action
+from lakeport.delta_log.reader import Commit, Contents, DeltaLog
 from lakeport.engine.spark.delta.transaction import Restoration
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
@@ -21,8 +23,6 @@ from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
 from lakeport.writers.delta.commit import Transaction
-from lakeport.writers.delta.log.commits import Commit, CommitLog
-from lakeport.writers.delta.log.reader import Contents, DataFile, parse_path, transaction_action
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
@@ -112,7 +112,7 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    log = CommitLog(location.storage, location.folder)
+    log = DeltaLog(location.storage, location.folder)
     txn = Transaction(spark, log)
     before, undone = version_before(log.back_from(txn.version), run_id, location.uri)
     version = _bring_back(txn, location, before)
@@ -131,7 +131,7 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    log = CommitLog(location.storage, location.folder)
+    log = DeltaLog(location.storage, location.folder)
     made = _bring_back(Transaction(spark, log), location, version)
     return RestoreReport(made, version)
 
@@ -139,7 +139,7 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
 def _bring_back(txn: Transaction, location: TableLocation, version: int) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
     versions = Versions.of(location.storage, location.folder)
-    then, now = (versions.contents(number) for number in (version, txn.version))
+    then, now = (versions.files.contents(number) for number in (version, txn.version))
     back, away = _beside(then, now), _beside(now, then)
     _check_files(location.storage, location.folder, back, location.uri, version)
     txn.read_all()
@@ -164,7 +164,7 @@ def _bring_back(txn: Transaction, location: TableLocation, version: int) -> int:
 
 def _counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
     """How far each run had come at a version, of the runs that went on after it."""
-    log = CommitLog(location.storage, location.folder)
+    log = DeltaLog(location.storage, location.folder)
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
     return log.last_transactions(version, sorted(names))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import parse_path, parse_value, row_count
+from lakeport.delta_log.reader import Commit, Contents
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError, SparkFailure
@@ -21,8 +23,6 @@ from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import command, type_name
 from lakeport.schema.sparktypes import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
-from lakeport.writers.delta.log.commits import Commit
-from lakeport.writers.delta.log.reader import Contents, parse_path, parse_value, row_count
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.plain import lacking_readers
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lakeport.writers.delta.log.reader import (
+from lakeport.delta_log.actions import (
     parse_path,
     parse_value,
     partition_folder,

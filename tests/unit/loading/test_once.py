@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.delta_log import transactions
 from lakeport.errors import ConfigError
-from lakeport.writers.delta.log import checkpoint
 
 TWICE = "has its rows twice now"
 LEFT_OUT = "nothing was added"
@@ -201,7 +201,7 @@ def test_a_file_is_known_when_checkpoints_have_left_it_out(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_KEPT", 2)
+    monkeypatch.setattr(transactions, "_KEPT", 2)
     sources = [tmp_path / f"{number}.csv" for number in range(11)]
     for number, source in enumerate(sources):
         _csv(source, [{"id": number, "name": "n"}])

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import lakeport
+from lakeport.delta_log.actions import clustering_action
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
 from lakeport.tables.maintenance import hours, report, sort_columns
 from lakeport.tables.views import check_beginning
-from lakeport.writers.delta.log.reader import clustering_action
 from tests.unit.writers.delta.support import contents
 
 

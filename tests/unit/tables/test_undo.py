@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from lakeport.delta_log.reader import Commit
+from lakeport.delta_log.transactions import Mark
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.tables.undo import find_run
-from lakeport.writers.delta.log.commits import Commit, Mark
 
 
 def commit(number: int, run: str = "", operation: str = "WRITE", **parameters: Any) -> Commit:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.engine.spark.delta.files import Snapshot, check_actions, check_log
 from lakeport.engine.spark.failures import translated
 from lakeport.errors import ConfigError, SourceError
@@ -16,6 +17,7 @@ from lakeport.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.delta_log.actions import DataFile
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
@@ -72,15 +74,16 @@ class DeltaTable:
         """All rows of the version."""
         return self._read(versionAsOf=self.version)
 
-    def rows_of(self, added: Iterable[str]) -> DataFrame:
-        """The rows of some of its files.
+    def rows_of(self, files: Sequence[DataFile]) -> DataFrame:
+        """The rows of some of its files."""
+        actions = [file.add() for file in files]
+        check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
+        return self._snapshot.rows_of(actions)
 
-        Args:
-            added: the `add` actions, as the log has them.
-        """
-        added = list(added)
-        check_actions(map(json.loads, added), self.storage.hadoop_uri(), self._roots)
-        return self._snapshot.rows_of(added)
+    @property
+    def log(self) -> DeltaLog:
+        """Its log."""
+        return DeltaLog(self.storage, "")
 
     def fed(self, after: int) -> tuple[DataFrame, bool]:
         """Rows that came or changed behind a version, as the change feed has them.

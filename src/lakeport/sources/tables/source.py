@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.delta_log.actions import DataFile, parse_path
+from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.engine.spark.sql.frames import without_marks
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames.source import FrameSource
-from lakeport.sources.tables.commits import Changes, changes_between
 from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
@@ -21,7 +23,60 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
 
 _FORMAT: Final = 1
+_READERS: Final = 8
 _ANEW: Final = "land the whole table anew, with a full refresh."
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened to a table's rows.
+
+    Attributes:
+        added: the files with new rows.
+        moved_files: the keys of those of them whose rows were moved into other files since.
+        rewritten: the first version that removed or changed rows; None where none did.
+        operation: what that one was, such as `MERGE`.
+    """
+
+    added: tuple[DataFile, ...] = ()
+    moved_files: tuple[str, ...] = ()
+    rewritten: int | None = None
+    operation: str = ""
+
+
+def changes_between(log: DeltaLog, after: int, last: int) -> Changes:
+    """Tell what the commits behind `after` did, up to `last`, from the table's log alone.
+
+    Args:
+        log: the table's.
+        after: a version.
+        last: a version, not before `after`.
+
+    Raises:
+        SourceError: the log does not have one of the commits any more.
+        DestinationError: the store refused.
+    """
+    added: dict[str, DataFile] = {}
+    moved: list[str] = []
+    versions = range(after + 1, last + 1)
+    with ThreadPoolExecutor(_READERS, "lakeport-log") as executor:
+        for version, entries in zip(versions, executor.map(log.entries, versions), strict=True):
+            if entries is None:
+                raise SourceError(
+                    f"the log of {log.uri} does not have version {version} any more, and "
+                    f"version {after} was the last one that was landed",
+                    "land the whole table anew, with a full refresh; loads that are to go on from "
+                    "a version have to come before the table's log is cleaned.",
+                )
+            removed = [entry.remove for entry in entries if entry.remove is not None]
+            if any(file.data_change for file in removed):
+                info = Commit.of(version, entries).info
+                return Changes(rewritten=version, operation=str(info.get("operation", "")))
+            moved += (file.path for file in removed)
+            new = (entry.add for entry in entries if entry.add is not None)
+            added.update((file.path, file) for file in new if file.data_change)
+    gone = [path for path in moved if path in added]
+    return Changes(tuple(added.values()), tuple(map(parse_path, gone)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +196,7 @@ def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _Read:
     if before == table.version:
         return _Read(None, (f"nothing new: version {before} of {uri} was landed",))
     told = f"what came to {uri} with versions {before + 1} to {table.version}"
-    changes = changes_between(table.storage, before, table.version)
+    changes = changes_between(table.log, before, table.version)
     if changes.rewritten is not None:
         return _fed(table, before, changes, told, bookmark)
     if not changes.added:

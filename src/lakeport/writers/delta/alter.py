@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.state import TableState, file_schema, grow_schema, physical_names, retyped
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.casting import is_json
@@ -29,11 +31,8 @@ from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
 from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
-from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
-from lakeport.writers.delta.schema import file_schema, grow_schema, physical_names, retyped
-from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 

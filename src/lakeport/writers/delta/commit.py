@@ -34,6 +34,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lakeport import __version__
+from lakeport.delta_log.actions import (
+    DataFile,
+    action_line,
+    add_action,
+    clustering_action,
+    metadata_action,
+    parse_value,
+    row_count,
+    transaction_action,
+)
+from lakeport.delta_log.checkpoint import checkpoint_due, small, write_checkpoint
+from lakeport.delta_log.reader import STATE, TABLE, Commit, Contents, DeltaLog
+from lakeport.delta_log.state import TableState, logical_paths, physical_names
+from lakeport.delta_log.transactions import CONTENT, Mark
 from lakeport.engine.base import EngineReport
 from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
 from lakeport.engine.spark.delta.transaction import (
@@ -55,28 +69,9 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.named import command
 from lakeport.writers.base import LandedBefore
-from lakeport.writers.delta.log.checkpoint import CONTENT, checkpoint_due, small, write_checkpoint
-from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
-from lakeport.writers.delta.log.reader import (
-    STATE,
-    TABLE,
-    Contents,
-    DataFile,
-    LogFiles,
-    action_line,
-    add_action,
-    clustering_action,
-    metadata_action,
-    parse_value,
-    replay,
-    row_count,
-    transaction_action,
-)
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, leaves_plain, plain
 from lakeport.writers.delta.plan import DeltaPlan
-from lakeport.writers.delta.schema import logical_paths, physical_names
 from lakeport.writers.delta.sink import EMPTY_VALUES
-from lakeport.writers.delta.state import TableState
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
@@ -150,7 +145,7 @@ _HINT = (
 
 
 def settle(
-    log: CommitLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
+    log: DeltaLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
 ) -> Commit:
     """The commit that was made, although its maker was told otherwise.
 
@@ -170,7 +165,7 @@ def settle(
     if failure.hint and not isinstance(failure, OutcomeUnknown):
         hint = f"{hint} Before that: {failure.hint}"
     if _unanswered(failure):
-        log.shorten_deadline()  # the store has had the time that it gets
+        log.storage.shorten_deadline()  # the store has had the time that it gets
     try:
         found = next(filter(ours, log.since(read)), None)
     except LakeportError as unread:
@@ -202,7 +197,7 @@ class StagedFiles:
     """
 
     def __init__(
-        self, storage: Storage, staged: Sequence[Staged], log: CommitLog | None = None
+        self, storage: Storage, staged: Sequence[Staged], log: DeltaLog | None = None
     ) -> None:
         self._storage = storage
         self._staged = staged
@@ -271,7 +266,7 @@ class StagedFiles:
 
 @contextmanager
 def published(
-    storage: Storage, staged: Sequence[Staged], log: CommitLog | None = None
+    storage: Storage, staged: Sequence[Staged], log: DeltaLog | None = None
 ) -> Iterator[StagedFiles]:
     """Files that stay visible only if the body says so; see `StagedFiles`."""
     files = StagedFiles(storage, staged, log)
@@ -292,7 +287,7 @@ class Transaction(DeltaTransaction):
         LakeportError: the log can't be read.
     """
 
-    def __init__(self, spark: SparkSession, commits: CommitLog) -> None:
+    def __init__(self, spark: SparkSession, commits: DeltaLog) -> None:
         super().__init__(spark, commits.hadoop_uri)
         self._commits = commits
 
@@ -383,7 +378,7 @@ class LogTransaction:
         self._storage = storage
         self._folder = folder
         self._contents = contents
-        self._commits = CommitLog(storage, folder)
+        self._commits = DeltaLog(storage, folder)
         self._watched: set[str] = set()
         self._removed: list[tuple[DataFile, bool]] = []
         self._metadata: str | None = None
@@ -401,7 +396,7 @@ class LogTransaction:
         """
         if not leaves_plain(plan):
             return None
-        log = LogFiles.recent(storage, folder)
+        log = DeltaLog(storage, folder).recent_files()
         if log.newest < 0:
             return cls(storage, folder, None)
         wanted = STATE
@@ -409,7 +404,7 @@ class LogTransaction:
             wanted |= TABLE
             if not small(log):
                 return None
-        contents = replay(storage, log, log.newest, wanted)
+        contents = log.replay(log.newest, wanted)
         if contents is None or not plain(contents.state):
             return None
         return cls(storage, folder, contents)
@@ -429,7 +424,7 @@ class LogTransaction:
             DestinationError: the store refused.
         """
         known = {} if self._contents is None else self._contents.transactions
-        return self._commits.told_by(self.version, known, apps)
+        return self._commits.last_transactions(self.version, apps, known)
 
     def all_files(self) -> list[DataFile]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
@@ -559,7 +554,7 @@ class LogTransaction:
         if state is None or not checkpoint_due(version, state.properties):
             return
         try:
-            write_checkpoint(self._storage, self._folder, version)
+            write_checkpoint(self._commits, version)
         except Exception as error:
             _log.info("no checkpoint of %s, version %d: %s", self._commits.uri, version, error)
 
@@ -687,7 +682,7 @@ class Attempt:
         except LakeportError as error:
             failure = error
         try:
-            done = settle(CommitLog(self.storage, self.folder), self._is_mine, read, failure)
+            done = settle(DeltaLog(self.storage, self.folder), self._is_mine, read, failure)
         except SparkFailure as error:
             if error is nothing and self.may_do_nothing:
                 return Done(read)
@@ -817,7 +812,7 @@ class Attempt:
         if not plan.metadata_changes:
             return ()
         try:
-            commit = CommitLog(self.storage, self.folder).read(version)
+            commit = DeltaLog(self.storage, self.folder).read(version)
         except LakeportError:
             return ()  # the batch has landed: no note is worth failing the load
         had = set(plan.base.features if plan.base else ())

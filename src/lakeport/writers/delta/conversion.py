@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import DataFile
 from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.model import Staged
 from lakeport.schema.exact import InexactError
 from lakeport.writers.delta.commit import Attempt, TableTransaction
-from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.sink import DeltaSink
 

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import parse_value
+from lakeport.delta_log.reader import Commit, Contents, DeltaLog
+from lakeport.delta_log.state import physical_names
+from lakeport.delta_log.transactions import Mark
 from lakeport.engine.spark.delta import maintenance
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.schema.sparktypes import NULL_FOLDER, spark_json
 from lakeport.writers.delta.commit import settle
-from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
-from lakeport.writers.delta.log.reader import Contents, LogFiles, parse_value, read_contents
-from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
@@ -186,13 +187,13 @@ def compact(
         SourceError: the table's log names files outside of them.
         LakeportError: the store or Delta refused; the run's rows are as durable as before.
     """
-    log = CommitLog(storage, folder)
+    log = DeltaLog(storage, folder)
     commits = [commit for commit in map(log.read, versions) if commit is not None]
     touched = [values for commit in commits for values in commit.touched]
-    files = LogFiles.of(storage, folder)
+    files = log.files()
     if files.newest < 0:
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
-    contents = read_contents(storage, folder, files, files.newest)
+    contents = files.contents(files.newest)
     groups = crowded(contents, touched)
     if groups:
         check_table_files(session(), storage, folder, files.newest, roots)
@@ -206,7 +207,7 @@ def compact(
 
 def optimize(
     spark: SparkSession,
-    log: CommitLog,
+    log: DeltaLog,
     contents: Contents,
     *,
     sort_by: Sequence[str] = (),

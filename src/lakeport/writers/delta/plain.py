@@ -12,14 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from lakeport.writers.delta.log.checkpoint import (
-    CLEANS_LOG,
-    FILE_RETENTION,
-    LOG_RETENTION,
-    duration,
-)
+from lakeport.delta_log.checkpoint import CLEANS_LOG, FILE_RETENTION, LOG_RETENTION, duration
+from lakeport.delta_log.state import TableState
 from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
-from lakeport.writers.delta.state import TableState
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 _DURATIONS = frozenset({FILE_RETENTION, LOG_RETENTION})

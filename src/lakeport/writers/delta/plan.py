@@ -9,14 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
+from lakeport.delta_log.actions import check_partition_type
+from lakeport.delta_log.state import MAPPING_MODE, TableState, grow_schema, needs_mapping
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.schema.marks import marked, typed
 from lakeport.schema.nested import filled_columns, with_text
-from lakeport.writers.delta.log.reader import check_partition_type
-from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
-from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import in_files
 
 TARGET_FILE_SIZE = "delta.targetFileSize"

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.delta_log.actions import partition_folder, serialise_value
 from lakeport.model import Staged, StageWriter, Storage
-from lakeport.writers.delta.log.reader import partition_folder, serialise_value
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
 from lakeport.writers.dictionary import repeating_columns
 from lakeport.writers.stopwatch import shared, uploading, waiting

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import parse_path
+from lakeport.delta_log.state import file_schema
 from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage
 from lakeport.schema.marks import parts_of
 from lakeport.schema.nested import is_untyped, open_columns, stored_field
-from lakeport.writers.delta.log.reader import parse_path
-from lakeport.writers.delta.schema import file_schema
 
 if TYPE_CHECKING:
-    from lakeport.writers.delta.log.reader import DataFile
+    from lakeport.delta_log.actions import DataFile
 
 _READERS = 16
 

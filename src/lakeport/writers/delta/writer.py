@@ -19,6 +19,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.reader import STATE, DeltaLog
+from lakeport.delta_log.state import TableState, file_schema, physical_names
+from lakeport.delta_log.transactions import Mark, app_id
 from lakeport.engine.spark.delta.transaction import checked_properties, conflict
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host import ending
@@ -30,6 +34,7 @@ from lakeport.schema.evolution import (
     plan_evolution,
 )
 from lakeport.schema.named import alter_command, listed, type_name
+from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
     NOT_TOLD,
@@ -43,15 +48,10 @@ from lakeport.writers.delta.commit import (
     published,
 )
 from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
-from lakeport.writers.delta.log.bookmarks import DeltaMemory
-from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, read_contents, replay
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
-from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
-from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ class DeltaWriter:
         """The table, as users name it."""
         return self.storage.uri(self.folder)
 
+    @property
+    def log(self) -> DeltaLog:
+        """The table's log."""
+        return DeltaLog(self.storage, self.folder)
+
     def table_state(self) -> TableState | None:
         """The table as it is now; None when there is none.
 
@@ -101,10 +106,10 @@ class DeltaWriter:
             LakeportError: the log can't be read.
         """
         if self.by_log:
-            log = LogFiles.recent(self.storage, self.folder)
+            log = self.log.recent_files()
             if log.newest < 0:
                 return None
-            found = replay(self.storage, log, log.newest, STATE - {"txn"})
+            found = log.replay(log.newest, STATE - {"txn"})
             if found is not None and "clustering" not in found.state.features:
                 return found.state
         return self._by_spark().state()
@@ -157,8 +162,7 @@ class DeltaWriter:
         txn.read_all()
         if isinstance(txn, LogTransaction):
             return txn.files()
-        log = LogFiles.of(self.storage, self.folder)
-        return read_contents(self.storage, self.folder, log, txn.version).files
+        return self.log.files().contents(txn.version).files
 
     def _fill(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
@@ -272,12 +276,11 @@ class DeltaWriter:
             RunMismatch: the batch that it landed was another one.
             DestinationError: the store refused.
         """
-        commits = self._commits()
-        version = commits.newest() if run_id else -1
+        version = self.log.newest() if run_id else -1
         if version < 0:
             return None
         name = app_id(run_id, self.stream)
-        last = commits.last_transactions(version, [name])[name]
+        last = self.log.last_transactions(version, [name])[name]
         return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
     def commit(
@@ -325,7 +328,7 @@ class DeltaWriter:
 
     def published(self, staged: Sequence[Staged]) -> AbstractContextManager[StagedFiles]:
         """Data files of the table, which go again unless the body commits them."""
-        return published(self.storage, staged, self._commits())
+        return published(self.storage, staged, self.log)
 
     def mark(
         self,
@@ -375,7 +378,7 @@ class DeltaWriter:
             if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
                 return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
             if mark.moved is not None:
-                mark.moved.check(txn, self.uri)
+                check_unmoved(mark.moved, txn, self.uri)
             current = self._again(plan, txn)
             try:
                 if current.evolution.typed and self._fill(current):
@@ -395,12 +398,8 @@ class DeltaWriter:
         Raises:
             DestinationError: the store refused.
         """
-        commits = self._commits()
-        commit = commits.newest_singer_state(commits.newest())
+        commit = self.log.newest_singer_state(self.log.newest())
         return None if commit is None or commit.mark is None else commit.mark.singer_state
-
-    def _commits(self) -> CommitLog:
-        return CommitLog(self.storage, self.folder)
 
     def _reached(self, txn: TableTransaction, run_id: str) -> int:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
@@ -410,7 +409,7 @@ class DeltaWriter:
 
     def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
         """A batch that is there already, if it is the same one."""
-        known = self._commits().recorded(version, run_id, self.stream, sequence)
+        known = self.log.recorded(version, run_id, self.stream, sequence)
         if known is not None and known.digest != digest:
             raise RunMismatch(
                 f"run {run_id!r} has landed batch {sequence} of stream {self.stream!r} already, "
@@ -449,7 +448,7 @@ class DeltaWriter:
 
     def _by_spark(self) -> Transaction:
         """A transaction of delta-spark's."""
-        return Transaction(self.session(), self._commits())
+        return Transaction(self.session(), self.log)
 
     def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Table properties under the names that Delta, or lakeport, knows them by."""

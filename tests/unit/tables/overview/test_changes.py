@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakeport.delta_log.history import Amount, Version
 from lakeport.html.facts import Change
 from lakeport.tables.overview import change_of
-from lakeport.writers.delta.log.history import Amount, Version
 
 SAID = [
     ("WRITE", {"mode": "Append"}, Change.APPEND),

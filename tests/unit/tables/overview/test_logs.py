@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from lakeport.delta_log.checkpoint import write_checkpoint
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.errors import DestinationError, SourceError
 from lakeport.html.facts import Change
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.checkpoint import write_checkpoint
 from tests.long_table import write_long_table
 from tests.unit.tables.overview.kit import PROTOCOL, add, did, facts, metadata, remove, write
 
@@ -35,7 +36,7 @@ def commits(count: int) -> list[list[dict[str, Any]]]:
 
 
 def checkpoint(table: Path, version: int) -> Path:
-    write_checkpoint(LocalStorage(str(table)), "", version)
+    write_checkpoint(DeltaLog(LocalStorage(str(table)), ""), version)
     return table / "_delta_log" / f"{version:020d}.checkpoint.parquet"
 
 
@@ -225,7 +226,7 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match=r"1\.json is no commit.*line 2"):
         facts(tmp_path / "t")
     (log / f"{1:020d}.json").write_text('{"add":{"size":1}}\n')
-    with pytest.raises(DestinationError, match=r"1\.json is no commit.*lacks a part"):
+    with pytest.raises(DestinationError, match=r"1\.json is no commit.*line 1 is no whole action"):
         facts(tmp_path / "t")
 
 

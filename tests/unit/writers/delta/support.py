@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.writers.delta.log.reader import Contents, DataFile
-from lakeport.writers.delta.schema import grow_schema
-from lakeport.writers.delta.state import TableState
+from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.reader import Contents
+from lakeport.delta_log.state import TableState, grow_schema
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("p", pa.string())])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lakeport.delta_log.state import TableState
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, TableRequest, plan_table
-from lakeport.writers.delta.state import TableState
 from tests.unit.writers.delta.support import SCHEMA, contents
 
 

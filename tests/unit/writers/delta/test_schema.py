@@ -9,10 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeport.delta_log.state import (
+    TableState,
+    file_schema,
+    grow_schema,
+    needs_mapping,
+    physical_names,
+)
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.writers.delta.plan import TableRequest, plan_table
-from lakeport.writers.delta.schema import file_schema, grow_schema, needs_mapping, physical_names
-from lakeport.writers.delta.state import TableState
 
 NESTED = pa.schema(
     [

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeport.delta_log.state import file_schema, grow_schema
 from lakeport.errors import DestinationError
 from lakeport.storage.local import STAGING, LocalStageWriter, LocalStorage
-from lakeport.writers.delta.schema import file_schema, grow_schema
 from lakeport.writers.delta.sink import DeltaSink, _gathered
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from lakeport.writers.delta.log.reader import add_action, metadata_action
-from lakeport.writers.delta.schema import grow_schema
+from lakeport.delta_log.actions import add_action, metadata_action
+from lakeport.delta_log.state import grow_schema
 from lakeport.writers.delta.stats import leaves, nan_leaves, stats_json
 
 

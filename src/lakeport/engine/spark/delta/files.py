@@ -97,16 +97,17 @@ def check_log(storage: Storage, folder: str, roots: Sequence[str] = (), after: i
         SourceError: a file lies outside.
         DestinationError: the store refused.
     """
-    table = storage.hadoop_uri(folder)
-    home = f"{folder}/_delta_log".lstrip("/")
-    for item in storage.list(home):
-        name = item.key.rpartition("/")[2]
-        commit = re.fullmatch(r"(\d{20})\.json", name)
-        wanted = commit is not None and after >= -1 and int(commit[1]) > after
-        if wanted or re.fullmatch(r"\d{20}\.checkpoint\.[0-9A-Fa-f-]{36}\.json", name):
-            check_actions(_lines(storage.get(item.key)), table, roots)
-        elif re.fullmatch(r"\d{20}\.checkpoint(\.[0-9A-Fa-f-]{36})?\.parquet", name):
-            check_actions(_sidecars(storage, item.key), table, roots)
+    from lakeport.delta_log.reader import LOG_FILE, DeltaLog
+
+    log = DeltaLog(storage, folder)
+    for item in storage.list(log.home):  # all of them: `LogFiles` leaves out what it need not read
+        match = LOG_FILE.search(f"/{item.key}")
+        if match is None:
+            continue
+        if (match[2] and -1 <= after < int(match[1])) or (item.key.endswith(".json") and match[5]):
+            check_actions(_lines(storage.get(item.key)), log.hadoop_uri, roots)
+        elif not (match[2] or match[3]):
+            check_actions(_sidecars(storage, item.key), log.hadoop_uri, roots)
 
 
 def _lines(data: bytes | None) -> Iterator[dict[str, Any]]:

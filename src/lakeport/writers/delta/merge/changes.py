@@ -36,11 +36,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.keys import DeleteCondition
+from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.state import physical_names
 from lakeport.errors import InputError
 from lakeport.model import Staged, Storage
 from lakeport.schema.marks import DELETED_AT
 from lakeport.shape import TIMESTAMP, fit_column
-from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import (
     Bounds,
     TableFiles,
@@ -48,7 +49,6 @@ from lakeport.writers.delta.merge.files import (
     in_parts,
     parse_statistics,
 )
-from lakeport.writers.delta.schema import physical_names
 from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.delta_log.actions import DataFile, parse_path, parse_value
 from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import alter_command
 from lakeport.schema.nested import ValueFound, emptied
 from lakeport.shape import fit_column
-from lakeport.writers.delta.log.reader import DataFile, parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
 

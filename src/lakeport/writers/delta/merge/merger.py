@@ -22,6 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
+from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.state import file_schema, physical_names
+from lakeport.delta_log.transactions import Mark
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.engine.spark.delta.rows import StagedRows
 from lakeport.engine.spark.delta.transaction import Operation
@@ -33,8 +36,6 @@ from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
 from lakeport.shape import TIMESTAMP
 from lakeport.writers.delta.commit import Attempt, TableTransaction, published
-from lakeport.writers.delta.log.commits import Mark
-from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
     Incoming,
@@ -47,7 +48,6 @@ from lakeport.writers.delta.merge.changes import (
 )
 from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.plan import DeltaPlan
-from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.untyped import open_in_files
 from lakeport.writers.delta.writer import DeltaWriter

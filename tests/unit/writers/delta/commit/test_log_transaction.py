@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.errors import (
     CommitConflict,
     LakeportError,
@@ -22,8 +23,6 @@ from lakeport.errors import (
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import LogTransaction
-from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.reader import LogFiles, replay
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import plain
 from lakeport.writers.delta.writer import DeltaWriter
@@ -291,8 +290,8 @@ def test_a_checkpoint_and_commits_tell_of_one_state_each_in_its_way(plans: Plans
     for _ in range(11):
         plans.land()
     storage = LocalStorage(str(plans.root))
-    log = LogFiles.of(storage, "t")
-    by_commits, by_checkpoint = (replay(storage, log, version) for version in (9, 10))
+    log = DeltaLog(storage, "t").files()
+    by_commits, by_checkpoint = (log.replay(version) for version in (9, 10))
     assert by_commits is not None and by_checkpoint is not None
     assert by_commits.state.metadata != by_checkpoint.state.metadata  # absent, and null
     assert by_commits.state.plans_as(by_checkpoint.state)
@@ -360,7 +359,7 @@ def test_what_the_history_says_of_a_commit(plans: Plans) -> None:
         "numOutputRows": "2",
         "numOutputBytes": str(sum(a["add"]["size"] for a in plans.actions(0) if "add" in a)),
     }
-    commit = CommitLog(LocalStorage(str(plans.root)), "t").read(0)
+    commit = DeltaLog(LocalStorage(str(plans.root)), "t").read(0)
     assert commit is not None and commit.mark is not None
     assert (commit.mark.run_id, commit.mark.digest) == ("r", "d")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.errors import (
     CommitConflict,
     DestinationError,
@@ -20,7 +21,6 @@ from lakeport.errors import (
 from lakeport.model import Staged
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import StagedFiles, published, settle
-from lakeport.writers.delta.log.commits import Commit, CommitLog
 
 FAILURES = [CommitConflict, DestinationError, OutcomeUnknown, PermissionRefused, Unreachable]
 
@@ -51,7 +51,7 @@ def test_a_commit_in_the_log_has_landed_whatever_was_told(
 ) -> None:
     for version, txn in enumerate(("before", "theirs", "ours", "later")):
         commit(tmp_path, version, txn)
-    log = CommitLog(LocalStorage(str(tmp_path)), "t")
+    log = DeltaLog(LocalStorage(str(tmp_path)), "t")
     assert settle(log, ours, 0, failure("told")).version == 2
 
 
@@ -64,7 +64,7 @@ def test_one_that_is_not_there_was_not_made_if_somebody_has_said_so(
     told = failure("told", "hint")
     silent = failure in (OutcomeUnknown, Unreachable)
     with pytest.raises(OutcomeUnknown if silent else failure, match="told") as raised:
-        settle(CommitLog(LocalStorage(str(tmp_path)), "t"), ours, 0, told)
+        settle(DeltaLog(LocalStorage(str(tmp_path)), "t"), ours, 0, told)
     assert (raised.value is told) is not silent
     assert ("same `run_id`" in raised.value.hint) is silent
 
@@ -74,7 +74,7 @@ def test_a_log_that_can_not_be_read_leaves_it_unknown(
     tmp_path: Path, failure: type[LakeportError]
 ) -> None:
     with pytest.raises(OutcomeUnknown, match=r"told; .*no answer") as raised:
-        settle(CommitLog(Deaf(str(tmp_path)), "t"), ours, -1, failure("told"))
+        settle(DeltaLog(Deaf(str(tmp_path)), "t"), ours, -1, failure("told"))
     assert str(tmp_path / "t") in raised.value.message
     assert "nothing was deleted" in raised.value.hint
 
@@ -111,7 +111,7 @@ def test_files_go_only_when_their_commit_is_known_not_to_be_made(
     storage = LocalStorage(str(tmp_path))
     commit(tmp_path, 0, "before")
     files = [staged(storage, "t/p=a b/1.parquet")]
-    with pytest.raises(type(error)), published(storage, files, CommitLog(storage, "t")) as one:
+    with pytest.raises(type(error)), published(storage, files, DeltaLog(storage, "t")) as one:
         fails(error)(one)
     assert (tmp_path / "t" / "p=a b" / "1.parquet").exists() is stays
     assert not list((tmp_path / "_lakeport" / "staging").iterdir())
@@ -123,7 +123,7 @@ def test_files_that_the_log_names_stay_whatever_was_told(tmp_path: Path) -> None
     commit(tmp_path, 1, "theirs", "p=x/9.parquet")
     commit(tmp_path, 2, "ours", "p=a%20b/1.parquet")
     files = [staged(storage, "t/p=a b/1.parquet"), staged(storage, "t/2.parquet")]
-    with pytest.raises(CommitConflict), published(storage, files, CommitLog(storage, "t")) as one:
+    with pytest.raises(CommitConflict), published(storage, files, DeltaLog(storage, "t")) as one:
         fails(CommitConflict("another"))(one)
     assert (tmp_path / "t" / "p=a b" / "1.parquet").read_bytes() == b"rows"
     assert (tmp_path / "t" / "2.parquet").exists()
@@ -132,7 +132,7 @@ def test_files_that_the_log_names_stay_whatever_was_told(tmp_path: Path) -> None
 def test_files_stay_where_the_log_can_not_be_read(tmp_path: Path) -> None:
     storage = Deaf(str(tmp_path))
     files = [staged(storage, "t/1.parquet")]
-    with pytest.raises(CommitConflict), published(storage, files, CommitLog(storage, "t")) as one:
+    with pytest.raises(CommitConflict), published(storage, files, DeltaLog(storage, "t")) as one:
         fails(CommitConflict("another"))(one)
     assert (tmp_path / "t" / "1.parquet").exists()
 
@@ -153,7 +153,7 @@ def test_the_log_is_not_waited_for_long_once_the_store_was(tmp_path: Path) -> No
         def shorten_deadline(self) -> None:
             shortened.append("shorten_deadline")
 
-    log = CommitLog(Slow(str(tmp_path)), "t")
+    log = DeltaLog(Slow(str(tmp_path)), "t")
     with pytest.raises(OutcomeUnknown) as raised:
         settle(log, ours, 0, Unreachable("the store stayed silent", "look at the proxy."))
     assert shortened == ["shorten_deadline"]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeport.delta_log.actions import DataFile
 from lakeport.errors import InputError
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
 from lakeport.writers.delta.plan import plan_table
 

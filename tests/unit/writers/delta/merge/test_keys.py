@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeport.writers.delta.log.reader import DataFile
+from lakeport.delta_log.actions import DataFile
 from lakeport.writers.delta.merge.changes import Hits, KeyIndex, KeyRanges
 from lakeport.writers.delta.merge.files import NO_VALUES, bounds, parse_statistics
 

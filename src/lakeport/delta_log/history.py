@@ -15,22 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lakeport.errors import DestinationError
-from lakeport.writers.delta.log.reader import (
+from lakeport.delta_log.actions import DataFile, Entry
+from lakeport.delta_log.reader import (
     Checkpoint,
-    DataFile,
-    Entry,
     LogFiles,
     apply_domain,
     cluster_columns,
     read_checkpoint,
     read_commits,
 )
-
-if TYPE_CHECKING:
-    from lakeport.model import Storage
+from lakeport.errors import DestinationError
 
 Values = Mapping[str, str | None]
 
@@ -168,7 +164,6 @@ class History:
 
 
 def read_history(
-    storage: Storage,
     log: LogFiles,
     *,
     most_bytes: int,
@@ -178,7 +173,6 @@ def read_history(
     """Walk through a table's log.
 
     Args:
-        storage: where the table is.
         log: the files of its log.
         most_bytes: of commits and of one checkpoint; older commits are left out.
         most_versions: so many commits at most.
@@ -194,7 +188,7 @@ def read_history(
     first = log.newest - len(commits) + 1
     start, checkpoint = -1, Checkpoint()
     if first > 0:
-        found = _oldest_checkpoint(storage, log, first - 1, most_bytes)
+        found = _oldest_checkpoint(log, first - 1, most_bytes)
         if found is None:
             return None
         start, checkpoint = found
@@ -202,7 +196,7 @@ def read_history(
     if start < first:
         walk.begin(checkpoint)
     numbers = range(first, log.newest + 1)
-    for number, entries in zip(numbers, read_commits(storage, commits), strict=True):
+    for number, entries in zip(numbers, read_commits(log.log.storage, commits), strict=True):
         walk.commit(number, entries)
         if number == start:
             walk.begin(checkpoint)
@@ -220,12 +214,11 @@ def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[st
     return keys[::-1]
 
 
-def _oldest_checkpoint(
-    storage: Storage, log: LogFiles, since: int, most_bytes: int
-) -> tuple[int, Checkpoint] | None:
+def _oldest_checkpoint(log: LogFiles, since: int, most_bytes: int) -> tuple[int, Checkpoint] | None:
     """The oldest checkpoint that can be read, from a version on."""
     import pyarrow as pa
 
+    storage = log.log.storage
     damaged: Exception | None = None
     for version, items in log.checkpoints.items():
         if version < since or sum(item.bytes for item in items) > most_bytes:

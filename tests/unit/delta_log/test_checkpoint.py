@@ -15,19 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakeport.delta_log import checkpoint, transactions
+from lakeport.delta_log.actions import action_line, add_action, metadata_action
+from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
+from lakeport.delta_log.reader import STATE, DeltaLog
 from lakeport.errors import DestinationError
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log import checkpoint
-from lakeport.writers.delta.log.checkpoint import checkpoint_due, write_checkpoint
-from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.reader import (
-    STATE,
-    LogFiles,
-    action_line,
-    add_action,
-    metadata_action,
-    replay,
-)
 
 DAY = 24 * 3600
 SCHEMA = {
@@ -56,7 +49,7 @@ class Log:
 
     def checkpoint(self) -> int:
         """Write the newest version's checkpoint; return how many row groups it has."""
-        write_checkpoint(self.storage, "t", self.next - 1)
+        write_checkpoint(DeltaLog(self.storage, "t"), self.next - 1)
         return pq.ParquetFile(self.path()).num_row_groups
 
     def path(self, version: int = -1) -> Path:
@@ -84,8 +77,8 @@ def txn(app: str, number: int, updated: int) -> str:
 
 def told(log: Log, version: int) -> tuple[list[str], list[str], dict[str, int]]:
     """Paths of files, those of removed ones, and counters at a version."""
-    found = replay(log.storage, LogFiles.of(log.storage, "t"), version)
-    counted = replay(log.storage, LogFiles.of(log.storage, "t"), version, STATE)
+    found = DeltaLog(log.storage, "t").files().replay(version)
+    counted = DeltaLog(log.storage, "t").files().replay(version, STATE)
     assert found is not None and counted is not None
     removed = {file.path for file in found.removed}
     if log.path(version).exists():
@@ -150,7 +143,7 @@ def test_checkpoints_of_delta_rs_are_gone_on_with(tmp_path: Path) -> None:
     DeltaTable(place).create_checkpoint()
     storage = LocalStorage(str(tmp_path))
     write_deltalake(place, pa.table({"id": [3], "p": ["p3"]}), mode="append")
-    write_checkpoint(storage, "t", 3)
+    write_checkpoint(DeltaLog(storage, "t"), 3)
     for commit in (place / "_delta_log").glob("*.json"):
         if "last" not in commit.name:
             commit.unlink()
@@ -159,7 +152,7 @@ def test_checkpoints_of_delta_rs_are_gone_on_with(tmp_path: Path) -> None:
     assert sorted(table.to_pyarrow_table().to_pylist(), key=str) == [
         {"id": n, "p": f"p{n}"} for n in range(4)
     ]
-    found = replay(storage, LogFiles.of(storage, "t"), 3)
+    found = DeltaLog(storage, "t").files().replay(3)
     assert found is not None and all(json.loads(f.stats)["numRecords"] == 1 for f in found.files)
 
 
@@ -169,7 +162,7 @@ def test_a_slow_writer_leaves_the_newer_checkpoint_alone(tmp_path: Path) -> None
     log.commit(add("b"))
     log.checkpoint()
     hint = (log.folder / "_last_checkpoint").read_bytes()
-    write_checkpoint(log.storage, "t", 1)
+    write_checkpoint(DeltaLog(log.storage, "t"), 1)
     assert not log.path(1).exists()
     assert (log.folder / "_last_checkpoint").read_bytes() == hint
 
@@ -188,7 +181,7 @@ def test_a_checkpoint_of_a_log_with_a_gap_is_not_written(tmp_path: Path) -> None
     log.commit(add("a"))
     log.commit(add("b"))
     (log.folder / f"{1:020d}.json").unlink()
-    write_checkpoint(log.storage, "t", 2)
+    write_checkpoint(DeltaLog(log.storage, "t"), 2)
     assert not log.path(2).exists()
 
 
@@ -237,7 +230,7 @@ def test_versions_past_their_time_go_before_a_checkpoint_that_tells_the_rest(
     assert not [*log.folder.glob("*.crc"), *log.folder.glob(".*.crc")]
     for version in (5, 8):
         assert len(DeltaTable(tmp_path / "t", version=version).file_uris()) == version
-    assert LogFiles.of(log.storage, "t").oldest == 4
+    assert DeltaLog(log.storage, "t").files().oldest == 4
 
 
 @pytest.mark.parametrize(
@@ -280,9 +273,9 @@ def test_a_log_is_cleaned_by_parts_and_once_a_day(
 def test_entries_that_a_checkpoint_leaves_out_are_found_beside_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_KEPT", 2)
+    monkeypatch.setattr(transactions, "_KEPT", 2)
     log = Log(tmp_path)
-    commits = CommitLog(log.storage, "t")
+    commits = DeltaLog(log.storage, "t")
     runs = [f"lakeport:r{number}:s" for number in range(4)]
     others = ["lakeport::bookmark:files", "lakeport::overwritten", "spark"]
     log.commit(*(txn(app, 3, 0) for app in others), txn("lakeport::content:ab", 1, 1))
@@ -307,20 +300,20 @@ def test_entries_that_a_checkpoint_leaves_out_are_found_beside_the_data(
 
 
 def test_a_damaged_entry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "_KEPT", 0)
+    monkeypatch.setattr(transactions, "_KEPT", 0)
     log = Log(tmp_path)
     log.commit(txn("lakeport:r:s", 1, 1))
     log.checkpoint()
     (path,) = (tmp_path / "t/_lakeport/transactions").rglob("*.json")
     path.write_text('{"app": "another"}')
     with pytest.raises(DestinationError, match=r"does not tell how far 'lakeport:r:s' has come"):
-        CommitLog(log.storage, "t").last_transactions(1, ["lakeport:r:s"])
+        DeltaLog(log.storage, "t").last_transactions(1, ["lakeport:r:s"])
 
 
 def test_no_checkpoint_leaves_out_what_could_not_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_KEPT", 0)
+    monkeypatch.setattr(transactions, "_KEPT", 0)
     log = Log(tmp_path)
     log.commit(txn("lakeport:r:s", 1, 1))
 

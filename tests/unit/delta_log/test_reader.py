@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakeport.delta_log.reader import STATE, TABLE, DeltaLog
 from lakeport.errors import DestinationError, SourceError
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.reader import STATE, TABLE, LogFiles, read_contents, replay
 
 
 def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Path) -> None:
@@ -20,11 +20,11 @@ def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Pa
     more = pa.table({"k": [1], "v": [2], "w": ["new"]})
     write_deltalake(place, more, mode="append", schema_mode="merge")
     storage = LocalStorage(str(tmp_path))
-    log = LogFiles.of(storage, "t")
+    log = DeltaLog(storage, "t").files()
     assert (log.newest, list(log.checkpoints)) == (1, [0])
     for version, names in ((0, ["k", "v"]), (1, ["k", "v", "w"])):
-        whole = replay(storage, log, version)
-        part = replay(storage, log, version, STATE)
+        whole = log.replay(version)
+        part = log.replay(version, STATE)
         assert whole is not None and part is not None
         assert part.state == whole.state
         assert sorted(part.state.schema.names) == names  # delta-rs moves partition columns
@@ -48,9 +48,9 @@ def test_files_are_those_of_a_checkpoint_and_of_the_sidecars_it_names(tmp_path: 
         pq.write_table(kept.append_column("sidecar", column), path)
         if sidecar:
             with pytest.raises(DestinationError, match=r"s\.parquet"):
-                replay(storage, LogFiles.of(storage, "t"), 0)
+                DeltaLog(storage, "t").files().replay(0)
             pq.write_table(adds, place / "_delta_log" / "_sidecars" / "s.parquet")
-        found = replay(storage, LogFiles.of(storage, "t"), 0)
+        found = DeltaLog(storage, "t").files().replay(0)
         assert found is not None and len(found.files) == 1
 
 
@@ -64,9 +64,9 @@ def test_an_older_checkpoint_serves_where_the_newest_is_damaged(
     if not commits:
         storage.delete(f"t/_delta_log/{37:020d}.json")
         with pytest.raises(SourceError, match="does not tell what the table holds at version 39"):
-            read_contents(storage, "t", LogFiles.of(storage, "t"), 39)
+            DeltaLog(storage, "t").files().contents(39)
         return
-    assert len(read_contents(storage, "t", LogFiles.of(storage, "t"), 39).files) == 40
+    assert len(DeltaLog(storage, "t").files().contents(39).files) == 40
 
 
 def long_log(folder: Path) -> LocalStorage:
@@ -83,11 +83,11 @@ def test_of_a_long_log_what_is_since_its_checkpoint_tells_the_newest_version(
     tmp_path: Path,
 ) -> None:
     storage = long_log(tmp_path)
-    log, recent = LogFiles.of(storage, "t"), LogFiles.recent(storage, "t")
+    log, recent = DeltaLog(storage, "t").files(), DeltaLog(storage, "t").recent_files()
     assert [*log.commits] == list(range(40))
     assert ([*recent.commits], [*recent.checkpoints]) == ([35, 36, 37, 38, 39], [35])
     for columns in (STATE, TABLE):
-        assert replay(storage, recent, 39, columns) == replay(storage, log, 39, columns)
+        assert recent.replay(39, columns) == log.replay(39, columns)
 
 
 def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(tmp_path: Path)
     hints = (b"", b"[]", b"7", b'{"version": 34}', b'{"version": 41}', b'{"version": "35"}', b"{")
     for hint in hints:
         storage.put("t/_delta_log/_last_checkpoint", hint)
-        assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t"), hint
+        assert DeltaLog(storage, "t").recent_files() == DeltaLog(storage, "t").files(), hint
     storage.delete("t/_delta_log/_last_checkpoint")
-    assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t")
+    assert DeltaLog(storage, "t").recent_files() == DeltaLog(storage, "t").files()
 
 
 def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None
     hint = storage.get("t/_delta_log/_last_checkpoint") or b""
     DeltaTable(str(tmp_path / "t")).create_checkpoint()
     storage.put("t/_delta_log/_last_checkpoint", hint)
-    recent = LogFiles.recent(storage, "t")
+    recent = DeltaLog(storage, "t").recent_files()
     assert (recent.newest, [*recent.checkpoints]) == (39, [35])  # looked up by their names
 
 
 def test_a_gap_behind_the_checkpoint_is_found(tmp_path: Path) -> None:
     storage = long_log(tmp_path)
     storage.delete(f"t/_delta_log/{38:020d}.json")
-    recent = LogFiles.recent(storage, "t")
-    assert recent == LogFiles.of(storage, "t")
-    assert replay(storage, recent, recent.newest) is None
+    recent = DeltaLog(storage, "t").recent_files()
+    assert recent == DeltaLog(storage, "t").files()
+    assert recent.replay(recent.newest) is None

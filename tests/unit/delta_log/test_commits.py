@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.commits import CommitLog
 
 TABLE = [
     {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
@@ -24,6 +24,6 @@ def test_how_far_a_run_had_come_at_a_version_is_not_what_a_later_checkpoint_says
         lines = map(json.dumps, [action] if version else TABLE)
         (log / f"{version:020d}.json").write_text("\n".join(lines))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 2}))
-    commits = CommitLog(LocalStorage(str(tmp_path)), "")
+    commits = DeltaLog(LocalStorage(str(tmp_path)), "")
     for version, count in enumerate((-1, 4, 5)):
         assert commits.last_transactions(version, ["lakeport:r:s"]) == {"lakeport:r:s": count}

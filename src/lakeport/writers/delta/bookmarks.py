@@ -14,9 +14,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.delta_log.reader import STATE, DeltaLog
+from lakeport.delta_log.transactions import Moved, bookmark_app
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Bookmark, Remembered, Storage
-from lakeport.writers.delta.log.reader import STATE, LogFiles, read_contents
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit import TableTransaction
@@ -25,50 +26,23 @@ _FOLDER: Final = "_lakeport"
 _VERSION: Final = 1
 
 
-def bookmark_app(name: str) -> str:
-    """The application id under which a table's log has a bookmark's number.
+def check_unmoved(moved: Moved, txn: TableTransaction, uri: str) -> None:
+    """See that nobody has moved a bookmark meanwhile; who does so from now on conflicts.
 
-    >>> bookmark_app("files")
-    'lakeport::bookmark:files'
+    Args:
+        moved: the bookmark that a commit is to move.
+        txn: the transaction that is to move it.
+        uri: the table, as users name it.
+
+    Raises:
+        CommitConflict: another load was faster; to try again would land its rows twice.
     """
-    return f"lakeport::bookmark:{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A bookmark whose document is written, and that a commit is to move.
-
-    Attributes:
-        name: the bookmark's name.
-        number: what the table's log is to say.
-        after: what it said when the source was opened.
-    """
-
-    name: str
-    number: int
-    after: int
-
-    @property
-    def app(self) -> str:
-        """See `bookmark_app`."""
-        return bookmark_app(self.name)
-
-    def check(self, txn: TableTransaction, uri: str) -> None:
-        """See that nobody has moved the bookmark meanwhile; who does so from now on conflicts.
-
-        Args:
-            txn: the transaction that is to move it.
-            uri: the table, as users name it.
-
-        Raises:
-            CommitConflict: another load was faster; to try again would land its rows twice.
-        """
-        txn.watch(self.app)
-        if txn.last_transactions([self.app])[self.app] != self.after:
-            raise CommitConflict(
-                f"another load has read the source {self.name!r} of {uri} since this one began",
-                "nothing of this batch was committed; run it again: it goes on from there.",
-            )
+    txn.watch(moved.app)
+    if txn.last_transactions([moved.app])[moved.app] != moved.after:
+        raise CommitConflict(
+            f"another load has read the source {moved.name!r} of {uri} since this one began",
+            "nothing of this batch was committed; run it again: it goes on from there.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +112,8 @@ class DeltaMemory:
         return f"{self.folder}/bookmarks/{number}.json"
 
     def _number(self, app: str) -> int:
-        log = LogFiles.recent(self.storage, self.table)
-        if log.newest < 0:
+        files = DeltaLog(self.storage, self.table).recent_files()
+        if files.newest < 0:
             return -1
-        contents = read_contents(self.storage, self.table, log, log.newest, STATE)
+        contents = files.contents(files.newest, STATE)
         return int(contents.transactions[app]["version"]) if app in contents.transactions else -1

@@ -11,22 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import ConfigError, SourceError
-from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.log.commits import CommitLog, Mark
-from lakeport.writers.delta.log.reader import (
-    LogFiles,
+from lakeport.delta_log.actions import (
     add_action,
     check_partition_type,
     metadata_action,
     parse_path,
     parse_value,
     partition_folder,
-    replay,
     serialise_value,
     transaction_action,
     uri_path,
 )
+from lakeport.delta_log.reader import DeltaLog
+from lakeport.delta_log.transactions import Mark
+from lakeport.errors import ConfigError, SourceError
+from lakeport.storage.local import LocalStorage
 
 AT = pa.timestamp("us", "UTC")
 
@@ -114,20 +113,20 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
         {"remove": {"path": "c=a%20b/x.parquet", "dataChange": True}},
         add_action("y.parquet", {"c": None}, 20, 0, ""),
     )
-    commits = CommitLog(storage, "t")
+    commits = DeltaLog(storage, "t")
     assert commits.newest() == 1
     newest = commits.read(1)
     assert newest is not None
     assert (newest.added, newest.removed, newest.rows_added, newest.mark) == (1, 1, -1, mark)
     assert commits.last_transactions(1, ["app", "none"]) == {"app": 5, "none": -1}
-    log = LogFiles.of(storage, "t")
-    first, second = replay(storage, log, 0), replay(storage, log, 1)
+    log = DeltaLog(storage, "t").files()
+    first, second = log.replay(0), log.replay(1)
     assert first is not None
     assert second is not None
     assert [f.path for f in first.files] == ["c=a%20b/x.parquet"]
     assert [f.path for f in second.files] == ["y.parquet"]
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
-    assert replay(storage, LogFiles.of(storage, "t"), 1) is None
+    assert DeltaLog(storage, "t").files().replay(1) is None
     with pytest.raises(SourceError, match="does not tell what the table holds at version 1"):
         commits.last_transactions(1, ["app"])
-    assert LogFiles.of(storage, "nothing").newest == -1
+    assert DeltaLog(storage, "nothing").files().newest == -1
