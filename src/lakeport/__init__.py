@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from lakeport.loading.run import land
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
-    from lakeport.pipeline.report import LoadReport, PipelineReport
-    from lakeport.pipeline.run import PipelineObserver, run
+    from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
+    from lakeport.pipeline.run import run
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -190,7 +190,7 @@ _HOMES = {
     "OptimizeReport": "lakeport.tables.records",
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
-    "PipelineObserver": "lakeport.pipeline.run",
+    "PipelineObserver": "lakeport.pipeline.report",
     "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
     "Replayed": "lakeport.loading.replay",

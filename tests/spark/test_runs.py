@@ -11,8 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.engine.spark.session import DriverSession
-from lakeport.pipeline.report import LoadReport
-from lakeport.pipeline.run import Together
+from lakeport.pipeline.report import LoadReport, PipelineObserver
 from tests.emulators import Minio
 
 pytestmark = pytest.mark.usefixtures("driver")
@@ -71,11 +70,10 @@ def test_the_session_schedules_fairly(driver: DriverSession) -> None:
     assert conf.get("spark.scheduler.mode") == "FAIR"
 
 
-class Crossings(Together):
+class Crossings(PipelineObserver):
     """Which loads of another folder ran when one began; a load's name begins with its folder's."""
 
     def __init__(self) -> None:
-        super().__init__(())
         self.running: set[str] = set()
         self.met: list[tuple[str, str]] = []
 

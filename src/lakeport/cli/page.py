@@ -13,13 +13,12 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
+from lakeport.loading.report import LandingReport, Observer, together
 from lakeport.pages.written import check_path, write_page
 from lakeport.units import count, counted, size
 
 if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan
-    from lakeport.loading.report import LandingReport, Observer
-    from lakeport.model import Landed
     from lakeport.pages.file import PageFile
 
 Mask = Annotated[
@@ -72,7 +71,7 @@ def observed(output: Output, path: Path | None) -> Observer:
     if path is None:
         return output
     check_path(path)
-    return _Paged(output, path)
+    return together(_Page(path, output), output)
 
 
 def page_of_plan(plan: LandingPlan, path: Path) -> None:
@@ -86,32 +85,20 @@ def page_of_plan(plan: LandingPlan, path: Path) -> None:
     write_page(file_of_plan(plan.to_dict()).html, path)
 
 
-class _Paged:
-    """An output of a load that leaves the page of its run."""
+class _Page(Observer):
+    """Leaves the page of a load in a file."""
 
-    def __init__(self, output: Output, path: Path) -> None:
-        self._output, self._path = output, path
-
-    def on_progress(self, stream: str, records: int, size: int) -> None:
-        self._output.on_progress(stream, records, size)
-
-    def on_landed(self, landed: Landed) -> None:
-        self._output.on_landed(landed)
-
-    def on_state(self, state: bytes) -> None:
-        self._output.on_state(state)
-
-    def on_warning(self, text: str) -> None:
-        self._output.on_warning(text)
+    def __init__(self, path: Path, output: Output) -> None:
+        self._path, self._output = path, output
 
     def on_finished(self, report: LandingReport) -> None:
+        """Write the page; what has landed has landed, if that fails."""
         from lakeport.pages.file import file_of_report
 
         try:
             write_page(file_of_report(report.to_dict()).html, self._path)
-        except ConfigError as error:  # what has landed has landed
+        except ConfigError as error:
             self._output.on_warning(error.message)
-        self._output.on_finished(report)
 
 
 def _tell(output: Console | Json, made: PageFile, path: str) -> None:

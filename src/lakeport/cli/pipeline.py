@@ -1,84 +1,17 @@
-"""The command `lakeport run`, and the page of its plan."""
+"""`lakeport run`: the loads of a lake's file."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.help import Guard
-from lakeport.cli.output.loads import JsonLoads, Loads, show_plan
 from lakeport.cli.page import PagePath
-from lakeport.errors import ConfigError
-from lakeport.pages.written import check_path, write_page
-
-if TYPE_CHECKING:
-    from lakeport.model import Landed
-    from lakeport.pipeline.plan import PipelinePlan
-    from lakeport.pipeline.report import LoadReport, PipelineReport
-
-
-def write_plan(plan: PipelinePlan, path: Path) -> None:
-    """Write the page of a plan.
-
-    Raises:
-        ConfigError: nothing can be written there.
-    """
-    from lakeport.pages.file import alone
-    from lakeport.pages.lake import page_of_lake_plan
-
-    write_page(alone(page_of_lake_plan(plan)).html, path)
-
-
-def observed_run(output: Console | Json, path: Path | None) -> JsonLoads | Loads | _Paged:
-    """The output of a run, which leaves its page in a file, if there is a path.
-
-    Raises:
-        ConfigError: nothing can be written there.
-    """
-    shown = JsonLoads(output) if isinstance(output, Json) else Loads(output)
-    if path is None:
-        return shown
-    check_path(path)
-    return _Paged(shown, path)
-
-
-class _Paged:
-    """An output of a run that leaves its page."""
-
-    def __init__(self, output: JsonLoads | Loads, path: Path) -> None:
-        self._output, self._path = output, path
-
-    def on_begun(self, load: str) -> None:
-        self._output.on_begun(load)
-
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        self._output.on_progress(load, stream, records, size)
-
-    def on_landed(self, load: str, landed: Landed) -> None:
-        self._output.on_landed(load, landed)
-
-    def on_warning(self, load: str, text: str) -> None:
-        self._output.on_warning(load, text)
-
-    def on_ended(self, report: LoadReport) -> None:
-        self._output.on_ended(report)
-
-    def on_finished(self, report: PipelineReport) -> None:
-        from lakeport.pages.file import alone
-        from lakeport.pages.lake import page_of_lake_run
-
-        try:
-            write_page(alone(page_of_lake_run(report.to_dict())).html, self._path)
-        except ConfigError as error:  # what has landed has landed
-            self._output.on_warning("", error.message)
-        self._output.on_finished(report)
-
 
 _AGAIN = "`lakeport run {file} --resume` does what it did not come to."
 
@@ -126,6 +59,7 @@ def run(
     output: Console | Json = Json() if json_out else Console()
     with Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard:
         output.begin("running")
+        from lakeport.cli.output.loads import observer, show_plan
         from lakeport.config.lake import read_lake
         from lakeport.pipeline.run import run_lake
 
@@ -136,10 +70,7 @@ def run(
         if plan_only:
             from lakeport.pipeline.plan import plan_lake
 
-            found = plan_lake(lake, only=_names(only), tag=tag or "")
-            if page is not None:
-                write_plan(found, page)
-            show_plan(output, found)
+            show_plan(output, plan_lake(lake, only=_names(only), tag=tag or ""), page)
             return
         run_lake(
             lake,
@@ -148,7 +79,7 @@ def run(
             full_refresh=_names(full_refresh),
             parallel=parallel,
             resume=resume,
-            observer=observed_run(output, page),
+            observer=observer(output, page),
         )
 
 

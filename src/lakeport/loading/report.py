@@ -61,7 +61,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeport.engine.base import EngineReport
 from lakeport.errors import LakeportError
@@ -77,13 +77,18 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Who wants to know how a load goes on. Called from several threads."""
+    """Who wants to know how a load goes on, from several threads.
+
+    A class that derives from it says nothing where it has no method of its own.
+    """
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
         """So much of a stream was read so far in this run: records and bytes, -1 if unknown."""
+        return
 
     def on_landed(self, landed: Landed) -> None:
         """A batch is durable and visible, or was landed by the same run before."""
+        return
 
     def on_state(self, state: bytes) -> None:
         """Everything before this STATE (its raw JSON value) is durable: it may go out.
@@ -91,12 +96,37 @@ class Observer(Protocol):
         Raises:
             LakeportError: it can't be handed on.
         """
+        return
 
     def on_warning(self, text: str) -> None:
         """A sentence that the user has to read, although the load goes on."""
+        return
 
     def on_finished(self, report: LandingReport) -> None:
         """The load is over."""
+        return
+
+
+Kind = TypeVar("Kind")
+
+
+class _Together:
+    """Hands on each call to several observers, in order."""
+
+    def __init__(self, observers: Iterable[object]) -> None:
+        self._observers = tuple(observers)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def tell(*told: object) -> None:
+            for each in self._observers:
+                getattr(each, name)(*told)
+
+        return tell
+
+
+def together(*observers: Kind) -> Kind:
+    """Return one observer that tells all of these, in order."""
+    return cast(Kind, _Together(observers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, Ta
 from lakeport.errors import LakeportError
 from lakeport.host.extras import missing
 from lakeport.loading.transform.transform import SOURCE
+from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import header_name, internal_names
 from lakeport.sources.database.source import mark_of
 from lakeport.tables import Table
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
     from lakeport.loading.report import StreamReport
-    from lakeport.model import Landed
-    from lakeport.pipeline.report import LoadReport, PipelineReport
+    from lakeport.pipeline.report import LoadReport
 
 
 _WILD: Final = re.compile(r"[*?\[]")
@@ -283,7 +283,7 @@ _STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"
 _PRODUCER: Final = "https://github.com/lakeport/lakeport"
 
 
-class Events:
+class Events(PipelineObserver):
     """An observer of a run that sends its lineage; where that fails, it says so once and stops.
 
     Args:
@@ -312,22 +312,10 @@ class Events:
         """Send START."""
         self._send(load, "START", None)
 
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """Do nothing."""
-
-    def on_landed(self, load: str, landed: Landed) -> None:
-        """Do nothing."""
-
-    def on_warning(self, load: str, text: str) -> None:
-        """Do nothing."""
-
     def on_ended(self, report: LoadReport) -> None:
         """Send how a load that had begun has ended."""
         if report.outcome in _STATES:
             self._send(report.load, _STATES[report.outcome], report)
-
-    def on_finished(self, report: PipelineReport) -> None:
-        """Do nothing: each load has told."""
 
     def _send(self, load: str, state: str, report: LoadReport | None) -> None:
         if self._client is None:

@@ -2,29 +2,62 @@
 
 No source is read beyond a listing, no database beyond what its columns are, and no table beyond
 its log.
+
+| source | its columns |
+|---|---|
+| tables | as their logs have them, and as loads of the same plan will |
+| a database | as it describes them; no row is read |
+| files, taps | not known: those that `sql` names stand in for them, without a type |
+
+Of what is not known, the text of `sql` may still tell whether it takes each batch on its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
-from lakeport.errors import SourceError
-from lakeport.pipeline import selection, session
-from lakeport.pipeline.places import table_of
-from lakeport.pipeline.report import news_of
-from lakeport.pipeline.run import MadeBy, Schedule
+from lakeport.config.lake.model import columns_of_query, tables_of
+from lakeport.destinations import open_storage, open_table
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import empty_frame
+from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
+from lakeport.errors import LakeportError, SourceError
+from lakeport.loading.batches.columns import columns_of, union
+from lakeport.loading.policies import Policies
+from lakeport.loading.prepare import Prepared
+from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
+from lakeport.loading.transform.wanted import Wanted
+from lakeport.model import Batch, Mode
+from lakeport.pipeline.report import table_of
+from lakeport.pipeline.run import Schedule, chosen_loads, function_of, start_engine
+from lakeport.schema.named import type_name
 from lakeport.scrub import scrub
+from lakeport.sources.database.source import bookmark_name, described
+from lakeport.sources.new_files import open_new_files
+from lakeport.sources.options import ReadOptions
+from lakeport.sources.splits import HeldReader
+from lakeport.sources.tables import source as tables
+from lakeport.sources.tables.delta import DeltaTable
 from lakeport.tables import Table
+from lakeport.units import counted, size
 
 if TYPE_CHECKING:
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
+    from lakeport.model import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +151,14 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         ConfigError: what is asked for is wrong.
         DestinationError: a store refused.
     """
-    loads = selection.named(lake, only, tag)
+    loads = chosen_loads(lake, only, tag)
     schedule = Schedule({name: load.depends for name, load in loads.items()})
     steps = []
     while step := schedule.ready():
         steps.append(tuple(step))
         for name in step:
             schedule.ended(name, well=True)
-    with session.start(loads.values()) as engine:  # which is not asked for anything
+    with start_engine(loads.values()) as engine:  # which is not asked for anything
         made_by = MadeBy(engine)
         planned = tuple(_planned(loads[name], engine, made_by) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
@@ -177,3 +210,154 @@ def _words(source: Input) -> str:
         new = "new rows of " if source.incremental else ""
         return f"{new}tables {', '.join(source.tables)}"
     return f"tap {source.tap[0]}" if isinstance(source, TapSource) else "a source"
+
+
+_UNREAD: Final = "its source's columns are known once it is read"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a load makes of its rows.
+
+    Attributes:
+        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
+        columns: what its table gets of it, internal columns among them; None: not known.
+        unknown: why something is not known.
+    """
+
+    runs: str = ""
+    columns: pa.Schema | None = None
+    unknown: str = ""
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Column -> type, in words."""
+        return {field.name: type_name(field.type) for field in self.columns or ()}
+
+
+@dataclass
+class MadeBy:
+    """Tells it of loads in the order in which they run.
+
+    Args:
+        engine: Spark, which is started for loads with `sql` or `python`, where they take it.
+    """
+
+    engine: Engine
+    _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
+
+    def load(self, load: Load, table: str) -> Made:
+        """What a load makes of its rows; nothing is known of one without `sql` and `python`.
+
+        Args:
+            load: the load.
+            table: the URI of its table.
+        """
+        if not load.sql and not load.python:
+            return Made()
+        try:
+            made = self._known(load)
+        except LakeportError as error:
+            made = Made(self._by_text(load), unknown=error.message)
+        if made.columns is not None:
+            self._tables[table] = load.target.mode, made.columns
+        if any(one.at_once for one in load.expect):
+            return Made(AT_ONCE, made.columns, made.unknown)
+        return made
+
+    def _known(self, load: Load) -> Made:
+        source = load.source
+        if isinstance(source, TablesSource):
+            frames = {name: self._frame(place, load) for name, place in source.tables.items()}
+            frame = next(iter(frames.values()))
+            return self._planned(load, Batch(load.name, 0, frame=frame), frames)
+        if isinstance(source, DatabaseSource) and not source.is_jdbc:
+            columns = HeldReader(described(source).empty_table())
+            return self._planned(load, Batch(load.name, 0, reader=columns), {})
+        raise SourceError(_UNREAD)
+
+    def _by_text(self, load: Load) -> str:
+        """How a query runs whose source's columns are not known; empty if that is not known."""
+        names = columns_of_query(load.sql)
+        if not load.sql or names is None:
+            return ""
+        if {name.lower() for name in tables_of(load.sql)} != {SOURCE}:
+            return AT_ONCE
+        if load.python:
+            return ""
+        try:
+            with translated(self.engine.secrets):
+                return self._of_any_types(load.sql, names)
+        except LakeportError:
+            return ""
+
+    def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
+        """How a query runs on columns that may be of any type: they are null."""
+        session = session_like(self.engine.require_spark("a query").spark)
+        nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
+        named(session, {SOURCE: nulls})
+        return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
+
+    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
+        views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
+        prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
+        wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
+        planned = wanted.planned(prepared, batch)
+        shape = Policies.of(load.target).shape(planned.columns, planned.batch)
+        return Made(planned.how, shape.schema)
+
+    def _frame(self, place: str, load: Load) -> DataFrame:
+        """A table as it is once the loads before have landed, as far as their columns are known."""
+        mode, planned = self._tables.get(place, (None, None))
+        try:
+            there = DeltaTable(place, load.target, self.engine).whole()
+        except SourceError:
+            if planned is None:
+                raise
+        else:
+            if planned is None:
+                return there
+            if mode is not Mode.OVERWRITE:
+                planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
+        with translated(self.engine.secrets):
+            return empty_frame(self.engine.require_spark("a query").spark, planned)
+
+
+def news_of(load: Load, engine: Engine) -> str:
+    """What a load would have, in words; empty where its table remembers nothing of its source.
+
+    Args:
+        load: the load.
+        engine: Spark, which need not start.
+    """
+    try:
+        return _found(load, partial(_memory, load, engine))
+    except LakeportError as error:
+        return f"it would fail: {error.message}"
+
+
+def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
+    storage = open_storage(load.target)
+    table = open_table(load.target, storage, engine, stream or load.name, writes=False)
+    return table.memory(writes=False)
+
+
+def _found(load: Load, memory: partial[Memory]) -> str:
+    source = load.source
+    if isinstance(source, FilesSource) and source.new_only:
+        options = ReadOptions().of_files(source)
+        with tempfile.TemporaryDirectory(prefix="lakeport-") as folder:
+            _, new = open_new_files(source, options, load.target, Path(folder), memory)
+            total = sum(file.bytes for file in new.files)
+            return f"{counted(len(new.files), 'new file')}, {size(total)}"
+    if isinstance(source, DatabaseSource) and source.cursor:
+        value = memory().bookmark(bookmark_name(source)).value
+        return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL
+    if isinstance(source, TablesSource) and source.incremental:
+        name = next(iter(source.tables))
+        value = memory().bookmark(tables.bookmark_name(name)).value
+        return f"rows behind version {value['version']}" if "version" in value else _ALL
+    return ""
+
+
+_ALL = "all rows: none was landed yet"

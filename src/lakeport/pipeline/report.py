@@ -1,4 +1,4 @@
-"""Reports of a lake file's run (`PipelineReport`), and the notices that tell of it.
+"""Reports of a lake file's run (`PipelineReport`), the files that keep them, and notices.
 
 `PipelineReport.to_json` writes one JSON object:
 
@@ -36,32 +36,23 @@ The body is one JSON object:
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
-from lakeport.destinations import open_storage, open_table
+from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
 from lakeport.loading.report import Failure, LandingReport, iso
-from lakeport.pipeline.places import table_of
-from lakeport.sources.database.source import bookmark_name
-from lakeport.sources.new_files import open_new_files
-from lakeport.sources.options import ReadOptions
-from lakeport.sources.tables import source as tables
 from lakeport.tables import Table
-from lakeport.units import counted, size
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.engine.base import Engine
     from lakeport.loading.expect.result import ExpectationResult
-    from lakeport.model import Memory
+    from lakeport.model import Landed, Storage
 
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
@@ -203,6 +194,117 @@ _SECONDS: Final = 5.0
 _LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
 
 
+class PipelineObserver(Protocol):
+    """Who wants to know how a run of a lake's file goes on, from several threads.
+
+    A class that derives from it says nothing where it has no method of its own.
+    """
+
+    def on_begun(self, load: str) -> None:
+        """A load begins."""
+        return
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """So much of a stream was read so far: records and bytes, -1 if unknown."""
+        return
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """A batch of a load is durable and visible, or was landed by the same run before."""
+        return
+
+    def on_warning(self, load: str, text: str) -> None:
+        """A sentence that the user has to read; `load` is empty where it concerns none."""
+        return
+
+    def on_ended(self, report: LoadReport) -> None:
+        """A load has ended, however, or will not begin."""
+        return
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """The run is over."""
+        return
+
+
+_FOLDER = "_lakeport/runs"
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an earlier run of a file has left.
+
+    Attributes:
+        run_id: its name.
+        outcomes: load -> what became of it; `waiting`, too, where the run was killed meanwhile.
+        run_ids: load -> the `run_id` that it landed by, of those that had one.
+    """
+
+    run_id: str
+    outcomes: Mapping[str, str]
+    run_ids: Mapping[str, str]
+
+
+def keep(report: PipelineReport, storage: Storage) -> str:
+    """Write a run's report, in place of what was written of it before.
+
+    While the run goes on, the loads' own reports are left out: it is written after each of them.
+
+    Returns:
+        Why that was not possible, for the user; empty if it was.
+    """
+    document = json.dumps(report.to_dict(whole=report.finished is not None))
+    try:
+        storage.put(f"{_FOLDER}/{report.run_id}{_SUFFIX}", document.encode() + b"\n")
+    except LakeportError as error:
+        return f"the run's report can't be kept, by which `--resume` would go on: {error.message}"
+    return ""
+
+
+def last_of(file: str, storage: Storage) -> Earlier | None:
+    """What the newest run of a file has left; None where none has left anything.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    for found in _newest_first(storage):
+        with suppress(KeyError, TypeError, AttributeError):  # it is no report of ours
+            if found["file"] == file:
+                loads = found["loads"]
+                return Earlier(
+                    found["run_id"],
+                    {each["load"]: each["outcome"] for each in loads},
+                    {each["load"]: each["run_id"] for each in loads if each["run_id"]},
+                )
+    return None
+
+
+def last_file(storage: Storage) -> str:
+    """The file of the newest run of any; empty where none has left anything.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    files = (found.get("file") for found in _newest_first(storage) if isinstance(found, dict))
+    return next((file for file in files if isinstance(file, str)), "")
+
+
+def _newest_first(storage: Storage) -> Iterator[dict[str, Any]]:
+    # A name begins with the time, and the store lists by name.
+    keys = [item.key for item in storage.list(_FOLDER) if item.key.endswith(_SUFFIX)]
+    for key in reversed(keys):
+        with suppress(ValueError):
+            yield json.loads(storage.get(key) or b"")
+
+
+def table_of(load: Load) -> str:
+    """The URI of a load's table; empty for one with several streams, which have one each."""
+    config = load.target
+    pattern = config.table_pattern
+    if pattern is None or "{stream}" in pattern:
+        return ""
+    return open_storage(config).uri(config.folder_of(table_name(pattern, load.name)))
+
+
 def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
     """Send the notices of a run; none if all is well.
 
@@ -319,43 +421,3 @@ def _posted(url: str, body: Mapping[str, Any]) -> list[str]:
         status = getattr(error, "code", None)
         why = f"it answered {status}" if status else type(error).__name__
         return [f"the notice to {urlsplit(url).hostname} could not be sent: {why}"]
-
-
-def news_of(load: Load, engine: Engine) -> str:
-    """What a load would have, in words; empty where its table remembers nothing of its source.
-
-    Args:
-        load: the load.
-        engine: Spark, which need not start.
-    """
-    try:
-        return _found(load, partial(_memory, load, engine))
-    except LakeportError as error:
-        return f"it would fail: {error.message}"
-
-
-def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
-    storage = open_storage(load.target)
-    table = open_table(load.target, storage, engine, stream or load.name, writes=False)
-    return table.memory(writes=False)
-
-
-def _found(load: Load, memory: partial[Memory]) -> str:
-    source = load.source
-    if isinstance(source, FilesSource) and source.new_only:
-        options = ReadOptions().of_files(source)
-        with tempfile.TemporaryDirectory(prefix="lakeport-") as folder:
-            _, new = open_new_files(source, options, load.target, Path(folder), memory)
-            total = sum(file.bytes for file in new.files)
-            return f"{counted(len(new.files), 'new file')}, {size(total)}"
-    if isinstance(source, DatabaseSource) and source.cursor:
-        value = memory().bookmark(bookmark_name(source)).value
-        return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL
-    if isinstance(source, TablesSource) and source.incremental:
-        name = next(iter(source.tables))
-        value = memory().bookmark(tables.bookmark_name(name)).value
-        return f"rows behind version {value['version']}" if "version" in value else _ALL
-    return ""
-
-
-_ALL = "all rows: none was landed yet"

@@ -6,14 +6,6 @@ file ─▶ which loads ─▶ one Spark ─▶ ready ─▶ land … land ─�
 ```
 A report of it is kept beside the lake from the first moment on: what a run that was killed has done
 stands there, so that `resume` can go on with it.
-
-| source | its columns |
-|---|---|
-| tables | as their logs have them, and as loads of the same plan will |
-| a database | as it describes them; no row is read |
-| files, taps | not known: those that `sql` names stand in for them, without a type |
-
-Of what is not known, the text of `sql` may still tell whether it takes each batch on its own.
 """
 
 from __future__ import annotations
@@ -21,46 +13,46 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-import pyarrow as pa
-
+from lakeport.config.explain import no_such
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
 from lakeport.config.lake import read_lake
-from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.frames import empty_frame
-from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
-from lakeport.errors import ConfigError, LakeportError, LoadsFailed, SourceError
+from lakeport.engine.base import SessionRequest
+from lakeport.engine.choose import choose
+from lakeport.errors import ConfigError, LakeportError, LoadsFailed
 from lakeport.host.activity import carried, whole
 from lakeport.host.process import available_cores, command_line, masked
-from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.cancellation import Cancellation, waited_for
-from lakeport.loading.policies import Policies
-from lakeport.loading.prepare import Prepared
 from lakeport.loading.progress import shown
-from lakeport.loading.report import Failure
+from lakeport.loading.report import Failure, Observer, together
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
-from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
-from lakeport.loading.transform.wanted import Wanted
-from lakeport.model import Batch, Mode
-from lakeport.pipeline import kept, selection, session
+from lakeport.model import Mode
 from lakeport.pipeline.lineage import Events
-from lakeport.pipeline.places import reached_by, table_of
-from lakeport.pipeline.report import LoadReport, PipelineReport, send_notices
-from lakeport.schema.named import type_name
-from lakeport.sources.database.source import described
-from lakeport.sources.splits import HeldReader
+from lakeport.pipeline.report import (
+    Earlier,
+    LoadReport,
+    PipelineObserver,
+    PipelineReport,
+    keep,
+    last_file,
+    last_of,
+    send_notices,
+    table_of,
+)
+from lakeport.sources.remote import storage_of
 from lakeport.sources.tables.delta import DeltaTable
+from lakeport.storage.base import CloudStorage
 
 if TYPE_CHECKING:
     import os
@@ -68,7 +60,6 @@ if TYPE_CHECKING:
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage
@@ -153,70 +144,7 @@ class Schedule:
         return found
 
 
-class PipelineObserver(Protocol):
-    """Who wants to know how a run of a lake's file goes on. Called from several threads."""
-
-    def on_begun(self, load: str) -> None:
-        """A load begins."""
-
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """So much of a stream was read so far: records and bytes, -1 if unknown."""
-
-    def on_landed(self, load: str, landed: Landed) -> None:
-        """A batch of a load is durable and visible, or was landed by the same run before."""
-
-    def on_warning(self, load: str, text: str) -> None:
-        """A sentence that the user has to read; `load` is empty where it concerns none."""
-
-    def on_ended(self, report: LoadReport) -> None:
-        """A load has ended, however, or will not begin."""
-
-    def on_finished(self, report: PipelineReport) -> None:
-        """The run is over."""
-
-
-class Together:
-    """Several observers as one.
-
-    Args:
-        observers: whom to tell, in order.
-    """
-
-    def __init__(self, observers: Iterable[PipelineObserver]) -> None:
-        self._observers = tuple(observers)
-
-    def on_begun(self, load: str) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_begun(load)
-
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_progress(load, stream, records, size)
-
-    def on_landed(self, load: str, landed: Landed) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_landed(load, landed)
-
-    def on_warning(self, load: str, text: str) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_warning(load, text)
-
-    def on_ended(self, report: LoadReport) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_ended(report)
-
-    def on_finished(self, report: PipelineReport) -> None:
-        """Tell it to all."""
-        for each in self._observers:
-            each.on_finished(report)
-
-
-class OfLoad:
+class OfLoad(Observer):
     """The observer of one load: hands on what it hears, with the load's name.
 
     Args:
@@ -239,9 +167,6 @@ class OfLoad:
     def on_landed(self, landed: Landed) -> None:
         """Hand it on."""
         self._run.on_landed(self._load, landed)
-
-    def on_state(self, state: bytes) -> None:
-        """Do nothing: the table's commits hold it."""
 
     def on_warning(self, text: str) -> None:
         """Hand it on."""
@@ -363,6 +288,126 @@ def _views(load: Load, engine: Engine) -> dict[str, Any]:
     return {"views": found} if found else {}
 
 
+_DONE = frozenset({"landed", "left out"})
+
+
+def chosen_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
+    """The loads that are asked for, in the file's order; all, if nothing is said.
+
+    Args:
+        lake: the file.
+        only: names, each taken alone, without the loads that it uses.
+        tag: those that have it; empty for any.
+
+    Raises:
+        ConfigError: there is no such load, or none with that tag.
+    """
+    _check_names(lake, only)
+    wanted = {name: load for name, load in lake.loads.items() if not only or name in only}
+    tagged = {name: load for name, load in wanted.items() if not tag or tag in load.tags}
+    if tag and not tagged:
+        known = sorted({tag for load in wanted.values() for tag in load.tags})
+        raise ConfigError(
+            f"no load has the tag {tag!r}",
+            f"there are: {', '.join(known)}."
+            if known
+            else "`tags: [...]` of a load gives it some.",
+        )
+    return tagged
+
+
+def _check_names(lake: LakeFile, names: Sequence[str]) -> None:
+    """See that the file has these loads.
+
+    Raises:
+        ConfigError: it lacks one; the nearest is told.
+    """
+    for name in names:
+        if name not in lake.loads:
+            raise no_such("load", name, lake.loads)
+
+
+def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
+    """See that these loads can be read anew: each replaces its table, which then is its own.
+
+    Raises:
+        ConfigError: the file lacks one, or another load lands in its table, too.
+    """
+    _check_names(lake, [*names])
+    tables = {name: table_of(load) for name, load in lake.loads.items()} if names else {}
+    for name in names:
+        others = [other for other in tables if other != name and tables[other] == tables[name]]
+        if tables[name] and others:
+            raise ConfigError(
+                f"a full refresh of load {name!r} would replace its table, in which "
+                f"{', '.join(map(repr, others))} landed, too",
+                "remove the table, and run the loads that share it: they begin anew then.",
+            )
+
+
+def _unfinished(loads: Mapping[str, Load], before: Mapping[str, str]) -> dict[str, Load]:
+    """Those loads that an earlier run did not bring to a good end.
+
+    Args:
+        loads: that are asked for.
+        before: load -> its outcome in that run.
+    """
+    return {name: load for name, load in loads.items() if before.get(name) not in _DONE}
+
+
+def reached_by(load: Load) -> dict[str, object]:
+    """The stores that Spark may reach for a load, such as a bucket or an account, each with how."""
+    config, source = load.target, load.source
+    own = source.tables if isinstance(source, TablesSource) else {}
+    storages = [open_storage(config)] if config.connectors() else []
+    for uri in (*load.tables.values(), *own.values()):
+        with suppress(LakeportError):  # the load itself will say so
+            storages += [found] if (found := storage_of(config, f"{uri}/")) else []
+    return {
+        urlsplit(storage.hadoop_uri()).hostname or "": storage.settings
+        for storage in storages
+        if isinstance(storage, CloudStorage)
+    }
+
+
+def start_engine(loads: Collection[Load]) -> Engine:
+    """Return an engine with all that the loads need, so that none has Spark start anew.
+
+    It is the run's own, not a warm session's: that one has one command at a time.
+
+    Raises:
+        ConfigError: two loads ask for different Sparks, or for a warm session's.
+        MissingDependency: there is no Java that Spark runs on.
+    """
+    needs: frozenset[str] = frozenset()
+    first: Load | None = None
+    engines = {load.target.engine for load in loads}
+    for load in loads:
+        first = first or load
+        if load.target.warm == "require":
+            raise ConfigError(
+                f"load {load.name!r} asks for a warm session's Spark (`warm: require`), and the "
+                "loads of a file share one of their own",
+                "leave `warm` out, or land the source by `lakeport land`.",
+            )
+        if dict(load.target.spark) != dict(first.target.spark):
+            raise ConfigError(
+                f"loads {first.name!r} and {load.name!r} have different `spark` settings, and the "
+                "loads of a file share one session",
+                "give them once, under `target` or `defaults`.",
+            )
+        needs |= load.target.jars | _of_tables(load)
+    name = "threads" if first and engines == {"threads"} else "spark"
+    return choose(name, SessionRequest(needs, first.target.spark if first else {}))
+
+
+def _of_tables(load: Load) -> frozenset[str]:
+    """What Spark needs to read the tables that a load uses."""
+    own = load.source.tables if isinstance(load.source, TablesSource) else {}
+    used = {**load.tables, **own}
+    return TablesSource(tables=used).jars if used else frozenset()
+
+
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
 _LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
 _END_SECONDS = 8.5  # for loads that are asked to end, which takes each eight at most
@@ -430,10 +475,10 @@ def run_lake(
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
     """Do the loads of a file that was read; see `run`."""
-    selection.check_refresh(lake, full_refresh)
+    check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
-    loads = selection.named(lake, only, tag)
+    loads = chosen_loads(lake, only, tag)
     storage = _place_of_reports(lake)
     earlier = _last_run(lake, storage) if resume else None
     told = [] if observer is None else [observer]
@@ -453,7 +498,7 @@ def _file(lake: LakeFile) -> str:
     return str(Path(lake.path).resolve())
 
 
-def _last_run(lake: LakeFile, storage: Storage | None) -> kept.Earlier | None:
+def _last_run(lake: LakeFile, storage: Storage | None) -> Earlier | None:
     """What the file's last run has left; None where no run of any file has left anything.
 
     Raises:
@@ -465,8 +510,8 @@ def _last_run(lake: LakeFile, storage: Storage | None) -> kept.Earlier | None:
             f"no run of {lake.path} has left a report to go on with",
             "leave `--resume` out. Runs leave reports with `manifest: true`, which is the default.",
         )
-    found = kept.last_of(_file(lake), storage)
-    if found is None and (other := kept.last_file(storage)):
+    found = last_of(_file(lake), storage)
+    if found is None and (other := last_file(storage)):
         raise ConfigError(
             f"no run of {_file(lake)} has left a report in {storage.uri()} to go on with: the last "
             f"one there is of {other}",
@@ -483,21 +528,21 @@ class _Run:
         self,
         lake: LakeFile,
         loads: Mapping[str, Load],
-        earlier: kept.Earlier | None,
+        earlier: Earlier | None,
         full_refresh: frozenset[str],
         storage: Storage | None,
         observers: Sequence[PipelineObserver],
     ) -> None:
         self.lake = lake
-        self.earlier = earlier or kept.Earlier("", {}, {})
+        self.earlier = earlier or Earlier("", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
-        self.users = Together(observers)
+        self.users = together(*observers)
         lineage = [] if lake.lineage is None else [Events(lake, lake.lineage, self.warn)]
-        self.observer = Together([self.users, *lineage])
+        self.observer = together(self.users, *lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
-        self.loads = selection.unfinished(loads, self.earlier.outcomes)
+        self.loads = _unfinished(loads, self.earlier.outcomes)
         self.reports = {
             name: LoadReport(name, "waiting", run_id=self._id_of(load), uses=load.depends)
             if name in self.loads
@@ -524,7 +569,7 @@ class _Run:
         _make_importable({load.folder for load in self.loads.values() if load.python})
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with (
-            session.start(self.loads.values()) as engine,
+            start_engine(self.loads.values()) as engine,
             waited_for(threads, cancels=True) as executor,
         ):
             try:
@@ -633,7 +678,7 @@ class _Run:
         """Write down how far the run is; that it can't be written fails none."""
         if self.storage is None:
             return
-        problem = kept.keep(report or self._report(None), self.storage)
+        problem = keep(report or self._report(None), self.storage)
         if problem:
             self.storage = None  # to try again takes as long again
             self.warn(problem)
@@ -649,114 +694,3 @@ class _Run:
 def _make_importable(folders: Collection[str]) -> None:
     """Have Python find the modules that lie beside the file."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
-
-
-_UNREAD: Final = "its source's columns are known once it is read"
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a load makes of its rows.
-
-    Attributes:
-        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
-        columns: what its table gets of it, internal columns among them; None: not known.
-        unknown: why something is not known.
-    """
-
-    runs: str = ""
-    columns: pa.Schema | None = None
-    unknown: str = ""
-
-    @property
-    def types(self) -> dict[str, str]:
-        """Column -> type, in words."""
-        return {field.name: type_name(field.type) for field in self.columns or ()}
-
-
-@dataclass
-class MadeBy:
-    """Tells it of loads in the order in which they run.
-
-    Args:
-        engine: Spark, which is started for loads with `sql` or `python`, where they take it.
-    """
-
-    engine: Engine
-    _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
-
-    def load(self, load: Load, table: str) -> Made:
-        """What a load makes of its rows; nothing is known of one without `sql` and `python`.
-
-        Args:
-            load: the load.
-            table: the URI of its table.
-        """
-        if not load.sql and not load.python:
-            return Made()
-        try:
-            made = self._known(load)
-        except LakeportError as error:
-            made = Made(self._by_text(load), unknown=error.message)
-        if made.columns is not None:
-            self._tables[table] = load.target.mode, made.columns
-        if any(one.at_once for one in load.expect):
-            return Made(AT_ONCE, made.columns, made.unknown)
-        return made
-
-    def _known(self, load: Load) -> Made:
-        source = load.source
-        if isinstance(source, TablesSource):
-            frames = {name: self._frame(place, load) for name, place in source.tables.items()}
-            frame = next(iter(frames.values()))
-            return self._planned(load, Batch(load.name, 0, frame=frame), frames)
-        if isinstance(source, DatabaseSource) and not source.is_jdbc:
-            columns = HeldReader(described(source).empty_table())
-            return self._planned(load, Batch(load.name, 0, reader=columns), {})
-        raise SourceError(_UNREAD)
-
-    def _by_text(self, load: Load) -> str:
-        """How a query runs whose source's columns are not known; empty if that is not known."""
-        names = columns_of_query(load.sql)
-        if not load.sql or names is None:
-            return ""
-        if {name.lower() for name in tables_of(load.sql)} != {SOURCE}:
-            return AT_ONCE
-        if load.python:
-            return ""
-        try:
-            with translated(self.engine.secrets):
-                return self._of_any_types(load.sql, names)
-        except LakeportError:
-            return ""
-
-    def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
-        """How a query runs on columns that may be of any type: they are null."""
-        session = session_like(self.engine.require_spark("a query").spark)
-        nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
-        named(session, {SOURCE: nulls})
-        return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
-
-    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
-        views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
-        prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
-        wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
-        planned = wanted.planned(prepared, batch)
-        shape = Policies.of(load.target).shape(planned.columns, planned.batch)
-        return Made(planned.how, shape.schema)
-
-    def _frame(self, place: str, load: Load) -> DataFrame:
-        """A table as it is once the loads before have landed, as far as their columns are known."""
-        mode, planned = self._tables.get(place, (None, None))
-        try:
-            there = DeltaTable(place, load.target, self.engine).whole()
-        except SourceError:
-            if planned is None:
-                raise
-        else:
-            if planned is None:
-                return there
-            if mode is not Mode.OVERWRITE:
-                planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
-        with translated(self.engine.secrets):
-            return empty_frame(self.engine.require_spark("a query").spark, planned)

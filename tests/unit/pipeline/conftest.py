@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeport.engine.threads import ThreadEngine
-from lakeport.pipeline import run, session
+from lakeport.pipeline import run
 from tests.unit.pipeline.kit import Lander
 
 
@@ -13,5 +13,5 @@ from tests.unit.pipeline.kit import Lander
 def lander(monkeypatch: pytest.MonkeyPatch) -> Lander:
     made = Lander()
     monkeypatch.setattr(run, "land", made)
-    monkeypatch.setattr(session, "start", lambda loads: ThreadEngine())
+    monkeypatch.setattr(run, "start_engine", lambda loads: ThreadEngine())
     return made

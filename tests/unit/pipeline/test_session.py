@@ -11,7 +11,7 @@ import pytest
 from lakeport.config.inputs import TablesSource
 from lakeport.engine.base import SessionRequest
 from lakeport.errors import ConfigError
-from lakeport.pipeline import session
+from lakeport.pipeline import run
 from tests.unit.pipeline.kit import load_of
 
 
@@ -21,8 +21,8 @@ def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
     def choose(name: str, request: SessionRequest) -> None:
         found.append((name, request.needs, request.settings))
 
-    monkeypatch.setattr(session, "choose", choose)
-    session.start(loads)
+    monkeypatch.setattr(run, "choose", choose)
+    run.start_engine(loads)
     return found[0]
 
 
@@ -43,9 +43,9 @@ def test_loads_that_ask_for_different_sparks_are_refused(tmp_path: Path) -> None
     one = load_of("one", tmp_path)
     other = load_of("other", tmp_path, spark={"spark.driver.memory": "2g"})
     with pytest.raises(ConfigError, match="loads 'one' and 'other' have different `spark`"):
-        session.start([one, other])
+        run.start_engine([one, other])
 
 
 def test_a_warm_session_cannot_be_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="load 'one' asks for a warm session's Spark"):
-        session.start([load_of("one", tmp_path, warm="require")])
+        run.start_engine([load_of("one", tmp_path, warm="require")])

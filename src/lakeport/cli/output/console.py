@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from lakeport import errors
 from lakeport.cli.output import progress
@@ -50,15 +50,39 @@ _LISTED = 100  # columns of a line that lists columns, where lines are of any le
 
 StateSink = Callable[[bytes], None]
 Remarks = Callable[[LandingReport], Sequence[str]]
-"""What a command adds to the report of a load, for people."""
 
 
-class Output(Observer, Protocol):
-    """What commands say; an `Observer` of loads besides."""
+class Output(Observer):
+    """What commands say; an `Observer` of loads besides.
 
-    landed: int
-    options: str
-    remarks: Remarks
+    Args:
+        out: where the result goes; default: standard output.
+        err: where errors go, and warnings for people; default: standard error.
+        states: takes each STATE that may go out; default: only the report has it.
+
+    Attributes:
+        landed: batches that landed so far.
+        options: added to the commands about a table that texts name.
+        remarks: what a command adds to the report of a load, for people.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        states: StateSink | None = None,
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._states = states
+        self.landed = 0
+        self.options = ""
+        self.remarks: Remarks = lambda report: ()
+
+    def on_state(self, state: bytes) -> None:
+        """Hand the STATE on."""
+        if self._states:
+            self._states(state)
 
     def begin(self, label: str) -> None:
         """Work begins that may take a while; what goes on is shown until there is a result."""
@@ -85,14 +109,8 @@ class Output(Observer, Protocol):
         """Nothing more will come."""
 
 
-class Console:
-    """For people: what goes on and tables on a terminal, plain lines elsewhere.
-
-    Args:
-        out: where it writes; default: standard output.
-        err: where errors and warnings go; default: standard error.
-        states: takes each STATE that may go out; default: only the report has it.
-    """
+class Console(Output):
+    """For people: what goes on and tables on a terminal, plain lines elsewhere."""
 
     def __init__(
         self,
@@ -100,14 +118,10 @@ class Console:
         err: TextIO | None = None,
         states: StateSink | None = None,
     ) -> None:
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
-        self._states = states
+        super().__init__(out, err, states)
         self._lock = threading.Lock()
         self._width = terminal_width(self._out)
-        self.landed = self._rows = 0
-        self.options = ""
-        self.remarks: Remarks = lambda report: ()
+        self._rows = 0
 
     @property
     def interactive(self) -> bool:
@@ -117,9 +131,6 @@ class Console:
     def begin(self, label: str) -> None:
         """Show what goes on from now on, until something else is to be said for good."""
         progress.begin(label, self._out, self._err)
-
-    def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Say nothing: what goes on is shown all the time."""
 
     def on_landed(self, landed: Landed) -> None:
         """Count the batch, and print it as a line where lines are kept."""
@@ -131,11 +142,6 @@ class Console:
                 progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
                 self._line(landed_line(landed))
-
-    def on_state(self, state: bytes) -> None:
-        """Hand the STATE on."""
-        if self._states:
-            self._states(state)
 
     def on_warning(self, text: str) -> None:
         """Print a warning."""
@@ -273,46 +279,14 @@ class Console:
             self._line(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")
 
 
-class Json:
-    """For machines: the result as one JSON document, an error as one on standard error.
+class Json(Output):
+    """For machines: the result as one JSON document, an error as one on standard error."""
 
-    Args:
-        out: where the document goes; default: standard output.
-        err: where an error goes; default: standard error.
-        states: takes each STATE that may go out; default: only the report has it.
-    """
-
-    def __init__(
-        self,
-        out: TextIO | None = None,
-        err: TextIO | None = None,
-        states: StateSink | None = None,
-    ) -> None:
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
-        self._states = states
-        self._failed: LandingReport | PipelineReport | None = None
-        self.landed = 0
-        self.options = ""
-        self.remarks: Remarks = lambda report: ()
-
-    def begin(self, label: str) -> None:
-        """Say nothing: there is one document, at the end."""
-
-    def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Say nothing: the report has the sums."""
+    _failed: LandingReport | PipelineReport | None = None
 
     def on_landed(self, landed: Landed) -> None:
-        """Say nothing: the report has the sums."""
+        """Count the batch: the report has the sums, and the warnings."""
         self.landed += 1
-
-    def on_state(self, state: bytes) -> None:
-        """Hand the STATE on."""
-        if self._states:
-            self._states(state)
-
-    def on_warning(self, text: str) -> None:
-        """Say nothing: the report has the warnings."""
 
     def on_finished(self, report: LandingReport | PipelineReport) -> None:
         """Write the report; that of a failed load comes with its error, as one document."""
@@ -358,9 +332,6 @@ class Json:
             return
         self._err.write(json.dumps({"error": error}) + "\n")
         self._err.flush()
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def _text(self, text: str) -> None:
         self._out.write(f"{text}\n")

@@ -5,18 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import cells, padded, shown
+from lakeport.errors import ConfigError
 from lakeport.loading.progress import Moment, line, seconds
+from lakeport.loading.report import together
+from lakeport.pages.file import alone
+from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
+from lakeport.pages.written import check_path, write_page
+from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
     from lakeport.model import Landed
     from lakeport.pipeline.plan import PipelinePlan
-    from lakeport.pipeline.report import LoadReport, PipelineReport
 
 _COLUMNS: Final = ("load", "rows", "rejected", "seconds", "outcome", "table")
 _SPARE: Final = ("table", "seconds", "rejected")
@@ -32,7 +38,7 @@ class _Running:
     rows: int = 0
 
 
-class Loads:
+class Loads(PipelineObserver):
     """For people: a line for each load that runs on a terminal, for each that ended elsewhere.
 
     Args:
@@ -50,9 +56,6 @@ class Loads:
         """Begin its line."""
         with self._lock:
             self._running[load] = _Running(time.monotonic())
-
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """Say nothing: what goes on is shown all the time."""
 
     def on_landed(self, load: str, landed: Landed) -> None:
         """Count the batch, and its rows."""
@@ -110,7 +113,7 @@ class Loads:
         return told
 
 
-class JsonLoads:
+class JsonLoads(PipelineObserver):
     """For machines: the report as one JSON document.
 
     Args:
@@ -121,30 +124,47 @@ class JsonLoads:
         self._json = json
         self._lock = threading.Lock()
 
-    def on_begun(self, load: str) -> None:
-        """Say nothing: there is one document, at the end."""
-
-    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """Say nothing: the report has the sums."""
-
     def on_landed(self, load: str, landed: Landed) -> None:
         """Count the batch."""
         with self._lock:
             self._json.landed += 1
-
-    def on_warning(self, load: str, text: str) -> None:
-        """Say nothing: the report has the warnings."""
-
-    def on_ended(self, report: LoadReport) -> None:
-        """Say nothing: the report has it."""
 
     def on_finished(self, report: PipelineReport) -> None:
         """Write the report; that of a failed run comes with its error, as one document."""
         self._json.on_finished(report)
 
 
-def show_plan(output: Console | Json, plan: PipelinePlan) -> None:
-    """Print what a run would do: the steps, then each load."""
+class _Page(PipelineObserver):
+    """Leaves the page of a run in a file."""
+
+    def __init__(self, path: Path, shown: PipelineObserver) -> None:
+        self._path, self._shown = path, shown
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """Write the page; what has landed has landed, if that fails."""
+        try:
+            write_page(alone(page_of_lake_run(report.to_dict())).html, self._path)
+        except ConfigError as error:
+            self._shown.on_warning("", error.message)
+
+
+def observer(output: Console | Json, page: Path | None) -> PipelineObserver:
+    """Return the observer of a run that prints it, and leaves its page in a file if one is named.
+
+    Raises:
+        ConfigError: nothing can be written there.
+    """
+    shown = JsonLoads(output) if isinstance(output, Json) else Loads(output)
+    if page is None:
+        return shown
+    check_path(page)
+    return together(_Page(page, shown), shown)
+
+
+def show_plan(output: Console | Json, plan: PipelinePlan, page: Path | None) -> None:
+    """Print what a run would do, the steps, then each load; write its page if a file is named."""
+    if page is not None:
+        write_page(alone(page_of_lake_plan(plan)).html, page)
     if not isinstance(output, Console):
         output.document(plan.to_dict())
         return
