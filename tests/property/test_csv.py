@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lakeport.model import Split
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import blocks, record_end, records
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(

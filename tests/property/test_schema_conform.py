@@ -22,10 +22,9 @@ from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
-from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.record import RecordParser
+from lakeport.sources.json.record import Fault, RecordParser
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -212,7 +211,7 @@ def files(draw: st.DrawFn, lines: st.SearchStrategy[str]) -> bytes:
 def line_by_line(
     reader: JsonReader, data: bytes
 ) -> tuple[list[list[Any]], list[tuple[int, str, str]]]:
-    parser = RecordParser(reader.layout)
+    parser = RecordParser(reader)
     rows, bad = [], []
     for number, line in enumerate(data.split(b"\n"), 1):
         text = line.removeprefix(BOM).strip(b" \t\r")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover, stream_name
 from lakeport.sources.input.decompression import (
     STDIN,
@@ -24,6 +23,7 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
+from lakeport.sources.options import FileOptions
 from lakeport.sources.remote import storage_of
 from lakeport.sources.singer.messages import Schema, State, decode
 from lakeport.sources.singer.source import SingerOptions, SingerSource

@@ -1,16 +1,20 @@
-"""What a user says of a source beyond its name."""
+"""What a user and the config say of a source beyond its name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
+from lakeport.model import UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
+from lakeport.sources.input.decompression import DEFAULT, UnpackLimits, unpack_limits
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import FilesSource
 
 
@@ -71,3 +75,100 @@ def _csv(given: Mapping[str, Any]) -> CsvOptions:
             )
     values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
     return CsvOptions(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How files become rows of one table.
+
+    Attributes:
+        csv: how CSV files are written.
+        declared: a JSON schema, which declares all columns; or column -> type name, which
+            declares those columns and leaves the others to inference.
+        columns: column -> type name, beside what is declared so.
+        unknown: what to do with columns and fields that are not declared; without a JSON schema,
+            for CSV, those that the first file does not have.
+        folders: whether folders `name=value` of the files' paths are columns.
+        records_path: of JSON, the names of the fields that lead to the records.
+        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
+        split_bytes: about how much one task reads.
+        max_record_mb: longest JSON record, in MB (2**20 bytes).
+        max_columns: most columns of a table.
+        limits: what a compressed file may become.
+        digest: whether to compute `Batch.digest`.
+    """
+
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    declared: Mapping[str, Any] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    folders: bool = True
+    records_path: tuple[str, ...] = ()
+    sheet: str = ""
+    split_bytes: int = 64 << 20
+    max_record_mb: int = 100
+    max_columns: int = 5000
+    limits: UnpackLimits = DEFAULT
+    digest: bool = False
+
+    @classmethod
+    def of(cls, config: DestinationConfig, options: ReadOptions) -> FileOptions:
+        """What a load's config and options say.
+
+        Raises:
+            ConfigError: the path to the records is none.
+        """
+        return cls(
+            csv=options.csv or CsvOptions(),
+            declared=options.schema,
+            columns=config.columns,
+            unknown=config.unknown_fields,
+            folders=config.partition_columns == "auto",
+            records_path=parse_path(options.records_path),
+            sheet=options.sheet,
+            max_record_mb=max(1, int(config.max_record_mb)),
+            max_columns=config.max_columns,
+            limits=unpack_limits(config),
+            digest=config.run_id is not None,
+        )
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """The names on a path; none for an empty one.
+
+    A pointer, which begins with a slash, has names with dots in them: `/a.b/items`. In it, `~1` is
+    a slash and `~0` a tilde.
+
+    Raises:
+        ConfigError: a name on a dotted path is empty, or a pointer has a tilde that is neither.
+
+    >>> parse_path("result.items"), parse_path("/a.b/c~1d")
+    (('result', 'items'), ('a.b', 'c/d'))
+    """
+    if text.startswith("/"):
+        names = text[1:].split("/")
+        if any(re.search("~(?![01])", name) for name in names):
+            raise ConfigError(
+                f"`records_path` is {text!r}, which is no JSON pointer",
+                "in one, a tilde is written `~0`, and a slash within a name `~1`.",
+            )
+        return tuple(name.replace("~1", "/").replace("~0", "~") for name in names)
+    names = text.split(".") if text else []
+    if "" in names:
+        raise ConfigError(
+            f"`records_path` is {text!r}, in which a name is empty",
+            "write names with dots between them, such as `result.items`; a name with a dot in it, "
+            "as a JSON pointer: `/result/a.b`.",
+        )
+    return tuple(names)
+
+
+def format_path(names: Sequence[str]) -> str:
+    """A path as `parse_path` takes it.
+
+    >>> format_path(["result", "items"]), format_path(["a.b"])
+    ('result.items', '/a.b')
+    """
+    if all(name and "." not in name and not name.startswith("/") for name in names):
+        return ".".join(names)
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)

@@ -9,9 +9,8 @@ from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
-from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.reader import JsonReader, Unknown, merge_unknown
-from lakeport.sources.json.record import RecordParser
+from lakeport.sources.json.record import Fault, RecordParser
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
@@ -68,7 +67,7 @@ def _line_by_line(
     reader: JsonReader, lines: dict[int, bytes]
 ) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]], tuple[dict[str, str], dict[str, int]]]:
     """The slow path's rows and faults by line, and the kinds and counts of undeclared fields."""
-    parser = RecordParser(reader.layout)
+    parser = RecordParser(reader)
     rows, faults = {}, {}
     unknown: Unknown = {}
     for number, line in lines.items():

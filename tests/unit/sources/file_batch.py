@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.model import Batch
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from lakeport.errors import SourceError, UnknownFields
-from lakeport.model import Split, UnknownPolicy
+from lakeport.model import Batch, Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
 from lakeport.sources.csv.detection import contrast, may_be_grouped, numbered_rows, why_text
@@ -26,7 +26,7 @@ from lakeport.sources.csv.inference import (
 from lakeport.sources.csv.reader import CsvReader, Form, Layout
 from lakeport.sources.csv.readings import Choice, Evidence, Format, Readings, choose, is_partly_seen
 from lakeport.sources.csv.values import ANY_KIND
-from lakeport.sources.files.file_set import FilePlan, FileSet
+from lakeport.sources.files.file_set import FileSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class _Cut(NamedTuple):
     kinds: list[ColumnKinds] | None
 
 
-def plan_csv(files: FileSet) -> FilePlan:
+def plan_csv(files: FileSet) -> Batch:
     """Find out how files are written, infer the types of undeclared columns, and cut the files.
 
     Raises:
@@ -88,11 +88,13 @@ def plan_csv(files: FileSet) -> FilePlan:
     texts -= doubts.keys() | declared.keys()
     numbers = {n for n, c in choices.items() if c.type == pa.float64() and c.format is None}
     said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
-    return FilePlan(
+    return Batch(
+        files.stream,
+        0,
         reader,
         tuple(splits),
-        size,
-        _OUTPUT_RATIO,
+        bytes=size,
+        output_ratio=_OUTPUT_RATIO,
         warnings=warnings,
         notes=_notes_of(files, heads, said, doubts, texts, numbers),
         untyped=dict.fromkeys(untyped, pa.null()),

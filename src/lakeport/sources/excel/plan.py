@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.extras import missing
 from lakeport.host.scratch import scratch
+from lakeport.model import Batch
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.cells import Cell, quoted, type_of
 from lakeport.sources.excel.titles import below_titles
-from lakeport.sources.files.file_set import FilePlan, FileSet, run_here
+from lakeport.sources.files.file_set import FileSet, run_here
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
 
@@ -61,7 +62,7 @@ class _Converted(NamedTuple):
     titles: int
 
 
-def plan_excel(files: FileSet) -> FilePlan:
+def plan_excel(files: FileSet) -> Batch:
     """Turn a sheet of each workbook into CSV, and tell types by all cells of a column.
 
     Raises:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from lakeport.host.activity import carried
 from lakeport.host.process import available_cores
-from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits
 from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored_encoding
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 
 _THREADS = 8
@@ -44,31 +41,6 @@ def _beside_each_other(function: Callable[[Any], list[Any]], items: Sequence[Any
         return run_here(function, items)
     with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
         return [result for results in executor.map(carried(function), items) for result in results]
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlan:
-    """What a format's planner found: how to read the files, and in which pieces.
-
-    Attributes:
-        reader: the source kernel.
-        splits: what the tasks read.
-        bytes: input size, decompressed.
-        output_ratio: guess of Parquet bytes per input byte.
-        records: number of records, -1 when unknown.
-        warnings: see `Batch.warnings`.
-        notes: see `Batch.notes`.
-        untyped: see `Batch.untyped`.
-    """
-
-    reader: Reader
-    splits: tuple[Split, ...]
-    bytes: int
-    output_ratio: float
-    records: int = -1
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 class FileSet:

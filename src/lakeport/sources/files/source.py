@@ -10,16 +10,16 @@ from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
-from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
+from lakeport.sources.files.file_set import FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation, number_of
 from lakeport.sources.typed.plan import plan_typed
 
-_PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
+_PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
     "csv": plan_csv,
     "tsv": plan_csv,
     "json": plan_json,
@@ -62,24 +62,17 @@ class FileSource:
         """Prepare the files and hand them out."""
         files = self._files
         digest = digest_of(files.files) if files.options.digest else ""
-        plan = _plan(files)
-        reader = plan.reader
-        if files.folders:
-            reader = FolderReader(reader, files.folders)
-            reader.check(files.stream, plan.splits)
-        batch = Batch(
-            files.stream,
-            0,
-            reader=reader,
-            splits=tuple(_named(files.files, plan.splits)),
-            records=plan.records,
-            bytes=plan.bytes,
+        batch = _plan(files)
+        if files.folders and batch.reader is not None:
+            reader = FolderReader(batch.reader, files.folders)
+            reader.check(files.stream, batch.splits)
+            batch = replace(batch, reader=reader)
+        batch = replace(
+            batch,
+            splits=tuple(_named(files.files, batch.splits)),
             digest=digest,
             remembered=True,
-            output_ratio=plan.output_ratio,
-            warnings=plan.warnings,
-            notes=plan.notes,
-            untyped={n: t for n, t in plan.untyped.items() if n not in files.folder_names},
+            untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
         )
         yield Flush((batch,), last=True)
 
@@ -96,7 +89,7 @@ def _named(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Spl
             yield replace(split, file=of.get(split.uri) or told[number_of(split.uri)])
 
 
-def _plan(files: FileSet) -> FilePlan:
+def _plan(files: FileSet) -> Batch:
     planner = _PLANNERS.get(files.format)
     if planner is None:
         raise ConfigError(

@@ -16,7 +16,6 @@ from lakeport.schema.types import Field, FieldType, Kind, arrow_field, check_nam
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
-    from lakeport.sources.singer.metadata import Metadata
 
 _PLAIN: dict[pa.DataType, Kind] = {
     pa.string(): Kind.STRING,
@@ -49,23 +48,6 @@ class Column:
     def raw(self) -> bool:
         """Whether values, or parts of them, are kept as the JSON text that came."""
         return holds(self.type, Kind.JSON)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLayout:
-    """How records are written, and what they are read as.
-
-    Attributes:
-        columns: what to yield.
-        unknown: the policy for undeclared fields.
-        envelope: whether lines are Singer RECORD messages.
-        metadata: what the target knows about the records; None to leave the columns `_sdc_*` out.
-    """
-
-    columns: tuple[Column, ...]
-    unknown: UnknownPolicy
-    envelope: bool
-    metadata: Metadata | None = None
 
 
 def holds(t: FieldType, *kinds: Kind) -> bool:

@@ -15,7 +15,7 @@ from lakeport.model import Split
 from lakeport.schema.types import Field, Kind
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.lines import read_blocks
-from lakeport.sources.json.paths import format_path
+from lakeport.sources.options import format_path
 
 MAX_RECORD_CHARS = 100 << 20
 _CHUNK = 1 << 20

@@ -10,11 +10,11 @@ from typing import Any
 
 from lakeport.native import kernel
 from lakeport.schema.merging import merge_fields, merge_types
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field, number_kind
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field
 from lakeport.schema.width import count_columns
 from lakeport.sources.json.blocks import cut_lines
 from lakeport.sources.json.columns import spec_of
-from lakeport.sources.json.decoding import Decoder, Fault, Literal
+from lakeport.sources.json.record import Decoder, Fault, Literal, kind_of_value
 
 _PIECE = 1 << 16
 _FEWEST, _MOST = 8, 256  # lines that are looked at one by one
@@ -111,17 +111,6 @@ def _undeclared(type_: FieldType) -> FieldType:
     members = tuple(replace(member, type=_undeclared(member.type)) for member in type_.fields)
     item = None if type_.item is None else _undeclared(type_.item)
     return replace(type_, item=item, fields=members, opening=frozenset())
-
-
-def kind_of_value(value: Any) -> str:
-    """Tell the kind of a decoded value (see `lakeport.sources.json.decoding`)."""
-    if value is None:
-        return "null"
-    if isinstance(value, Literal):
-        return number_kind(value)
-    if isinstance(value, bool):
-        return "boolean"
-    return "string" if isinstance(value, str) else "json"
 
 
 def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:

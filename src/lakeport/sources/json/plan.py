@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.model import Split
+from lakeport.model import Batch, Split
 from lakeport.schema.named import no_column
 from lakeport.schema.nested import open_columns
 from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
 from lakeport.schema.width import check_width
 from lakeport.sources.files.declared import read_type
-from lakeport.sources.files.file_set import FilePlan, FileSet
+from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
@@ -38,7 +38,7 @@ _OUTPUT_RATIO = 0.2
 _MAX_LINE = 100 << 20
 
 
-def plan_json(files: FileSet) -> FilePlan:
+def plan_json(files: FileSet) -> Batch:
     """Turn documents into lines, cut the files at line ends, and infer undeclared fields.
 
     Raises:
@@ -60,11 +60,13 @@ def plan_json(files: FileSet) -> FilePlan:
     hint = "" if files.declares_all or files.options.records_path else hint_of(plain, fields)
     declared = {field.name for field in files.fields}
     inferred = pa.schema([(f.name, open_type(f.type)) for f in fields if f.name not in declared])
-    return FilePlan(
+    return Batch(
+        files.stream,
+        0,
         reader,
         tuple(splits),
-        size,
-        _OUTPUT_RATIO,
+        bytes=size,
+        output_ratio=_OUTPUT_RATIO,
         warnings=(hint,) if hint else (),
         untyped=open_columns(inferred),
     )

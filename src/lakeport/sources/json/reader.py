@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -22,88 +22,24 @@ from lakeport.schema.types import Field, merge_kinds
 from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, cut_lines, read_blocks
 from lakeport.sources.json.columns import (
-    RecordLayout,
+    Column,
     batch_of,
     batch_of_rows,
     columns_of,
     schema_of,
     spec_of,
 )
-from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.record import RecordParser
+from lakeport.sources.json.record import Fault, RecordParser
 from lakeport.sources.singer.metadata import MESSAGE_KEYS, Metadata, Received
 
 if TYPE_CHECKING:
-    from lakeport.native import Kernel
+    from lakeport.native._kernel import Parser
 
 
 _MOST = 64
 
 Unknown = dict[str, tuple[str, int]]
 """Undeclared field -> kind of its values, number of records that have it."""
-
-
-class Converted(NamedTuple):
-    """Lines whose records were converted.
-
-    Attributes:
-        batch: the records.
-        lines: how many lines they are, blank ones counted.
-        unknown: the undeclared fields that they have, if asked for.
-    """
-
-    batch: pa.RecordBatch
-    lines: int
-    unknown: Unknown
-
-
-class NativeLines:
-    """Converts lines of one layout as `RecordParser` would, or leaves them to it.
-
-    Where it stops again and again, more and more lines are left to `RecordParser` at once: a
-    stop costs as much as some lines there.
-
-    Args:
-        kernel: the compiled module.
-        layout: how records are written, and what they are read as.
-        survey: whether to tell undeclared fields instead of stopping at them.
-    """
-
-    def __init__(self, kernel: Kernel, layout: RecordLayout, *, survey: bool) -> None:
-        columns = layout.columns
-        self._schema = schema_of(columns)
-        drop = layout.unknown is UnknownPolicy.DROP
-        unknown: Literal["refuse", "drop", "tell"] = "drop" if drop else "refuse"
-        keys = MESSAGE_KEYS if layout.envelope and layout.metadata else {}
-        self._parser = kernel.parser(
-            [(c.name, "mixed", None) if c.mixed else spec_of(c.name, c.type) for c in columns],
-            [i for i, c in enumerate(columns) if c.required],
-            layout.envelope,
-            [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
-            "tell" if survey else unknown,
-            drop,
-        )
-
-    def read(self, data: bytes) -> Iterator[Converted | list[bytes]]:
-        """Convert whole lines, the last newline left out, in order.
-
-        Yields:
-            Lines that were converted, and those that have to be looked at one by one.
-        """
-        at, few = 0, 1
-        while True:
-            rows, lines, columns, stop, told = self._parser.parse(data, at)
-            if lines:
-                arrays = [
-                    array_of(t, parts) for t, parts in zip(self._schema.types, columns, strict=True)
-                ]
-                unknown = {name: (kind, count) for name, kind, count in told}
-                yield Converted(batch_of(arrays, rows, self._schema), lines, unknown)
-            if stop is None:
-                return
-            few = 1 if lines else min(2 * few, _MOST)
-            left, at = cut_lines(data, stop[0], few)
-            yield left
 
 
 _BLANK = b" \t\r"
@@ -134,13 +70,12 @@ class SplitReader:
         *,
         survey: bool = False,
     ) -> None:
-        layout, native = reader.layout, kernel()
         self._reader, self._split = reader, split
         self._on_bad, self._on_unknown = on_bad, on_unknown
         self._numbers = LineNumbers(split)
-        self._schema = schema_of(layout.columns)
-        self._native = None if native is None else NativeLines(native, layout, survey=survey)
-        self._parser = RecordParser(layout)
+        self._schema = reader.schema
+        self._native = _native_parser(reader, survey)
+        self._parser = RecordParser(reader)
         if reader.metadata is not None:
             self._received = Received(split, reader.metadata.batched)
 
@@ -162,15 +97,22 @@ class SplitReader:
         if self._native is None:
             yield from self._line_by_line(block.data.split(b"\n"), first)
             return
-        for piece in self._native.read(block.data):
-            if isinstance(piece, Converted):
-                if piece.unknown:
-                    self._on_unknown(piece.unknown, 0)
-                yield self._stamped(piece.batch, range(first, first + len(piece.batch)))
-                first += piece.lines
-            else:
-                yield from self._line_by_line(piece, first)
-                first += len(piece)
+        at, few = 0, 1
+        while True:
+            rows, lines, columns, stop, told = self._native.parse(block.data, at)
+            if lines:
+                if told:
+                    self._on_unknown({name: (kind, count) for name, kind, count in told}, 0)
+                pairs = zip(self._schema.types, columns, strict=True)
+                batch = batch_of([array_of(t, parts) for t, parts in pairs], rows, self._schema)
+                yield self._stamped(batch, range(first, first + rows))
+                first += lines
+            if stop is None:
+                return
+            few = 1 if lines else min(2 * few, _MOST)  # a stop costs as much as some lines here
+            left, at = cut_lines(block.data, stop[0], few)
+            yield from self._line_by_line(left, first)
+            first += len(left)
 
     def _line_by_line(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
@@ -199,6 +141,32 @@ class SplitReader:
     def _bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
         line, name = self._numbers[ordinal], self._reader.stream
         self._on_bad(BadRecord(name, line, fault.column, fault.reason, raw, self._split.file))
+
+
+def _native_parser(reader: JsonReader, survey: bool) -> Parser | None:
+    """Return the kernel's parser of a reader's lines, which stops at what it can't read.
+
+    None where the kernel can't be loaded.
+
+    Args:
+        reader: how records are written, and what they are read as.
+        survey: whether to tell undeclared fields instead of stopping at them.
+    """
+    native = kernel()
+    if native is None:
+        return None
+    drop = reader.unknown is UnknownPolicy.DROP
+    unknown: Literal["refuse", "drop", "tell"] = "drop" if drop else "refuse"
+    keys = MESSAGE_KEYS if reader.envelope and reader.metadata else {}
+    columns = reader.columns
+    return native.parser(
+        [(c.name, "mixed", None) if c.mixed else spec_of(c.name, c.type) for c in columns],
+        [i for i, c in enumerate(columns) if c.required],
+        reader.envelope,
+        [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
+        "tell" if survey else unknown,
+        drop,
+    )
 
 
 def _by_lines(blocks: Iterable[Block | LongLine], most: int) -> Iterator[Block | LongLine]:
@@ -267,20 +235,17 @@ class JsonReader:
         Raises:
             InputError: one is empty, or two differ only in case.
         """
-        _columns_of(self.stream, self.fields, self.extra, self.key_properties, self.unknown)
+        _ = self.columns
 
     @property
-    def layout(self) -> RecordLayout:
-        """How its records are written, and the columns that they are read as."""
-        columns = _columns_of(
-            self.stream, self.fields, self.extra, self.key_properties, self.unknown
-        )
-        return RecordLayout(columns, self.unknown, self.envelope, self.metadata)
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that records are read as."""
+        return _columns_of(self.stream, self.fields, self.extra, self.key_properties, self.unknown)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that `read` yields, in order: the declared ones, then `extra`."""
-        return schema_of(self.layout.columns)
+        return schema_of(self.columns)
 
     def tolerant(self) -> JsonReader:
         """The same reader with `skip_bad`."""

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
-from lakeport.model import Scan, Split
+from lakeport.model import Batch, Scan, Split
 from lakeport.schema.casting import TIMESTAMP, normalise
 from lakeport.schema.exact import convertible
 from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import check_names, declared_type, repeated, storable
 from lakeport.sources.files.declared import column_types
-from lakeport.sources.files.file_set import FilePlan, FileSet
+from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
 from lakeport.sources.splits import DeclaredReader, Header, aligned, naming, reading
@@ -70,7 +70,7 @@ class Footer(NamedTuple):
     header: Header
 
 
-def plan_typed(files: FileSet) -> FilePlan:
+def plan_typed(files: FileSet) -> Batch:
     """Read what the files tell, put their columns together, and cut the files between their parts.
 
     Raises:
@@ -83,7 +83,9 @@ def plan_typed(files: FileSet) -> FilePlan:
     rows = [footer.header.rows for footer in footers]
     schema, mixed = union(footers, column_types(options.columns))
     check_names(files.stream, schema.names)
-    return FilePlan(
+    return Batch(
+        files.stream,
+        0,
         reader=TypedReader(with_text(schema), files.format, options.limits, mixed),
         splits=split_parts(footers, options.split_bytes),
         bytes=sum(file.bytes for file in files.files),

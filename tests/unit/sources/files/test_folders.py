@@ -17,9 +17,9 @@ from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 
 Row = dict[str, Any]

@@ -18,7 +18,6 @@ import zstandard
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
@@ -28,6 +27,7 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from tests.singer_kit import schema, source
 

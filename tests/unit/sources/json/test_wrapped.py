@@ -15,7 +15,7 @@ import lakeport
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.json import documents
 from lakeport.sources.json.documents import WrappedValues
-from lakeport.sources.json.paths import format_path, parse_path
+from lakeport.sources.options import format_path, parse_path
 from tests.unit.sources.file_batch import file_batch
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 
 

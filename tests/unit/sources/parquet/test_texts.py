@@ -11,10 +11,10 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input.decompression import UnpackLimits
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import parquet as parquet_texts
 from lakeport.sources.typed.parquet import repeating_columns

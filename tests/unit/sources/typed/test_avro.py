@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import avro as blocks
 from tests.unit.sources.file_batch import file_batch

@@ -15,11 +15,11 @@ import zstandard
 
 import lakeport
 from lakeport.errors import SchemaConflict, SourceError
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import UnpackLimits
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.landed import landed
 

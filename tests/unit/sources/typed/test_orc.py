@@ -14,9 +14,9 @@ import pytest
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.places import discover
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.landed import landed
 
