@@ -10,8 +10,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page
-
 import lakeport
 from tests.browser.kit import THEMES, browsing, picture
 
@@ -34,22 +32,13 @@ def main() -> None:
         run = next(run.name for run in lakeport.runs(lake) if run.streams == ("flights",))
         lakeport.page(lake, Path(work, "lake.html"))
         wanted = {"lake": "/", "table": "/table/flights_by_month", "run": f"/run/{run}"}
-        for name, path in {**wanted, "partitions": "/table/flights"}.items():
+        for name, path in wanted.items():
             for theme in THEMES:
                 page = browser.new_page(viewport=WINDOW, color_scheme=theme, locale="en-US")
                 page.goto(f"{Path(work, 'lake.html').as_uri()}#{path}")
                 page.evaluate(_SHORTEN, str(work))
-                take(page, name, PICTURES / f"{name}-{theme}.png")
+                picture(page, PICTURES / f"{name}-{theme}.png")
                 page.close()
-
-
-def take(page: Page, name: str, path: Path) -> None:
-    """What is in sight at first, or the part of the page that it is about."""
-    if name == "partitions":
-        page.locator("section[aria-label=Files]:visible").screenshot(path=path)
-    else:
-        page.evaluate("scrollTo(0, 0)")
-        picture(page, path)
 
 
 if __name__ == "__main__":

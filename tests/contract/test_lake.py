@@ -7,8 +7,8 @@ import pytest
 import lakeport
 from lakeport.config.load import load_target
 from lakeport.errors import SourceError
-from lakeport.tables.lake import open_lake
-from lakeport.tables.overview import lake_facts, table_facts
+from lakeport.tables.lake import list_tables, open_lake
+from lakeport.tables.overview import table_facts
 from tests.contract.conftest import Land
 from tests.contract.targets import INTEGER, Target, records, schema, singer
 
@@ -41,10 +41,10 @@ def test_pages_tell_what_tables_hold(target: Target, land: Land) -> None:
         )
         land(lines)
     storage, folder = open_lake(load_target(target.config(), {}))
-    (line,) = lake_facts(storage, folder).tables
+    (line,) = list_tables(storage, folder, 10)
     assert (line.name, line.files, [rows for _, rows in line.growth]) == ("users", 2, [2, 3])
     told = table_facts(storage, f"{folder}/users".lstrip("/"), "users")
-    assert (told.format, told.rows, len(told.files)) == (target.format, 3, 2)
+    assert (told.format, told.rows, len(told.file_sizes)) == (target.format, 3, 2)
     assert [version.rows for version in told.versions] == [2, 3] * (target.format == "delta")
     (ident,) = (column for column in told.columns if column.name == "id")
     bounds = (ident.nulls, ident.minimum, ident.maximum)

@@ -10,5 +10,5 @@ from tests.pages.kit import LAKE, Book, Served, served
 @pytest.fixture(scope="module")
 def here() -> Iterator[Served]:
     """A lake with a page, which tests only read."""
-    with served(Book({"/": lambda query: LAKE, "/table/flights": lambda query: LAKE})) as found:
+    with served(Book({"/": lambda: LAKE, "/table/flights": lambda: LAKE})) as found:
         yield found

@@ -8,16 +8,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 
 from markupsafe import Markup
 
-from lakeport.pages.page import Page
-from lakeport.pages.server.address import Address, listening
-from lakeport.pages.server.serve import server, site
+from lakeport.html.document import Page
+from lakeport.pages.address import Address, listening
+from lakeport.pages.serve import server, site
 
 TOKEN = "a-token-that-nobody-guesses"
 LAKE = "silver-flights-7f3a"
@@ -27,7 +27,7 @@ FILES = {
     "page.js": ("text/javascript", b"var lake = 'silver-flights-7f3a'"),
 }
 
-Body = Callable[[Mapping[str, str]], str]
+Body = Callable[[], str]
 
 
 @dataclass
@@ -35,12 +35,12 @@ class Book:
     """Pages by their paths; those that are asked for are noted."""
 
     bodies: dict[str, Body] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
-    def page(self, path: str, query: Mapping[str, str]) -> Page | None:
-        self.asked.append((path, dict(query)))
+    def page(self, path: str) -> Page | None:
+        self.asked.append(path)
         body = self.bodies.get(path)
-        return None if body is None else Page(path, path, Markup("<p>{}</p>").format(body(query)))
+        return None if body is None else Page(path, path, Markup("<p>{}</p>").format(body()))
 
     def document(self, page: Page) -> str:
         frame = Markup("<!doctype html><title>{}</title><nav>{}</nav><main>{}</main>")

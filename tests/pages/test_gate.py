@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from lakeport.pages.server import serve
+from lakeport.pages import serve
 from tests.pages.kit import LAKE, TOKEN, Answer, Book, Served, served
 
 PATHS = ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none", "/a/../b")
@@ -256,7 +256,7 @@ def test_all_interfaces_go_by_numbers_and_the_machine_s_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Kestrel")
-    with served(Book({"/": lambda query: LAKE}), "0.0.0.0") as open_to_all:
+    with served(Book({"/": lambda: LAKE}), "0.0.0.0") as open_to_all:
         assert not open_to_all.address.local
         assert open_to_all.address.url("t").startswith("http://127.0.0.1:")
         port = open_to_all.address.port
@@ -271,7 +271,7 @@ def test_a_connection_without_a_request_is_ended(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(serve, "_HEAD_SECONDS", 0.2)
-    with served(Book({"/": lambda query: "here"})) as pages:
+    with served(Book({"/": lambda: "here"})) as pages:
         place = (pages.address.ip, pages.address.port)
         with socket.create_connection(place, 60) as connection, suppress(ConnectionResetError):
             connection.sendall(sent)
@@ -282,7 +282,7 @@ def test_a_connection_that_goes_on_with_half_a_request_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Behind a whole request as well, which is answered."""
-    with served(Book({"/": lambda query: "here"})) as pages:
+    with served(Book({"/": lambda: "here"})) as pages:
         connection = pages.connection()
         connection.auto_open = 0
         connection.connect()

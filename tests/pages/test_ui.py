@@ -23,8 +23,8 @@ from uvicorn import Config
 
 import lakeport
 from lakeport.cli import app
-from lakeport.pages.server import browser as browsers
-from lakeport.pages.server.serve import server
+from lakeport.pages import address as browsers
+from lakeport.pages.serve import server
 from tests.pages.kit import command
 
 SERVED = re.compile(
@@ -224,8 +224,7 @@ def test_without_the_extra(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in [each for each in sys.modules if each.startswith("lakeport.pages.server")]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "lakeport.pages.serve", raising=False)
     for name in [each for each in sys.modules if each.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

@@ -124,11 +124,11 @@ def test_it_lands_and_maintains_with_its_own_java(installed: Installed) -> None:
 def test_it_has_what_serves_pages(installed: Installed) -> None:
     (installed.home / "empty").mkdir()
     script = (
-        "import lakeport.pages.server.serve, lakeport.pages.server.serve\n"
+        "import lakeport.pages.serve\n"
         "from lakeport.config.load import load_target\n"
         "from lakeport.pages.lake import open_pages\n"
         "pages = open_pages(load_target('empty'))\n"
-        "print(pages.asset('theme.css')[0], pages.document(pages.page('/', {})))"
+        "print(pages.asset('theme.css')[0], pages.document(pages.page('/')))"
     )
     assert installed.run("python", "-c", script).startswith("text/css <!doctype html>")
 

@@ -13,8 +13,8 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
+from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.report import LandingReport, Observer, together
-from lakeport.pages.written import check_path, write_page
 from lakeport.units import count, counted, size
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def page(
     if output_path == "-":
         sys.stdout.write(made.html)
         return
-    write_page(made.html, Path(output_path))
+    write_output(made.html, Path(output_path))
     _tell(lake.output, made, output_path)
 
 
@@ -70,7 +70,7 @@ def observed(output: Output, path: Path | None) -> Observer:
     """
     if path is None:
         return output
-    check_path(path)
+    check_output(path)
     return together(_Page(path, output), output)
 
 
@@ -82,7 +82,7 @@ def page_of_plan(plan: LandingPlan, path: Path) -> None:
     """
     from lakeport.pages.file import file_of_plan
 
-    write_page(file_of_plan(plan.to_dict()).html, path)
+    write_output(file_of_plan(plan.to_dict()).html, path)
 
 
 class _Page(Observer):
@@ -96,7 +96,7 @@ class _Page(Observer):
         from lakeport.pages.file import file_of_report
 
         try:
-            write_page(file_of_report(report.to_dict()).html, self._path)
+            write_output(file_of_report(report.to_dict()).html, self._path)
         except ConfigError as error:
             self._output.on_warning(error.message)
 

@@ -16,11 +16,11 @@ from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.host.extras import missing
 from lakeport.loading.report import Failure
-from lakeport.pages.server.address import LOOPBACK, Address, listening
+from lakeport.pages.address import LOOPBACK, Address, has_display, listening, opened
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
-    from lakeport.pages.server.serve import OnError
+    from lakeport.pages.serve import OnError
 
 
 @lake_command
@@ -46,8 +46,7 @@ def ui(
 ) -> None:
     """Serve pages about a lake to your browser, until Ctrl-C."""
     try:
-        from lakeport.pages.server.browser import has_display, opened
-        from lakeport.pages.server.serve import server, site
+        from lakeport.pages.serve import server, site
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
         problem = f"pages are served by the package `{package}`, which is not installed"

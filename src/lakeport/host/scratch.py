@@ -183,6 +183,33 @@ def replace_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def check_output(path: Path) -> None:
+    """Refuse a path that no file can be written to.
+
+    Raises:
+        ConfigError: it is a folder, or in none.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder", "name a file, such as page.html.")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}", "make it, or name another file.")
+
+
+def write_output(text: str, path: Path) -> None:
+    """Write a file that a user has named, whole or not at all.
+
+    Raises:
+        ConfigError: it can't be written there.
+    """
+    check_output(path)
+    try:
+        replace_whole(path, text.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"{path} can't be written: {error.strerror}", "name another file."
+        ) from None
+
+
 def cache_folder() -> Path:
     """The folder for jars and class archives; it need not exist yet.
 

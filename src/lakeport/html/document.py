@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -17,8 +18,22 @@ from markupsafe import Markup
 
 from lakeport import units
 from lakeport.html import text
-from lakeport.html.charts import marks
 from lakeport.html.text import tag
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, without the frame around it.
+
+    Attributes:
+        path: such as `/`, `/table/silver/flights` or `/run/20240501-103000-1a2b3c4d`.
+        title: names it among others.
+        body: what is in its `<main>`.
+    """
+
+    path: str
+    title: str
+    body: Markup
 
 
 def render(template: str, **facts: Any) -> Markup:
@@ -141,7 +156,6 @@ def _document(
         icon=_ICON,
         version=version("lakeport"),
         made=datetime.now(UTC),
-        marks=marks(),
     )
 
 

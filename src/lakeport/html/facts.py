@@ -1,33 +1,22 @@
-"""What the pages show of tables and bad records, as frozen values.
+"""What pages and notebooks show of tables, bad records and runs, as frozen values.
 
 Sizes are in bytes, moments in UTC. Those who look at tables fill them in; what can't be told
-without Spark is None.
+without Spark is None. Facts of a run are its report, checked: those of older versions lack keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from typing import Any
+
+import msgspec
 
 MOST_PARTITIONS = 20
 """So many partitions a version names."""
 MOST_POINTS = 60
 """So many points a table's growth has."""
-
-
-class Change(StrEnum):
-    """What a version did to the rows before it; each has a colour and a shape of its own."""
-
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    MERGE = "merge"
-    DELETE = "delete"
-    OPTIMIZE = "optimize"
-    RESTORE = "restore"
-    SCHEMA = "schema"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,57 +26,36 @@ class VersionFacts:
     Attributes:
         number: its number.
         at: when it was committed; None where the commit does not say.
-        change: what it did.
-        operation: the same in the writer's words, such as `WRITE`.
+        operation: what it did, in its writer's words, such as `WRITE, Append`.
         rows: rows that the table had then; None where a file does not say.
         bytes: size of the data files that the table had then; None where a file does not say.
         files: how many data files the table had then; None before the oldest known contents.
         rows_added: rows in the files that it added; None where one does not say.
         rows_removed: rows in the files that it removed; None where one does not say.
-        bytes_added: size of the files that it added.
-        bytes_removed: size of the files that it removed; None where one does not say.
         files_added: how many data files it added.
         files_removed: how many it removed.
         schema: place of its schema in `TableFacts.schemas`; -1 where the log no longer tells.
         partitions: the partitions that it touched, as `column=value`; at most `MOST_PARTITIONS`.
         more_partitions: how many further ones it touched.
         run_id: id or name of the run that made it; None for other programs.
-        writer: the program that made it.
         state: the Singer STATE that it carries, as JSON text; None for none.
     """
 
     number: int
     at: datetime | None
-    change: Change
     operation: str
     rows: int | None
     bytes: int | None
     files: int | None
     rows_added: int | None
     rows_removed: int | None
-    bytes_added: int
-    bytes_removed: int | None
     files_added: int
     files_removed: int
     schema: int
     partitions: tuple[str, ...] = ()
     more_partitions: int = 0
     run_id: str | None = None
-    writer: str | None = None
     state: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FileFacts:
-    """One data file of the newest version.
-
-    Attributes:
-        bytes: its size.
-        partition: place of its partition in `TableFacts.partitions`; -1 without partitions.
-    """
-
-    bytes: int
-    partition: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +110,7 @@ class TableFacts:
         format: `delta`, `parquet` or `csv`.
         rows: how many; None when unknown.
         bytes: size of the data files.
-        files: each data file.
+        file_sizes: that of each data file.
         small_files: how many of them are smaller than `small_file_bytes`.
         small_file_bytes: below this a file counts as small.
         target_file_bytes: the size that files are to have.
@@ -168,7 +136,7 @@ class TableFacts:
     format: str
     rows: int | None
     bytes: int
-    files: Sequence[FileFacts]
+    file_sizes: Sequence[int]
     small_files: int
     small_file_bytes: int
     target_file_bytes: int
@@ -189,40 +157,6 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeTableFacts:
-    """One table of a lake, as its line shows it; see `lakeport.LakeTable`.
-
-    Attributes:
-        name: its folder below the target.
-        uri: as users name it.
-        format: `delta`, `parquet` or `csv`.
-        rows, bytes, files, small_files, last_change, version: None where not told cheaply.
-        growth: rows at moments, oldest first, at most `MOST_POINTS`: (Unix seconds, rows).
-        problem: why nothing could be told; None for most.
-    """
-
-    name: str
-    uri: str
-    format: str
-    rows: int | None = None
-    bytes: int | None = None
-    files: int | None = None
-    small_files: int | None = None
-    last_change: datetime | None = None
-    version: int | None = None
-    growth: Sequence[tuple[float, int]] = ()
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LakeFacts:
-    """A lake: its tables by name."""
-
-    uri: str
-    tables: Sequence[LakeTableFacts]
-
-
-@dataclass(frozen=True, slots=True)
 class BadSample:
     """One bad record.
 
@@ -240,3 +174,116 @@ class BadSample:
     reason: str
     where: str
     record: str
+
+
+class ErrorFacts(msgspec.Struct, frozen=True):
+    """What a failed run ended with."""
+
+    type: str
+    message: str
+    hint: str = ""
+
+
+class ExpectationFacts(msgspec.Struct, frozen=True):
+    """What came of an expectation; see `lakeport.ExpectationResult`."""
+
+    name: str
+    otherwise: str = ""
+    checked: int = 0
+    failed: int = 0
+    detail: str = ""
+
+
+class StreamFacts(msgspec.Struct, frozen=True):
+    """One stream of a run; see `lakeport.StreamReport`."""
+
+    stream: str
+    table: str = ""
+    rows: int = 0
+    rejected: int = 0
+    dropped: dict[str, int] = {}
+    files: int = 0
+    bytes: int = 0
+    skipped_batches: int = 0
+    removed_files: int = 0
+    removed_rows: int | None = 0
+    merged: dict[str, int] = {}
+    first_version: int | None = None
+    last_version: int | None = None
+    seconds: float = 0.0
+    warnings: list[str] = []
+    notes: list[str] = []
+    columns: dict[str, str] = {}
+    expectations: list[ExpectationFacts] = []
+
+
+class ReasonFacts(msgspec.Struct, frozen=True):
+    """Why so many records were set aside; see `lakeport.Rejection`."""
+
+    reason: str
+    stream: str = ""
+    column: str = ""
+    count: int = 0
+
+
+class SpanFacts(msgspec.Struct, frozen=True):
+    """When what was done, in seconds since the run's start; see `lakeport.Span`."""
+
+    stage: str
+    start: float
+    end: float
+    stream: str = ""
+    busy: float = 0.0
+
+
+class EngineFacts(msgspec.Struct, frozen=True):
+    """What ran a run's tasks; see `lakeport.EngineReport`."""
+
+    name: str = ""
+    version: str = ""
+    master: str = ""
+    application: str = ""
+    jobs: int = 0
+    tasks: int = 0
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """A run; see `lakeport.LandingReport`."""
+
+    run_id: str
+    started: datetime
+    ok: bool = True
+    target: str = ""
+    seconds: float = 0.0
+    rows: int = 0
+    rejected: int = 0
+    files: int = 0
+    bytes: int = 0
+    streams: list[StreamFacts] = []
+    quarantine: list[str] = []
+    warnings: list[str] = []
+    parser: str = ""
+    engine: EngineFacts = EngineFacts()
+    error: ErrorFacts | None = None
+    command: list[str] | None = None
+    reasons: list[ReasonFacts] = []
+    spans: list[SpanFacts] = []
+    streams_left_out: int = 0
+    pace: list[tuple[float, float, float]] = []
+    reading_pace: list[tuple[float, float, float]] = []
+
+
+def run_facts(report: Mapping[str, Any]) -> RunFacts | None:
+    """What a report says; None for what is no report.
+
+    Args:
+        report: as `LandingReport.to_dict` gives it.
+
+    >>> run_facts({"run_id": "a", "started": "2024-05-01T10:30:00+00:00"}).rows
+    0
+    >>> run_facts({"run_id": 1, "started": "yesterday"})
+    """
+    try:
+        return msgspec.convert(report, RunFacts)
+    except msgspec.ValidationError:
+        return None

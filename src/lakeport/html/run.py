@@ -11,10 +11,9 @@ from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.charts import Span, arrows, rate, stage_class, stages, timeline
+from lakeport.html.charts import Span, rate, stage_class, stages, timeline
 from lakeport.html.document import render
-from lakeport.html.facts import BadSample
-from lakeport.html.report import EngineFacts, RunFacts, StreamFacts
+from lakeport.html.facts import BadSample, EngineFacts, RunFacts, StreamFacts
 from lakeport.html.text import duration, moment
 from lakeport.units import count, counted, size
 
@@ -102,10 +101,11 @@ def _engine(engine: EngineFacts) -> str:
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
-    rows = rate([(at, rows) for at, rows, _ in pace], "rows", count)
+    rows = rate([(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{count(n)} rows/s")
     if not any(read for _, _, read in pace):
         return rows
-    return rows + rate([(at, read) for at, _, read in pace], "", size)
+    sizes = [(at, read) for at, _, read in pace]
+    return rows + rate(sizes, "bytes", lambda n: f"{size(n)}/s")
 
 
 def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
@@ -179,7 +179,7 @@ def loads_body(
     loads: Sequence[LoadBox],
     warnings: Sequence[str] = (),
 ) -> Markup:
-    """A page of loads, with arrows from each to those that use it.
+    """A page of loads, each with what it uses.
 
     Args:
         title: what it is a page of.
@@ -188,8 +188,6 @@ def loads_body(
         loads: each behind those that it uses.
         warnings: sentences that concern no single load.
     """
-    uses = {load.name: load.uses for load in loads}
-    known = {name: [each for each in used if each in uses] for name, used in uses.items()}
     return render(
         "loads.html",
         title=title,
@@ -197,7 +195,6 @@ def loads_body(
         totals=totals,
         loads=loads,
         warnings=warnings,
-        arrows=arrows(known),
     )
 
 

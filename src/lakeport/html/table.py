@@ -10,15 +10,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from lakeport.html.charts import (
-    changes,
-    file_changes,
-    growth,
-    histogram,
-    over_time,
-    size_bins,
-    treemap,
-)
+from lakeport.html.charts import growth, histogram, over_time, size_bins
 from lakeport.html.document import render
 from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.text import cut, file_size, moment, share, tag
@@ -67,7 +59,6 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     """
     versions = facts.versions
     partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
-    sizes = [file.bytes for file in facts.files]
     compared, touched = _compared(facts)
 
     def value(text: str | None) -> Markup | str:
@@ -83,19 +74,15 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         version_columns=_VERSIONS,
         rows=growth(versions, lambda v: v.rows, "rows") if versions else "",
         sizes=growth(versions, lambda v: v.bytes, "size", size, 130) if versions else "",
-        changes=changes(versions) if versions else "",
-        file_changes=file_changes(versions) if versions else "",
         grown=over_time(facts.growth),
         points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
         before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
         compared=compared,
         touched=dict(zip((v.number for v in versions), touched, strict=True)),
-        histogram=histogram(sizes, facts.small_file_bytes, facts.target_file_bytes),
+        histogram=histogram(facts.file_sizes, facts.small_file_bytes, facts.target_file_bytes),
         band=f"The band marks {file_size(facts.small_file_bytes)} to "
-        f"{file_size(facts.target_file_bytes)}: "
-        "large enough to be read fast.",
-        bins=size_bins(sizes),
-        treemap=treemap(partitions) if partitions else "",
+        f"{file_size(facts.target_file_bytes)}: large enough to be read fast.",
+        bins=size_bins(facts.file_sizes),
         partitions=partitions[:_MOST_PARTITIONS],
         more_partitions=max(0, len(partitions) - _MOST_PARTITIONS),
         nulls_share=lambda column: _nulls_share(column, facts.rows),
@@ -122,7 +109,7 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
         ("format", facts.format),
         ("rows", count(facts.rows)),
         ("size", size(facts.bytes)),
-        ("files", f"{count(len(facts.files))}{few}"),
+        ("files", f"{count(len(facts.file_sizes))}{few}"),
         ("columns", count(len(facts.columns))),
     ]
     if facts.partition_columns:

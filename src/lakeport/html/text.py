@@ -76,12 +76,16 @@ def duration(seconds: float) -> str:
     return f"{days:,} d {hours} h" if hours else f"{days:,} d"
 
 
-def age(seconds: float) -> str:
-    """How long ago something was, in its largest unit.
+def age(now: datetime, then: datetime | None) -> str:
+    """How long ago something was, in its largest unit; `?` where nobody knows.
 
-    >>> age(0.2), age(75), age(90_000), age(-5)
-    ('now', '1 min', '1 d', 'now')
+    >>> now = datetime(2024, 5, 2, tzinfo=UTC)
+    >>> age(now, datetime(2024, 5, 1, tzinfo=UTC)), age(now, now), age(now, None)
+    ('1 d', 'now', '?')
     """
+    if then is None:
+        return "?"
+    seconds = (now - then).total_seconds()
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         if seconds >= length:
             return f"{seconds // length:,.0f} {unit}"

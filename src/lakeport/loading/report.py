@@ -250,7 +250,7 @@ class LandingReport:
         import msgspec
 
         from lakeport.html.document import notebook
-        from lakeport.html.report import RunFacts
+        from lakeport.html.facts import RunFacts
         from lakeport.html.run import run_part
 
         return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))

@@ -14,13 +14,12 @@ import msgspec
 
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError
+from lakeport.host.scratch import check_output, write_output
 from lakeport.html import document
-from lakeport.html.document import render
-from lakeport.html.report import RunFacts
+from lakeport.html.document import Page, render
+from lakeport.html.facts import RunFacts
 from lakeport.html.run import plan_body, run_body
 from lakeport.pages.lake import open_pages
-from lakeport.pages.page import Page
-from lakeport.pages.written import check_path, write_page
 from lakeport.tables.runs import find_run
 
 if TYPE_CHECKING:
@@ -100,10 +99,10 @@ def page(
         >>> import lakeport
         >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
     """
-    check_path(Path(output))
+    check_output(Path(output))
     pages = open_pages(load_target(to, keys), masked=mask)
     made = file_of_lake(pages) if run is None else file_of_run(pages, run)
-    write_page(made.html, Path(output))
+    write_output(made.html, Path(output))
     return made
 
 
@@ -119,15 +118,15 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """
     if pages.is_table:
         return alone(pages.of_table(""))
-    lake, runs = pages.lake(), pages.runs()
+    tables, runs = pages.tables(), pages.runs()
     filling = _Filling(largest)
-    changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
+    changed = sorted(tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in changed[: -_TABLES - 1 : -1]:
         filling.add(partial(pages.of_table, table.name))
     filling.room = min(largest, _RUNS_ROOM)
     for run in runs[:_RUNS]:
         filling.add(partial(pages.of_run, run, filling.href))
-    first = pages.of_lake(lake, runs, filling.href)
+    first = pages.of_lake(runs, filling.href, tables)
     body = render("file.html", pages=[first, *filling.made])
     html = document.alone(first.title, [(first.title, "")], body, filling.href)
     left_out = filling.left_out + max(0, len(changed) - _TABLES)

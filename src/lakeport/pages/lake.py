@@ -5,36 +5,44 @@ Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-from lakeport.errors import SourceError
+from markupsafe import Markup
+
+from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
-from lakeport.html.document import asset
-from lakeport.html.lake import Href, RunLine, lake_body
-from lakeport.html.report import run_facts
+from lakeport.html.charts import bars, sparkline
+from lakeport.html.document import Page, asset, render
+from lakeport.html.facts import MOST_POINTS, run_facts
 from lakeport.html.run import LoadBox, loads_body, run_body
 from lakeport.html.table import Preview, table_body
-from lakeport.html.text import duration, tag
-from lakeport.pages.page import Page
-from lakeport.pages.preview import preview
-from lakeport.tables.lake import of_a_table, open_lake
-from lakeport.tables.overview import lake_facts, table_and_rows
+from lakeport.html.text import age, cut, duration, tag
+from lakeport.schema.named import command
+from lakeport.tables.lake import list_tables, of_a_table, open_lake
+from lakeport.tables.overview import table_and_rows
 from lakeport.tables.runs import list_loads, list_runs, run_named, samples
-from lakeport.units import count, counted
+from lakeport.units import count, counted, size
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.html.facts import LakeFacts
     from lakeport.model import Storage
     from lakeport.pipeline.plan import LoadPlan, PipelinePlan
+    from lakeport.tables.lake import LakeTable
     from lakeport.tables.runs import LakeRun
+    from lakeport.tables.views import DeltaView, FilesView
 
+Href = Callable[[str], str]
+"""Turns a page's path into what a link to it says."""
 
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
@@ -128,14 +136,9 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
     return LakePages(*open_lake(config), masked)
 
 
-def linked_to(path: str) -> str:
-    """The link to a page that is served; empty where there is none."""
-    return quote(path)
-
-
 @dataclass(frozen=True)
 class LakePages:
-    """The pages of a lake, or of a single table; see `lakeport.pages.page.Pages`.
+    """The pages of a lake, or of a single table; as `lakeport.pages.serve.Pages` asks for them.
 
     Attributes:
         storage: where it is.
@@ -147,54 +150,53 @@ class LakePages:
     folder: str
     masked: bool = False
 
-    def page(self, path: str, query: Mapping[str, str] | None = None) -> Page | None:
-        """The page at a path, percent-decoded; None where there is none.
+    def page(self, path: str) -> Page | None:
+        """Return the page at a path, percent-decoded; None where there is none.
 
         Raises:
             LakeportError: it can't be told.
         """
-        return self.made(path, linked_to)
+        if path == "/":
+            return self.of_table("") if self.is_table else self.of_lake(self.runs(), quote)
+        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
+            return self.of_table(name)
+        if path.startswith(_RUN):
+            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
+            return None if run is None else self.of_run(run, quote)
+        return None
 
     def document(self, page: Page) -> str:
         """The whole document of a page, with links to the style and the script."""
-        return document.linked(page.title, self.trail(page), page.body, linked_to)
+        trail = [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
+        return document.linked(page.title, trail, page.body, quote)
 
     def asset(self, name: str) -> tuple[str, bytes] | None:
         """Media type and contents of a file that documents link to."""
         kind = _ASSETS.get(name)
         return None if kind is None else (kind, asset(name).encode())
 
-    def made(self, path: str, href: Href) -> Page | None:
-        """The page at a path, with such links; see `page`."""
-        if path == "/":
-            return (
-                self.of_table("") if self.is_table else self.of_lake(self.lake(), self.runs(), href)
-            )
-        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
-            return self.of_table(name)
-        if path.startswith(_RUN):
-            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
-            return None if run is None else self.of_run(run, href)
-        return None
-
     @property
     def is_table(self) -> bool:
         """Whether the target is no lake but a table."""
         return of_a_table(self.storage, self.folder) is not None
 
-    def lake(self) -> LakeFacts:
-        """What the lake holds."""
-        return lake_facts(self.storage, self.folder)
+    def tables(self) -> list[LakeTable]:
+        """Return the lake's tables by name, with how they grew."""
+        return list_tables(self.storage, self.folder, MOST_POINTS)
 
     def runs(self) -> list[LakeRun]:
         """The newest runs, newest first."""
         return list_runs(self.storage, self.folder, _RUNS)
 
-    def of_lake(self, lake: LakeFacts, runs: Sequence[LakeRun], href: Href) -> Page:
-        """The lake's page."""
-        pages = _pages(lake)
+    def of_lake(
+        self, runs: Sequence[LakeRun], href: Href, tables: Sequence[LakeTable] | None = None
+    ) -> Page:
+        """Return the lake's page; its tables are looked for unless they are given."""
+        tables = self.tables() if tables is None else tables
+        pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
         lines = [_line(run, pages) for run in runs]
-        return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))
+        body = lake_body(self.storage.uri(self.folder), tables, lines, datetime.now(UTC), href)
+        return Page("/", "Lake", body)
 
     def of_table(self, name: str) -> Page:
         """A table's page.
@@ -233,10 +235,6 @@ class LakePages:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise _unreadable(run) from None
 
-    def trail(self, page: Page) -> list[tuple[str, str]]:
-        """The way to a page, from the lake on."""
-        return [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
-
     def _table_page(self, uri: str) -> str:
         """The page of a table that a report names; empty where it is none of this lake."""
         above = self.storage.uri(self.folder).rstrip("/") + "/"
@@ -249,10 +247,6 @@ def _unreadable(run: LakeRun) -> SourceError:
         f"the report of run {run.run_id!r} can't be read: {run.name}.json",
         "others than lakeport have written it, or changed it.",
     )
-
-
-def _pages(lake: LakeFacts) -> dict[str, str]:
-    return {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in lake.tables}
 
 
 def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
@@ -275,14 +269,204 @@ def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
     )
 
 
-def _name(uri: str, page: str) -> str:
-    """A table's name in this lake; of another one the last part of its URI."""
-    return page.removeprefix(_TABLE) or unquote(uri.rpartition("/")[2])
-
-
 def _is_name(name: str) -> bool:
     """Whether it can be a table's folder below the target, and nothing outside of it."""
     parts = name.split("/")
     return (
         all(part not in ("", ".", "..") for part in parts) and "\\" not in name and "\0" not in name
     )
+
+
+_LAKE_COLUMNS = (
+    ("table", ""),
+    ("format", ""),
+    ("rows", "n"),
+    ("growth", ""),
+    ("size", "n"),
+    ("files", "n"),
+    ("version", "n"),
+    ("last change", ""),
+    ("age", ""),
+)
+_MANY_SMALL = 20
+_DAYS = 14
+_Day = tuple[str, int, int, int]
+"""Day (UTC), good runs, failed ones, rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run, as its line shows it.
+
+    Attributes:
+        path: of its page.
+        run_id: its id, or the name that it was given.
+        ok: whether it came to its end.
+        error: what it ended with; empty for a good one.
+        started: when it began, UTC.
+        seconds: how long it took.
+        rows: rows that it landed.
+        rejected: bad records that it set aside.
+        tables: name and page of each table that it landed something in; no page for others.
+        loads: of a run of a lake's file, how many loads came to what; else empty.
+    """
+
+    path: str
+    run_id: str
+    ok: bool
+    error: str
+    started: datetime
+    seconds: float
+    rows: int
+    rejected: int
+    tables: Sequence[tuple[str, str]]
+    loads: str = ""
+
+
+def lake_body(
+    uri: str, tables: Sequence[LakeTable], runs: Sequence[RunLine], now: datetime, href: Href
+) -> Markup:
+    """Return the page of a lake.
+
+    Args:
+        uri: the lake.
+        tables: its tables, by name.
+        runs: its runs, newest first.
+        now: the moment, UTC.
+        href: gives the links.
+    """
+    by_day = _by_day(runs, now)
+    return render(
+        "lake.html",
+        uri=uri,
+        tables=tables,
+        runs=runs,
+        href=href,
+        columns=_LAKE_COLUMNS,
+        totals=_totals(tables, runs),
+        small={table.name: words for table in tables if (words := _small(table))},
+        sparks={table.name: _spark(table) for table in tables},
+        ages={table.name: age(now, table.last_change) for table in tables},
+        days=_days(by_day, now),
+        by_day=by_day,
+    )
+
+
+def _totals(tables: Sequence[LakeTable], runs: Sequence[RunLine]) -> list[tuple[str, object]]:
+    rows = [table.rows for table in tables]
+    known = [each for each in rows if each is not None]
+    more = " and more" if len(known) < len(rows) else ""
+    failed = sum(not run.ok for run in runs)
+    return [
+        ("tables", count(len(tables))),
+        ("rows", f"{count(sum(known))}{more}"),
+        ("size", size(sum(table.bytes or 0 for table in tables))),
+        ("files", count(sum(table.files or 0 for table in tables))),
+        ("runs shown", f"{count(len(runs))}, {count(failed) if failed else 'none'} failed"),
+    ]
+
+
+def _small(table: LakeTable) -> str:
+    small, files = table.small_files or 0, table.files or 0
+    if small < _MANY_SMALL or small * 2 <= files:
+        return ""
+    return f"{count(small)} of {counted(files, 'file')} are small"
+
+
+def _spark(table: LakeTable) -> Markup:
+    points = table.growth
+    if len(points) < 2:
+        return Markup("")
+    first, last = points[0][1], points[-1][1]
+    return sparkline(points, f"rows, from {count(first)} to {count(last)}")
+
+
+def _by_day(runs: Sequence[RunLine], now: datetime) -> list[_Day]:
+    """Those of the last two weeks that had runs."""
+    found: dict[str, tuple[int, int, int]] = {}
+    oldest = (now - timedelta(days=_DAYS - 1)).date()
+    for run in reversed(runs):
+        day = run.started.astimezone(UTC).date()
+        if day >= oldest:
+            good, failed, rows = found.get(day.isoformat(), (0, 0, 0))
+            found[day.isoformat()] = (good + run.ok, failed + (not run.ok), rows + run.rows)
+    return [(day, *values) for day, values in found.items()]
+
+
+def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
+    """Draw good and failed runs of each of the last days."""
+    found = {day: {"good": good, "bad": failed} for day, good, failed, _ in by_day}
+    if not found:
+        return Markup("")
+    days = [(now - timedelta(days=back)).date().isoformat() for back in reversed(range(_DAYS))]
+    columns = [
+        [
+            (f"{day}: {counted(runs, kind + ' run')}", runs, kind)
+            for kind, runs in found.get(day, {}).items()
+            if runs
+        ]
+        for day in days
+    ]
+    good, bad = (sum(each[kind] for each in found.values()) for kind in ("good", "bad"))
+    ticks = [(0, days[0][5:]), (0.5, days[_DAYS // 2][5:]), (1, days[-1][5:])]
+    return bars(columns, f"runs by day: {count(good)} good, {count(bad)} failed", ticks, 110)
+
+
+_ROWS: Final = 10
+_MOST_COLUMNS: Final = 100
+_LONGEST: Final = 120  # characters of a value
+
+
+def preview(view: DeltaView | FilesView, uri: str) -> Preview:
+    """The first rows of a table, read without Spark; a note in their place where that can't be.
+
+    Args:
+        view: has them.
+        uri: the table, as users name it.
+    """
+    try:
+        rows = view.preview(_ROWS)
+    except LakeportError as error:
+        return Preview(note=f"The rows can't be read: {error.message}")
+    if rows is None:
+        return Preview(
+            note=f"Only Spark can read its files: {command('table', 'preview', uri)} does."
+        )
+    return _shown(rows)
+
+
+def _shown(rows: pa.Table) -> Preview:
+    import pyarrow as pa
+
+    names = rows.column_names[:_MOST_COLUMNS]
+    numeric = [
+        pa.types.is_integer(field.type)
+        or pa.types.is_floating(field.type)
+        or pa.types.is_decimal(field.type)
+        for field in rows.schema
+    ]
+    kinds = ["n" if number else "" for number in numeric[:_MOST_COLUMNS]]
+    values = [rows.column(place).to_pylist() for place in range(len(names))]
+    lines = [
+        [(_text(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]
+        for line in range(len(rows))
+    ]
+    more = len(rows.column_names) - len(names)
+    note = f"{more:,} further columns are left out." if more else ""
+    return Preview(list(zip(names, kinds, strict=True)), lines, note or ("" if lines else "None."))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        value = json.dumps(value, default=_text, ensure_ascii=False)
+    if isinstance(value, bytes):
+        value = f"0x{value[: _LONGEST // 2].hex()}"
+    if isinstance(value, (date, datetime)):
+        value = value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    return cut(str(value), _LONGEST)

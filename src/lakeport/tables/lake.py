@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
@@ -65,6 +65,8 @@ class LakeTable:
         last_change: when it last changed, UTC.
         version: the newest version of a Delta table; None for files.
         problem: why nothing could be told of the table; None for most.
+        small_files: how many of its files are small; None when unknown.
+        growth: its rows at moments, oldest first: (Unix seconds, rows); only pages ask for it.
     """
 
     name: str
@@ -76,28 +78,15 @@ class LakeTable:
     last_change: datetime | None = None
     version: int | None = None
     problem: str | None = None
+    small_files: int | None = field(default=None, repr=False, compare=False)
+    growth: Sequence[tuple[float, int]] = field(default=(), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain values."""
+        facts = asdict(self)
+        del facts["small_files"], facts["growth"]
         moment = None if self.last_change is None else self.last_change.isoformat()
-        return {**asdict(self), "last_change": moment}
-
-
-@dataclass(frozen=True, slots=True)
-class SeenTable:
-    """One table of a lake, with what its line on a page shows besides.
-
-    Attributes:
-        table: the table.
-        small_files: how many of its files are small; None when unknown.
-        growth: its rows at moments, oldest first: (Unix seconds, rows).
-        files: the files of a table of files, whose footers would tell its rows.
-    """
-
-    table: LakeTable
-    small_files: int | None = None
-    growth: Sequence[tuple[float, int]] = ()
-    files: Sequence[StoredObject] = ()
+        return {**facts, "last_change": moment}
 
 
 def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:
@@ -140,13 +129,8 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
     return storage, "" if own is None or "{stream}" in own else own
 
 
-def list_tables(storage: Storage, folder: str) -> list[LakeTable]:
-    """The tables in a folder of a store; see `tables`."""
-    return [seen.table for seen in see_tables(storage, folder)]
-
-
-def see_tables(storage: Storage, folder: str, points: int = 0) -> list[SeenTable]:
-    """The tables in a folder of a store, by name, with what else is told on the way.
+def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTable]:
+    """Return the tables in a folder of a store, by name.
 
     Args:
         storage: where the lake is.
@@ -161,15 +145,16 @@ def see_tables(storage: Storage, folder: str, points: int = 0) -> list[SeenTable
     found = sorted(find_tables(storage, folder))
     points = min(points, _GROWTH // max(len(found), 1))
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = list(pool.map(lambda one: _look(storage, folder, one, points), found))
+        looked = list(pool.map(lambda one: _look(storage, folder, one, points), found))
+        told = [table for table, _ in looked]
         waiting: dict[int, Sequence[StoredObject]] = {}
         room = _FOOTERS
-        for place, seen in enumerate(told):
-            if seen.table.format == "parquet" and len(seen.files) <= room:
-                waiting[place], room = seen.files, room - len(seen.files)
+        for place, (table, files) in enumerate(looked):
+            if table.format == "parquet" and len(files) <= room:
+                waiting[place], room = files, room - len(files)
         sums = pool.map(lambda files: _footers(storage, files), waiting.values())
         for place, rows in zip(waiting, sums, strict=True):
-            told[place] = replace(told[place], table=replace(told[place].table, rows=rows))
+            told[place] = replace(told[place], rows=rows)
     return told
 
 
@@ -316,32 +301,36 @@ def _data(level: Level) -> bool:
     return any(data_kind(item.key.rpartition("/")[2]) for item in level.objects)
 
 
-def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) -> SeenTable:
-    """What one table is."""
+_Looked = tuple[LakeTable, Sequence["StoredObject"]]
+"""A table, and its files if their footers would tell its rows."""
+
+
+def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) -> _Looked:
     key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
     try:
         return (_delta if is_delta else _plain)(storage, key, one, points)
     except LakeportError as error:
-        return SeenTable(replace(one, problem=error.message))
+        return replace(one, problem=error.message), ()
 
 
-def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable:
+def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
     log = DeltaLog(storage, key).files()
     if log.newest < 0:
-        return SeenTable(replace(one, problem="its `_delta_log` has no version"))
+        return replace(one, problem="its `_delta_log` has no version"), ()
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
     one = replace(one, version=log.newest, last_change=_moment(newest.modified))
     since = max(log.checkpoints, default=-1)
     wanted = max(log.newest - since, points)
     history = read_history(log, most_bytes=_LOG_BYTES, most_versions=wanted)
     if history is None:
-        return SeenTable(one)
+        return one, ()
     held = Amount.of(history.files)
     small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
+    grown = _growth(history.versions[-points:]) if points else ()
     one = replace(one, rows=held.rows, bytes=held.bytes, files=held.files)
-    return SeenTable(one, small, _growth(history.versions[-points:]) if points else ())
+    return replace(one, small_files=small, growth=grown), ()
 
 
 def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
@@ -352,7 +341,7 @@ def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
     ]
 
 
-def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable:
+def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
     listed = islice(storage.list(key), _FILES + 1)
     files: list[StoredObject] = []
     kinds, count = set[str](), 0
@@ -364,12 +353,17 @@ def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable
             kinds.add(kind)
     one = replace(one, format=", ".join(sorted(kinds)))
     if count > _FILES:
-        return SeenTable(one)
+        return one, ()
     last = max((item.modified for item in files), default=0.0)
-    size = sum(item.bytes for item in files)
-    one = replace(one, bytes=size, files=len(files), last_change=_moment(last))
-    small = sum(item.bytes < SMALL_FILE_BYTES for item in files)
-    return SeenTable(one, small, growth(loads(storage, key, points), None) if points else (), files)
+    one = replace(
+        one,
+        bytes=sum(item.bytes for item in files),
+        files=len(files),
+        last_change=_moment(last),
+        small_files=sum(item.bytes < SMALL_FILE_BYTES for item in files),
+        growth=growth(loads(storage, key, points), None) if points else (),
+    )
+    return one, files
 
 
 def _footers(storage: Storage, files: Sequence[StoredObject]) -> int | None:

@@ -1,7 +1,7 @@
-"""What pages show of tables: filled in from logs, footers, manifests and reports, without Spark.
+"""What pages show of a table: filled in from its log or footers, and manifests, without Spark.
 
 The log holds numbers as numbers and all else as texts, so `"10"` of a text column is less than
-`"9"`, and `10` of a whole number is not.
+`"9"`, and `10` of a whole number is not. What footers tell is put into the log's form.
 
 ```
 schema ─▶ leaves: name, path in the data files, type
@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import islice
@@ -27,27 +27,23 @@ from urllib.parse import unquote
 
 import msgspec
 
+from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.history import History, KnownFile, Version, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.state import TableState
 from lakeport.delta_log.transactions import Mark
-from lakeport.errors import SourceError
+from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import (
     MOST_PARTITIONS,
     MOST_POINTS,
-    Change,
     ColumnFacts,
-    FileFacts,
-    LakeFacts,
-    LakeTableFacts,
     PartitionFacts,
     TableFacts,
     VersionFacts,
 )
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import command
-from lakeport.schema.sparktypes import NULL_FOLDER
-from lakeport.tables.lake import SeenTable, see_tables
+from lakeport.schema.sparktypes import NULL_FOLDER, spark_json
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import (
     DeltaView,
@@ -59,107 +55,13 @@ from lakeport.tables.views import (
 )
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
-from lakeport.writers.delta.stats import leaves
+from lakeport.writers.delta.stats import leaves, stats_json
 from lakeport.writers.files.writer import growth, loads
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from lakeport.model import Storage, StoredObject
-
-
-_OPERATIONS: Mapping[str, Change] = {
-    "COPY INTO": Change.APPEND,
-    "CONVERT": Change.APPEND,
-    "MERGE": Change.MERGE,
-    "UPDATE": Change.MERGE,
-    "DELETE": Change.DELETE,
-    "TRUNCATE": Change.DELETE,
-    "OPTIMIZE": Change.OPTIMIZE,
-    "REORG": Change.OPTIMIZE,
-    "RESTORE": Change.RESTORE,
-    "CREATE OR REPLACE TABLE AS SELECT": Change.OVERWRITE,
-    "CREATE OR REPLACE TABLE": Change.OVERWRITE,
-    "REPLACE TABLE AS SELECT": Change.OVERWRITE,
-    "REPLACE TABLE": Change.OVERWRITE,
-    "VACUUM START": Change.OTHER,
-    "VACUUM END": Change.OTHER,
-}
-_MODES: Mapping[str, Change] = {
-    "append": Change.APPEND,
-    "errorifexists": Change.APPEND,
-    "ignore": Change.APPEND,
-    "overwrite": Change.OVERWRITE,
-    "complete": Change.OVERWRITE,
-    "update": Change.MERGE,
-}
-
-
-def change_of(version: Version) -> Change:
-    """What a version did to the rows before it.
-
-    >>> change_of(Version(0, {"operation": "WRITE", "operationParameters": {"mode": "Append"}}))
-    <Change.APPEND: 'append'>
-    """
-    operation = str(version.info.get("operation") or "").upper()
-    if operation in _OPERATIONS:
-        return _OPERATIONS[operation]
-    if operation in ("WRITE", "STREAMING UPDATE"):
-        told: Any = version.info.get("operationParameters")
-        parameters = told if isinstance(told, Mapping) else {}
-        mode = str(parameters.get("mode") or parameters.get("outputMode") or "").lower()
-        if mode in _MODES:
-            return _MODES[mode]
-    return _by_files(version)
-
-
-def _by_files(version: Version) -> Change:
-    match bool(version.added.files), bool(version.removed.files):
-        case True, False:
-            return Change.APPEND
-        case False, True:
-            return Change.DELETE
-        case False, False:
-            return (
-                Change.SCHEMA
-                if version.info.get("operation") or version.changes_metadata
-                else Change.OTHER
-            )
-        case _:
-            return Change.OTHER
-
-
-def lake_facts(storage: Storage, folder: str) -> LakeFacts:
-    """Tell a lake.
-
-    Args:
-        storage: where it is.
-        folder: its key; empty when it is the storage's root.
-
-    Raises:
-        SourceError: there are too many folders to look into.
-        DestinationError: the store refused.
-    """
-    seen = see_tables(storage, folder, MOST_POINTS)
-    return LakeFacts(storage.uri(folder), tuple(map(_table, seen)))
-
-
-def _table(seen: SeenTable) -> LakeTableFacts:
-    table = seen.table
-    return LakeTableFacts(
-        name=table.name,
-        uri=table.uri,
-        format=table.format,
-        rows=table.rows,
-        bytes=table.bytes,
-        files=table.files,
-        small_files=seen.small_files,
-        last_change=table.last_change,
-        version=table.version,
-        growth=tuple(seen.growth),
-        problem=table.problem,
-    )
 
 
 _DEPTH = 4
@@ -356,6 +258,7 @@ def column_facts(
     known: Sequence[frozenset[tuple[str, ...]]],
     partitions: Sequence[str],
     clusters: Sequence[str],
+    floats: str = "",
 ) -> list[ColumnFacts]:
     """Tell each column.
 
@@ -365,6 +268,7 @@ def column_facts(
         known: the leaves' paths of each schema that the files may be of.
         partitions: names of the partition columns.
         clusters: names of the columns by which the table is clustered.
+        floats: why bounds of floats may not be those of the values; empty where they are.
     """
     told = _Told.of(files, decimals=any(str(leaf.type).startswith("decimal") for leaf in leaves))
     found = []
@@ -373,6 +277,8 @@ def column_facts(
             facts = _partition_column(files, leaf)
         else:
             facts = _column(told, leaf, [leaf.path in paths for paths in known])
+            if facts.get("minimum") and leaf.type in _FLOATING:
+                facts["approximate"] = facts["approximate"] or floats
         role = "partition" if leaf.name in partitions else "cluster" * (leaf.name in clusters)
         found.append(ColumnFacts(leaf.name, leaf.told, role, **facts))
     return found
@@ -498,130 +404,6 @@ def _each(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     return [tree.get(last) for tree in trees]
 
 
-_CUT_BYTES = 64  # bytes of a text that programs in Rust keep
-
-
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """What one file's footer tells.
-
-    Attributes:
-        rows: how many the file has.
-        columns: dotted path -> its statistics.
-    """
-
-    rows: int
-    columns: Mapping[str, _Column]
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    type: str
-    nulls: int | None
-    low: Any = None
-    high: Any = None
-    empty: bool = False
-
-
-def read_footer(storage: Storage, key: str) -> Footer:
-    """Read one file's footer.
-
-    Raises:
-        DestinationError: the store refused.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
-    import pyarrow.parquet as pq
-
-    with storage.open(key) as file:
-        footer = pq.read_metadata(file)
-    schema = footer.schema.to_arrow_schema()
-    columns: dict[str, _Column] = {}
-    calendar = HybridCalendar.of_parquet(footer)
-    for leaf in leaves(schema):
-        if leaf.repeated:
-            name = leaf.path[0]
-            columns.setdefault(name, _Column(type_word(schema.field(name).type), None))
-        else:
-            columns[".".join(leaf.path)] = _footer_column(footer, leaf.index, leaf.type, calendar)
-    return Footer(footer.num_rows, columns)
-
-
-def footer_columns(footers: Sequence[Footer]) -> list[ColumnFacts]:
-    """The columns of files, in the order in which they are met; a file without one has nulls."""
-    names = dict.fromkeys(name for footer in footers for name in footer.columns)
-    found = []
-    for name in names:
-        each = [footer.columns.get(name) for footer in footers]
-        there = [column for column in each if column is not None]
-        absent = sum(f.rows for f, column in zip(footers, each, strict=True) if column is None)
-        counts = [column.nulls for column in there]
-        nulls = None if None in counts else absent + sum(count or 0 for count in counts)
-        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **_footer_bounds(there)))
-    return found
-
-
-def _footer_bounds(columns: Sequence[_Column]) -> dict[str, str]:
-    full = [column for column in columns if not column.empty]
-    alike = len({column.type for column in columns}) == 1
-    if not full or not alike or any(column.low is None for column in full):
-        return {}
-    found = bounds([column.low for column in full], [column.high for column in full])
-    least, greatest = map(spelled, found)
-    reason = next(filter(None, map(_reason, found)), "")
-    return {"minimum": least, "maximum": greatest, "approximate": reason}
-
-
-def _reason(bound: Any) -> str:
-    """Why a bound may not be that of the values; empty where it is."""
-    if isinstance(bound, str) and len(bound.encode()) >= _CUT_BYTES:
-        return "long texts are cut in the statistics"
-    return "the statistics leave out NaN" if isinstance(bound, float) else ""
-
-
-def _footer_column(
-    footer: pq.FileMetaData, index: int, type_: pa.DataType, calendar: HybridCalendar | None
-) -> _Column:
-    nulls: int | None = 0
-    lows, highs = [], []
-    unsure = False
-    for group in range(footer.num_row_groups):
-        chunk = footer.row_group(group).column(index)
-        stats = chunk.statistics
-        count = stats.null_count if stats is not None and stats.has_null_count else None
-        nulls = None if nulls is None or count is None else nulls + count
-        if count == chunk.num_values:
-            continue
-        limits = _limits(stats, type_, calendar if calendar and index in calendar.leaves else None)
-        if limits is None:
-            unsure = True
-            continue
-        lows.append(limits[0])
-        highs.append(limits[1])
-    word = type_word(type_)
-    if unsure or not lows:
-        return _Column(word, nulls, empty=not unsure)
-    return _Column(word, nulls, min(lows), max(highs))
-
-
-def _limits(
-    stats: pq.Statistics | None, type_: pa.DataType, calendar: HybridCalendar | None
-) -> tuple[Any, Any] | None:
-    """The least and the greatest value of a row group; None where nothing tells."""
-    if stats is None or not stats.has_min_max:
-        return None
-    try:
-        if calendar is None:
-            return None if isinstance(stats.min, bytes) else (stats.min, stats.max)
-        import pyarrow as pa
-
-        count = pa.int32() if pa.types.is_date(type_) else pa.int64()
-        raw = pa.array([stats.min_raw, stats.max_raw], count).view(type_)
-        low, high = calendar.rebase_flat(raw, "").to_pylist()
-    except (OverflowError, SourceError):  # no year of Python's, or no time zone
-        return None
-    return low, high
-
-
 Values = Mapping[str, str | None]
 
 
@@ -662,10 +444,8 @@ class PartitionNames:
         return "/".join(parts)
 
 
-def partition_facts(
-    files: Sequence[tuple[str, int, int | None]],
-) -> tuple[list[FileFacts], list[PartitionFacts]]:
-    """The files with their partitions, and the partitions, by name.
+def partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
+    """Tell the partitions, by name.
 
     Args:
         files: name of the partition, size and rows of each; a table without partitions has files
@@ -675,20 +455,23 @@ def partition_facts(
     for name, size, rows in files:
         groups.setdefault(name, []).append((size, rows))
     partitioned = sorted(groups) if groups.keys() - {""} else []
-    places = {name: place for place, name in enumerate(partitioned)}
-    told = [FileFacts(size, places.get(name, -1)) for name, size, _ in files]
-    return told, [_partition(name, groups[name]) for name in partitioned]
+    return [_partition(name, groups[name]) for name in partitioned]
 
 
 def _partition(name: str, files: Sequence[tuple[int, int | None]]) -> PartitionFacts:
-    rows = [count for _, count in files]
     return PartitionFacts(
         name=name,
         files=len(files),
         bytes=sum(size for size, _ in files),
-        rows=None if None in rows else sum(count or 0 for count in rows),
+        rows=_total(count for _, count in files),
         small_files=sum(size < SMALL_FILE_BYTES for size, _ in files),
     )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Return the sum; None where one is unknown."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 _LOG_BYTES = 128 << 20
@@ -730,39 +513,37 @@ def delta_facts(
         log: the files of its log.
         history: what these tell.
     """
-    columns = [column_leaves(schema) for schema in history.schemas]
     newest = column_leaves(str(history.metadata["schemaString"]))
-    names = PartitionNames(_partition_columns(history, newest))
+    by = tuple(history.metadata.get("partitionColumns") or ())
+    names = PartitionNames([leaf for leaf in newest if leaf.name in by])
     versions = [_version(version, names) for version in history.versions]
-    files, partitions = partition_facts(
-        [
-            (names.name(known.file.partition_values), known.file.size or 0, known.rows)
-            for known in history.files
-        ]
+    partitions = partition_facts(
+        (names.name(known.file.partition_values), known.file.bytes, known.rows)
+        for known in history.files
     )
-    rows = [known.rows for known in history.files]
     properties = dict(history.metadata.get("configuration") or {})
     protocol = history.protocol
-    sizes = size_facts([file.bytes for file in files], optimize_hint(storage.uri(folder)))
-    by = tuple(history.metadata.get("partitionColumns") or ())
-    known = [frozenset(leaf.path for leaf in each) for each in columns]
+    file_sizes = [known.file.bytes for known in history.files]
+    sizes = size_facts(file_sizes, optimize_hint(storage.uri(folder)))
     return TableFacts(
         name=name,
         uri=storage.uri(folder),
         format="delta",
-        rows=None if None in rows else sum(count or 0 for count in rows),
+        rows=_total(known.rows for known in history.files),
         bytes=sizes["bytes"],
-        files=files,
+        file_sizes=file_sizes,
         small_files=sizes["small_files"],
         small_file_bytes=SMALL_FILE_BYTES,
         target_file_bytes=target_bytes(properties),
         warning=sizes.get("warning"),
-        columns=column_facts(history.files, newest, known, by, history.cluster_columns),
+        columns=_log_columns(history, newest),
         partitions=partitions,
         partition_columns=by,
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
-        schemas=[[(leaf.name, leaf.told) for leaf in each] for each in columns],
+        schemas=[
+            [(leaf.name, leaf.told) for leaf in column_leaves(schema)] for schema in history.schemas
+        ],
         protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
         features=_features(protocol),
         readers=_readers(protocol),
@@ -772,6 +553,12 @@ def delta_facts(
     )
 
 
+def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
+    known = [frozenset(leaf.path for leaf in column_leaves(each)) for each in history.schemas]
+    by = history.metadata.get("partitionColumns") or ()
+    return column_facts(history.files, leaves, known, by, history.cluster_columns)
+
+
 def _version(version: Version, names: PartitionNames) -> VersionFacts:
     info, held = version.info, version.held
     mark = Mark.parse(info.get("userMetadata"))
@@ -779,29 +566,28 @@ def _version(version: Version, names: PartitionNames) -> VersionFacts:
     return VersionFacts(
         number=version.number,
         at=version.at,
-        change=change_of(version),
-        operation=str(info.get("operation") or ""),
+        operation=_operation(info),
         rows=None if held is None else held.rows,
         bytes=None if held is None else held.bytes,
         files=None if held is None else held.files,
         rows_added=version.added.rows,
         rows_removed=version.removed.rows,
-        bytes_added=version.added.known_bytes,
-        bytes_removed=version.removed.bytes,
         files_added=version.added.files,
         files_removed=version.removed.files,
         schema=version.schema,
         partitions=tuple(dict.fromkeys(map(names.name, version.touched))),
         more_partitions=version.more_touched,
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
-        writer=info.get("engineInfo"),
         state=None if state is None else state.decode("utf-8", "replace"),
     )
 
 
-def _partition_columns(history: History, columns: list[Leaf]) -> list[Leaf]:
-    by_name = {leaf.name: leaf for leaf in columns}
-    return [by_name[name] for name in history.metadata.get("partitionColumns") or ()]
+def _operation(info: Mapping[str, Any]) -> str:
+    """Return what a commit says it did, such as `WRITE, Append`."""
+    told = info.get("operationParameters")
+    parameters = told if isinstance(told, Mapping) else {}
+    mode = parameters.get("mode") or parameters.get("outputMode")
+    return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
 
 
 def _features(protocol: Mapping[str, Any]) -> tuple[str, ...]:
@@ -838,6 +624,13 @@ def _notes(history: History, log: LogFiles) -> tuple[str, ...]:
 
 
 _FOOTERS = 1_000
+_UNREAD = {
+    "csv": "CSV files do not say how many rows and nulls they have, nor their bounds.",
+    "parquet": f"The footers of more than {_FOOTERS:,} files are not read.",
+}
+_UNTOLD: Mapping[str, str] = {}
+"""The type of columns without bounds."""
+_NANS = "the statistics leave out NaN"
 _LOADS = 1_000
 _THREADS = 16
 
@@ -857,18 +650,18 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
     """
     found = loads(storage, folder, _LOADS)
     landed = {uri: rows for load in found for uri, rows in load.files.items()}
-    footers = _footers(view)
-    counts = [
-        footers[item.key].rows if item.key in footers else landed.get(storage.uri(item.key))
-        for item in view.files
-    ]
-    rows = None if None in counts else sum(count or 0 for count in counts)
+    read = view.kind == "parquet" and len(view.files) <= _FOOTERS
+    known, columns = _footer_columns(view) if read else ([], [])
+    if not read:
+        columns = [ColumnFacts(item.name, type_word(item.type)) for item in view.preview(1).schema]
+    uris = (storage.uri(item.key) for item in view.files)
+    counts = [one.rows for one in known] if read else [landed.get(uri) for uri in uris]
+    rows = _total(counts)
     named = [_pairs(item.key.removeprefix(folder)) for item in view.files]
     partition_columns = tuple(dict.fromkeys(name for pairs in named for name, _ in pairs))
     names = ["/".join(f"{name}={value}" for name, value in pairs) for pairs in named]
-    each = zip(names, (item.bytes for item in view.files), counts, strict=True)
-    files, partitions = partition_facts(list(each))
-    sizes = size_facts([item.bytes for item in view.files])
+    file_sizes = [item.bytes for item in view.files]
+    sizes = size_facts(file_sizes)
     last = max((item.modified for item in view.files), default=0.0)
     return TableFacts(
         name=name,
@@ -876,43 +669,62 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         format=view.kind,
         rows=rows,
         bytes=sizes["bytes"],
-        files=files,
+        file_sizes=file_sizes,
         small_files=sizes["small_files"],
         small_file_bytes=SMALL_FILE_BYTES,
         target_file_bytes=target_bytes({}),
         warning=sizes.get("warning"),
-        columns=_columns(view, footers, partition_columns),
-        partitions=partitions,
+        columns=[
+            *(column for column in columns if column.name not in partition_columns),
+            *(ColumnFacts(name, "string", "partition") for name in partition_columns),
+        ],
+        partitions=partition_facts(zip(names, file_sizes, counts, strict=True)),
         partition_columns=partition_columns,
         growth=growth(found, rows)[-MOST_POINTS:],
         last_change=datetime.fromtimestamp(last, UTC) if last else None,
-        notes=_file_notes(view, footers),
+        notes=() if read else (_UNREAD[view.kind],),
     )
 
 
-def _footers(view: FilesView) -> dict[str, Footer]:
-    """Key -> footer, of the files whose footers are read."""
-    if view.kind != "parquet" or len(view.files) > _FOOTERS:
-        return {}
+def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]]:
+    """Read the footers of Parquet files; return the files as a log has them, and their columns.
 
-    def read(item: StoredObject) -> Footer:
-        with view.readable(item):
-            return read_footer(view.storage, item.key)
+    A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
+    """
+    import pyarrow.parquet as pq
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        keys = [item.key for item in view.files]
-        return dict(zip(keys, pool.map(read, view.files), strict=True))
+    def read(item: StoredObject) -> tuple[DataFile, int, list[Leaf]]:
+        with view.readable(item), view.storage.open(item.key) as file:
+            footer = pq.read_metadata(file)
+            schema = footer.schema.to_arrow_schema()
+            calendar = HybridCalendar.of_parquet(footer)
+            known = {column.name: _arrow_leaves(column) for column in schema}
+            untold = set(calendar.leaves if calendar else ())
+            for leaf in leaves(schema):
+                if known[leaf.path[0]][0].type == _UNTOLD:
+                    untold.add(leaf.index)
+            stats = stats_json(footer, schema, nans=untold, indexed=-1)
+        own = [leaf for each in known.values() for leaf in each]
+        return DataFile(item.key, item.bytes, {}, stats), footer.num_rows, own
+
+    with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
+        found = list(pool.map(read, view.files))
+    files = [KnownFile(file, rows, place) for place, (file, rows, _) in enumerate(found)]
+    schemas = [frozenset(leaf.path for leaf in own) for _, _, own in found]
+    wanted: dict[str, Leaf] = {}
+    for leaf in (leaf for _, _, own in found for leaf in own):
+        alike = leaf.name not in wanted or wanted[leaf.name].told == leaf.told
+        wanted[leaf.name] = leaf if alike else replace(leaf, type=_UNTOLD)
+    return files, column_facts(files, list(wanted.values()), schemas, (), (), _NANS)
 
 
-def _columns(
-    view: FilesView, footers: Mapping[str, Footer], partition_columns: Sequence[str]
-) -> list[ColumnFacts]:
-    if footers:
-        columns = footer_columns(list(footers.values()))
-    else:
-        columns = [ColumnFacts(item.name, type_word(item.type)) for item in view.preview(1).schema]
-    kept = [column for column in columns if column.name not in partition_columns]
-    return [*kept, *(ColumnFacts(name, "string", "partition") for name in partition_columns)]
+def _arrow_leaves(column: pa.Field) -> list[Leaf]:
+    import pyarrow as pa
+
+    try:
+        return column_leaves(spark_json(pa.schema([column])))
+    except SchemaConflict:
+        return [Leaf(column.name, (column.name,), _UNTOLD, type_word(column.type))]
 
 
 def _pairs(path: str) -> tuple[tuple[str, str], ...]:
@@ -927,14 +739,6 @@ def _pairs(path: str) -> tuple[tuple[str, str], ...]:
         for name, sign, value in folders
         if sign and name
     )
-
-
-def _file_notes(view: FilesView, footers: Mapping[str, Footer]) -> tuple[str, ...]:
-    if view.kind == "csv":
-        return ("CSV files do not say how many rows and nulls they have, nor their bounds.",)
-    if not footers:
-        return (f"The footers of more than {_FOOTERS:,} files are not read.",)
-    return ()
 
 
 _FILES = 100
@@ -977,9 +781,6 @@ def _beginning(history: History, version: int) -> Contents:
 
 _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
-Told = tuple["ColumnFacts | None", int | None]
-"""What is told of a column, and the number of rows; None for what is not."""
-
 
 def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None:
     """The newest value of a column, to the millisecond; a date is its first moment in UTC.
@@ -997,43 +798,24 @@ def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None
         DestinationError: the store refused.
     """
     log = DeltaLog(storage, folder).files()
+    files: Sequence[KnownFile] | None = None
+    columns: Sequence[ColumnFacts] = ()
     if log.newest >= 0:
-        facts, rows = _of_log(storage, folder, log, column)
-    elif (files := FilesView.of(storage, folder)) is not None:
-        facts, rows = _of_footers(files, column)
-    else:
+        history = delta_history(storage, folder, log)
+        # Where rows are deleted, the one with the greatest value may be.
+        if not any(known.file.deletion_vector is not None for known in history.files):
+            leaves = column_leaves(str(history.metadata["schemaString"]))
+            wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
+            files, columns = history.files, _log_columns(history, wanted)
+    elif (view := FilesView.of(storage, folder)) is None:
         return None
+    elif view.kind == "parquet":
+        files, columns = _footer_columns(view)
+    facts = next((one for one in columns if one.name.lower() == column.lower()), None)
+    rows = None if files is None else _total(known.rows for known in files)
     if rows == 0 or (facts is not None and rows is not None and facts.nulls == rows):
         return None
     if facts is None or facts.maximum is None or facts.type not in _TYPES:
         raise SourceError(f"the files of {storage.uri(folder)} don't tell the newest {column!r}")
     found = datetime.fromisoformat(facts.maximum)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _of_log(storage: Storage, folder: str, log: LogFiles, column: str) -> Told:
-    history = delta_history(storage, folder, log)
-    if any(known.file.deletion_vector is not None for known in history.files):
-        return None, None  # the row with the greatest value may be deleted
-    known = [column_leaves(schema) for schema in history.schemas]
-    newest = column_leaves(str(history.metadata["schemaString"]))
-    wanted = [leaf for leaf in newest if leaf.name.lower() == column.lower()]
-    paths = [frozenset(leaf.path for leaf in each) for each in known]
-    by = tuple(history.metadata.get("partitionColumns") or ())
-    rows = [file.rows for file in history.files]
-    total = None if None in rows else sum(count or 0 for count in rows)
-    return next(iter(column_facts(history.files, wanted, paths, by, ())), None), total
-
-
-def _of_footers(view: FilesView, column: str) -> Told:
-    if view.kind != "parquet":
-        return None, None
-
-    def read(item: StoredObject) -> Footer:
-        with view.readable(item):
-            return read_footer(view.storage, item.key)
-
-    with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
-        footers = list(pool.map(read, view.files))
-    found = (one for one in footer_columns(footers) if one.name.lower() == column.lower())
-    return next(found, None), sum(footer.rows for footer in footers)

@@ -6,40 +6,33 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakeport.html.facts import (
-    Change,
     ColumnFacts,
-    FileFacts,
-    LakeFacts,
-    LakeTableFacts,
     PartitionFacts,
+    RunFacts,
     TableFacts,
     VersionFacts,
+    run_facts,
 )
-from lakeport.html.report import RunFacts, run_facts
+from lakeport.tables.lake import LakeTable
 
 BEGIN = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
-CHANGES = list(Change)
 
 
 def version(number: int, text: str = "run", **others: Any) -> VersionFacts:
     known: dict[str, Any] = {
         "number": number,
         "at": BEGIN + timedelta(hours=number),
-        "change": CHANGES[number % len(CHANGES)],
         "operation": text,
         "rows": number * 100,
         "bytes": number * 1000,
         "files": number,
         "rows_added": 100,
         "rows_removed": 0,
-        "bytes_added": 1000,
-        "bytes_removed": 0,
         "files_added": 1,
         "files_removed": 0,
         "schema": 0,
         "partitions": (text,),
         "run_id": text,
-        "writer": text,
         "state": text,
     }
     return VersionFacts(**(known | others))
@@ -52,7 +45,7 @@ def table(text: str = "t", versions: int = 3, partitions: int = 2, **others: Any
         "format": "delta",
         "rows": versions * 100,
         "bytes": versions * 1000,
-        "files": [FileFacts(1000 << place, 0) for place in range(versions)],
+        "file_sizes": [1000 << place for place in range(versions)],
         "small_files": versions,
         "small_file_bytes": 32 << 20,
         "target_file_bytes": 256 << 20,
@@ -74,8 +67,8 @@ def table(text: str = "t", versions: int = 3, partitions: int = 2, **others: Any
     return TableFacts(**(known | others))
 
 
-def lake(text: str = "t") -> LakeFacts:
-    line = LakeTableFacts(
+def lake_table(text: str = "t") -> LakeTable:
+    return LakeTable(
         name=text,
         uri=f"/lake/{text}",
         format="delta",
@@ -88,7 +81,6 @@ def lake(text: str = "t") -> LakeFacts:
         growth=[(0.0, 1), (9.0, 7)],
         problem=text,
     )
-    return LakeFacts(f"/lake/{text}", [line])
 
 
 def report(text: str = "t", **others: Any) -> dict[str, Any]:

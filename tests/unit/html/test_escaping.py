@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lakeport.html import document
 from lakeport.html.facts import BadSample
-from lakeport.html.lake import RunLine, lake_body
 from lakeport.html.run import plan_body, run_body
 from lakeport.html.table import Preview, table_body
+from lakeport.pages.lake import RunLine, lake_body
 from tests.unit.html import made
 from tests.unit.html.read import elements
 
@@ -21,7 +21,8 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&lt;{{ 7 * 7
 
 def of_lake(text: str) -> str:
     line = RunLine("/run/a", text, False, text, made.BEGIN, 1.5, 3, 1, [(text, "/table/a")])
-    return lake_body(made.lake(text), [line], made.BEGIN, lambda path: f"#{path}")
+    tables = [made.lake_table(text)]
+    return lake_body(f"/lake/{text}", tables, [line], made.BEGIN, lambda path: f"#{path}")
 
 
 def of_table(text: str) -> str:

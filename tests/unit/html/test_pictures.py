@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.html import charts
-from lakeport.html.facts import Change, PartitionFacts
 from lakeport.html.text import duration
 from lakeport.units import count, size
 from tests.unit.html import made
@@ -49,30 +47,6 @@ def test_versions_that_do_not_tell_are_passed_over() -> None:
     assert elements(none)[0].name == "p"
 
 
-def test_each_kind_of_change_has_a_lane_a_colour_and_a_shape() -> None:
-    versions = [made.version(number) for number in range(len(Change))]
-    marks = [each for each in elements(charts.changes(versions)) if each.name == "use"]
-    assert [each.attributes["href"] for each in marks] == [f"#lp-{kind}" for kind in Change]
-    assert [each.attributes["class"] for each in marks] == [str(kind) for kind in Change]
-    assert len({each.attributes["y"] for each in marks}) == len(Change)
-    shapes = {
-        each.attributes["id"]: each.attributes["d"]
-        for each in elements(charts.marks())
-        if "d" in each.attributes
-    }
-    assert len(set(shapes.values())) == len(Change)
-
-
-@pytest.mark.parametrize("many", [1, 10, 241, 1000])
-def test_bars_of_files_sum_up_to_all_files(many: int) -> None:
-    versions = [made.version(n, files_added=2, files_removed=n % 2) for n in range(many)]
-    titles = [each.text for each in elements(charts.file_changes(versions)) if each.name == "title"]
-    for kind, wanted in (("added", 2 * many), ("removed", many // 2)):
-        told = [text.split(": ")[1] for text in titles if text.endswith(kind)]
-        assert sum(int(text.split()[0].replace(",", "")) for text in told) == wanted
-    assert len(titles) <= 2 * 240
-
-
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50))
 def test_every_file_is_in_the_bin_of_its_size(sizes: list[int]) -> None:
     bins = charts.size_bins(sizes)
@@ -87,22 +61,6 @@ def test_bars_and_the_band_are_within_the_histogram(sizes: list[int]) -> None:
         if rect.name == "rect":
             assert percent(rect, "x") >= 0
             assert percent(rect, "x") + percent(rect, "width") <= 100.01
-
-
-@given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=30))
-def test_a_partition_has_the_area_of_its_share(sizes: list[int]) -> None:
-    partitions = [PartitionFacts(f"p={n}", 1, size, 1, 0) for n, size in enumerate(sizes)]
-    cells = [each for each in elements(charts.treemap(partitions))[1:] if each.name == "svg"]
-    areas = [percent(each, "width") * float(each.attributes["height"] or 0) for each in cells]
-    for area, bytes_ in zip(areas, sorted(sizes, reverse=True), strict=True):
-        assert area == pytest.approx(100 * 280 * bytes_ / sum(sizes), rel=0.02, abs=20)
-
-
-def test_many_partitions_are_one_cell_beyond_the_largest() -> None:
-    partitions = [PartitionFacts(f"p={n}", 1, n + 1, 1, 1) for n in range(1000)]
-    cells = [each for each in elements(charts.treemap(partitions))[1:] if each.name == "svg"]
-    assert len(cells) == 401
-    assert "600 smaller partitions" in cells[-1].text or any("600 smaller" in c.text for c in cells)
 
 
 def test_a_timeline_has_a_lane_for_each_stream_and_a_bar_for_each_span() -> None:

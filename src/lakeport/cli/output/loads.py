@@ -12,11 +12,11 @@ from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import cells, padded, shown
 from lakeport.errors import ConfigError
+from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.progress import Moment, line, seconds
 from lakeport.loading.report import together
 from lakeport.pages.file import alone
 from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
-from lakeport.pages.written import check_path, write_page
 from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
 from lakeport.units import count, counted
 
@@ -143,7 +143,7 @@ class _Page(PipelineObserver):
     def on_finished(self, report: PipelineReport) -> None:
         """Write the page; what has landed has landed, if that fails."""
         try:
-            write_page(alone(page_of_lake_run(report.to_dict())).html, self._path)
+            write_output(alone(page_of_lake_run(report.to_dict())).html, self._path)
         except ConfigError as error:
             self._shown.on_warning("", error.message)
 
@@ -157,14 +157,14 @@ def observer(output: Console | Json, page: Path | None) -> PipelineObserver:
     shown = JsonLoads(output) if isinstance(output, Json) else Loads(output)
     if page is None:
         return shown
-    check_path(page)
+    check_output(page)
     return together(_Page(page, shown), shown)
 
 
 def show_plan(output: Console | Json, plan: PipelinePlan, page: Path | None) -> None:
     """Print what a run would do, the steps, then each load; write its page if a file is named."""
     if page is not None:
-        write_page(alone(page_of_lake_plan(plan)).html, page)
+        write_output(alone(page_of_lake_plan(plan)).html, page)
     if not isinstance(output, Console):
         output.document(plan.to_dict())
         return

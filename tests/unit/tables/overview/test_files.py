@@ -55,27 +55,26 @@ def test_parquet_footers_tell_what_duckdb_counts(tmp_path: Path) -> None:
             text(least),
             text(greatest),
         ), column
-    assert (told.format, told.rows, len(told.files), told.small_files) == ("parquet", 40, 2, 2)
+    assert (told.format, told.rows, len(told.file_sizes), told.small_files) == ("parquet", 40, 2, 2)
     assert (told.versions, told.schemas, told.protocol) == ((), (), None)
 
 
-def test_bounds_of_the_hybrid_calendar_are_rebased(tmp_path: Path) -> None:
+def test_dates_of_the_hybrid_calendar_have_no_bounds(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     at = pa.array([-30_578_095_926_000_000, 0], pa.timestamp("us", "UTC"))
     old = pa.table({"d": [date(1001, 1, 7), date(2024, 1, 1)], "at": at})
     keys = {b"org.apache.spark.version": b"2.4.8"}
     pq.write_table(old.replace_schema_metadata(keys), tmp_path / "t" / "a.parquet")
-    day, at_ = facts(tmp_path / "t").columns
-    assert (day.minimum, day.maximum, at_.minimum) == ("1001-01-01", "2024-01-01", None)
+    assert [(c.nulls, c.minimum) for c in facts(tmp_path / "t").columns] == [(0, None)] * 2
 
 
 def test_bounds_that_footers_cut_or_leave_out_say_so(tmp_path: Path) -> None:
-    data = pa.table({"long": ["x" * 100], "short": ["x" * 40], "number": [1.5]})
+    data = pa.table({"long": ["x" * 100], "short": ["x" * 20], "number": [1.5]})
     write_deltalake(tmp_path / "t", data)  # arrow-rs cuts texts
     shutil.rmtree(tmp_path / "t" / "_delta_log")
     long, short, number = facts(tmp_path / "t").columns
     assert long.maximum != "x" * 100 and "cut" in long.approximate
-    assert (short.maximum, short.approximate) == ("x" * 40, "")
+    assert (short.maximum, short.approximate) == ("x" * 20, "")
     assert "NaN" in number.approximate
 
 

@@ -1,4 +1,10 @@
-"""The server of pages: uvicorn, the gate that lets one user in, and what a request gets.
+"""The server of pages, for the one user who started it: uvicorn, a gate, and the pages behind it.
+
+```
+request ─▶ gate: is it for this address, from here, with the token? ─▶ site: the page, in a thread
+```
+What is refused says nothing of the lake. Why it is kept so:
+docs/adr/0029-pages-are-served-to-one-user.md.
 
 A reader's browser is also the browser of every page that the reader visits. Such a page can have it
 send requests here, so all that comes is checked before anything is read: which name it came by
@@ -14,7 +20,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
 from anyio import CapacityLimiter, to_thread
@@ -36,9 +42,9 @@ from lakeport.errors import (
     MissingDependency,
     Unreachable,
 )
+from lakeport.html.document import Page
 from lakeport.loading.report import Failure
-from lakeport.pages.page import Page, Pages
-from lakeport.pages.server.address import Address
+from lakeport.pages.address import Address
 
 _POLICY: Final = "; ".join(
     (
@@ -318,6 +324,23 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
+class Pages(Protocol):
+    """Gives pages, each made anew from what the store has."""
+
+    def page(self, path: str) -> Page | None:
+        """Return the page at a path, percent-decoded; None where there is none.
+
+        Raises:
+            LakeportError: it can't be told.
+        """
+
+    def document(self, page: Page) -> str:
+        """Return the whole HTML document of a page, with links to the style and the script."""
+
+    def asset(self, name: str) -> tuple[str, bytes] | None:
+        """Return media type and contents of a file that documents link to, or None."""
+
+
 OnError = Callable[[BaseException], None]
 """Is told of an error that ended a page, in the page's thread."""
 
@@ -377,16 +400,14 @@ class _Site:
     async def page(self, request: Request) -> Response:
         """A page, or why there is none."""
         path = request.scope["path"]
-        query = dict(parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True))
-        query.pop(TOKEN, None)
         # A reader who ends the server does not wait for a store.
         return await to_thread.run_sync(
-            self._answer, path, query, abandon_on_cancel=True, limiter=self._few
+            self._answer, path, abandon_on_cancel=True, limiter=self._few
         )
 
-    def _answer(self, path: str, query: dict[str, str]) -> Response:
+    def _answer(self, path: str) -> Response:
         try:
-            page = self._pages.page(path, query) if _names_something(path) else None
+            page = self._pages.page(path) if _names_something(path) else None
             if page is None:
                 return self._apology(path, 404, "Not here", f"There is no page at {path}")
             return self._document(page, 200)

@@ -1,17 +1,24 @@
-"""Where pages are served: the socket, and the names that a browser may have for it."""
+"""Where pages are served: the socket, its names, and the browser that is sent there."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import re
 import socket
+import sys
+import threading
+import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
+from lakeport.host.scratch import Scratch
 
 LOOPBACK: Final = "127.0.0.1"
 _WAITING: Final = 128
@@ -133,3 +140,43 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_WAY: Final = (
+    '<!doctype html>\n<meta charset="utf-8">\n<title>lakeport</title>\n'
+    '<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open the pages</a>\n'
+)
+
+
+def has_display() -> bool:
+    """Whether a browser would have something to draw on."""
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+@contextmanager
+def opened(url: str) -> Iterator[None]:
+    """Have a browser open an address, which stays out of its command line, while the body runs.
+
+    Other users can read command lines, so the browser is given a file that only this user can
+    read. That none can be opened is no error: whoever runs this has the address.
+    """
+    folder = None
+    with suppress(ConfigError, OSError):
+        folder = Scratch("ui")
+        way = folder.path / "open.html"
+        way.write_text(_WAY.format(url=escape(url)), "utf-8")
+        # Some programs are waited for.
+        threading.Thread(target=_open, args=(way,), daemon=True).start()
+    try:
+        yield
+    finally:
+        if folder is not None:
+            folder.remove()
+
+
+def _open(way: Path) -> None:
+    with suppress(Exception):
+        browser = webbrowser.get()
+        # One that draws with letters would take this terminal.
+        if type(browser) is not webbrowser.GenericBrowser or os.environ.get("BROWSER"):
+            browser.open(way.as_uri())
