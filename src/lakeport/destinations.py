@@ -121,24 +121,21 @@ def check_reach(config: DestinationConfig, engine: Engine) -> tuple[str, ...]:
     )
 
 
-def check_workers(
-    config: DestinationConfig, storage: Storage, engine: Engine, source: object
-) -> tuple[Storage, tuple[str, ...]]:
+def check_workers(config: DestinationConfig, engine: Engine, source: object) -> tuple[str, ...]:
     """See that whoever runs the tasks can land, before anything is written.
 
     Returns:
-        The storage, which tells this run's uploads from others' where tasks may be lost, and what
-        the user has to know.
+        What the user has to know.
 
     Raises:
         MissingDependency: a package is absent.
         ConfigError: the workers' Python does not fit.
     """
     if engine.has_own_workers:
-        return storage, ()
+        return ()
     warnings = check_reach(config, engine)
     engine.check_workers(worker_packages(config, source))
-    return (storage if engine.is_local else storage.marked(secrets.token_hex(8))), warnings
+    return warnings
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:

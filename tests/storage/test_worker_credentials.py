@@ -21,7 +21,6 @@ from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Minio, TokenServer
-from tests.storage.behaviours import stage
 
 _CHAIN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE")
 
@@ -52,7 +51,7 @@ def test_keys_of_the_environment_and_of_profiles_travel(
     profile = AwsSettings(endpoint=minio.endpoint, retry_policy=quick, profile="tests")
     keys = f"aws_access_key_id={minio.access_key}\naws_secret_access_key={minio.secret_key}\n"
     (tmp_path / "credentials").write_text(f"[tests]\n{keys}")
-    there = sent(S3Storage(bucket, "by-profile", profile, "mark"))
+    there = sent(S3Storage(bucket, "by-profile", profile))
     (tmp_path / "credentials").unlink()
     there.put("a", b"1")
     assert there.get("a") == b"1"
@@ -135,32 +134,3 @@ def test_tokens_of_azure_travel(nowhere: pytest.MonkeyPatch) -> None:
     key = AzureSettings("acme", access_key="a2V5")
     assert sent(AzureStorage("lake", "", key)).settings == key
     assert os.environ.get("AWS_ACCESS_KEY_ID") is None
-
-
-def test_uploads_of_lost_attempts_are_told_from_others(minio: Minio) -> None:
-    bucket = minio.create_bucket("strays")
-    settings = AwsSettings(minio.access_key, minio.secret_key, endpoint=minio.endpoint)
-    ours = S3Storage(bucket, "lake", settings).marked("this run")
-    others = S3Storage(bucket, "lake", settings).marked("another")
-    plain = S3Storage(bucket, "lake", settings)
-    lost, foreign, unmarked = (stage(one, "t/a.csv", b"x") for one in (ours, others, plain))
-    kept = stage(ours, "t/a.csv", b"kept")
-    ours.drop_strays([kept])
-    uploads = minio.client().list_multipart_uploads(Bucket=bucket, Prefix="lake/t/a.csv")["Uploads"]
-    left = {upload["UploadId"] for upload in uploads}
-    assert left == {one.token["upload_id"] for one in (foreign, unmarked, kept)}
-    assert lost.token["upload_id"] not in left
-    ours.publish(kept, "t/a.csv")
-    assert ours.get("t/a.csv") == b"kept", "the mark is no part of the object"
-    for one in (foreign, unmarked):
-        plain.discard(one)
-    nobody = minio.restricted(
-        {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::*"]}
-            ],
-        }
-    )
-    creator = AwsSettings(*nobody, endpoint=minio.endpoint)
-    S3Storage(bucket, "lake", creator).marked("x").drop_strays([kept])

@@ -138,7 +138,6 @@ class Engine(ABC):
         items: Sequence[T],
         *,
         discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on every item, one task each; return all results in the items' order.
 
@@ -147,8 +146,6 @@ class Engine(ABC):
             function: pickled into Spark's tasks (lambdas and partials are fine).
             items: pickled into the tasks, one each.
             discard: called with the results of the tasks that succeeded when another one failed.
-            strays: called with the results where other attempts of the same tasks may have left
-                something behind: a worker was lost, or Spark speculates.
 
         Raises:
             LakeportError: what the first of the failed tasks raised, the same type and message. An

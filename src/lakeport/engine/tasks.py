@@ -83,25 +83,18 @@ class Policy:
         return Outcome(task, error=_portable(translate(error)), trace=trace)
 
 
-def gather(
-    outcomes: list[Outcome],
-    discard: Callable[[list[Any]], None] | None,
-    strays: Callable[[list[Any]], None] | None,
-) -> list[Any]:
+def gather(outcomes: list[Outcome], discard: Callable[[list[Any]], None] | None) -> list[Any]:
     """Return the results of all tasks in their order.
 
     Args:
         outcomes: the tasks' outcomes, in any order.
         discard: called with the results there are where a task failed.
-        strays: called with all results first.
 
     Raises:
         LakeportError: what the first of the failed tasks raised.
     """
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
     results = [result for outcome in ordered for result in outcome.results]
-    if strays is not None and results:
-        strays(results)
     for outcome in ordered:
         if outcome.error is not None:
             if discard is not None and results:

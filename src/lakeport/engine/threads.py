@@ -44,7 +44,6 @@ class ThreadEngine(Engine):
         items: Sequence[T],
         *,
         discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on every item; see `Engine.run_tasks`. No task is tried twice."""
         if not items:
@@ -75,7 +74,7 @@ class ThreadEngine(Engine):
                 raise
         with self._lock:
             self._tasks += len(outcomes)
-        return gather(outcomes, discard, None)
+        return gather(outcomes, discard)
 
     def require_spark(self, what: str) -> NoReturn:
         """Refuse `what`; see `Engine.require_spark`."""

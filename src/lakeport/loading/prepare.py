@@ -74,15 +74,14 @@ class Prepared:
         """See that those who run the tasks can land; waits for Spark where they are not ours.
 
         Returns:
-            The same, with a store that tells this run's uploads from others', and with what the
-            user has to know of the workers.
+            The same, with what the user has to know of the workers.
 
         Raises:
             MissingDependency: a package is absent there.
             ConfigError: their Python does not fit.
         """
-        storage, found = destinations.check_workers(self.config, self.storage, self.engine, source)
-        return replace(self, storage=storage, warnings=(*self.warnings, *found), of_workers=found)
+        found = destinations.check_workers(self.config, self.engine, source)
+        return replace(self, warnings=(*self.warnings, *found), of_workers=found)
 
     def begun_anew(self) -> Prepared:
         """The same with tables that are replaced by what their sources have now.

@@ -419,9 +419,7 @@ class StreamLoader:
             spark = self.engine.require_spark("a Spark frame")
             with blaming(self.transform, self.checks, first, spark.secrets):
                 land = partial(land_frame, shape, plan.sink, first.sieve)
-                results = spark.run_frame(
-                    step, first.frame, land, discard=self._discard, strays=self._drop_strays
-                )
+                results = spark.run_frame(step, first.frame, land, discard=self._discard)
             self._check_read(first, results)
             return results
         items = [
@@ -433,7 +431,6 @@ class StreamLoader:
             partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
             discard=self._discard,
-            strays=self._drop_strays,
         )
 
     def _check_read(self, part: Part, results: list[Staged | Findings]) -> None:
@@ -446,9 +443,6 @@ class StreamLoader:
 
     def _discard(self, results: Sequence[Staged | Findings]) -> None:
         self.writer.discard(staged_of(results))
-
-    def _drop_strays(self, results: Sequence[Staged | Findings]) -> None:
-        self.writer.drop_strays(staged_of(results))
 
 
 def _quoted(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:

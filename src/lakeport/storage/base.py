@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, Self, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
@@ -209,13 +209,6 @@ class Place(Storage, ABC):
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """None: Spark needs none, or has no connector for this store."""
         return {}
-
-    def marked(self, mark: str) -> Self:
-        """The same: nothing here needs a mark."""
-        return self
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Nothing: what was not published is invisible, and expires by itself or by `sweep`."""
 
 
 class CloudStorage(Place):

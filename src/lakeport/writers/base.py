@@ -137,10 +137,6 @@ class TableWriter(Protocol):
         """
         ...
 
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
-        ...
-
     def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """Remove the rows of earlier versions of the stream, or mark them as deleted.
 

@@ -63,13 +63,12 @@ class SparkEngine(Engine):
         items: Sequence[T],
         *,
         discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
         if items and self.session.context:  # jobs that never began are none
             self._count(len(items))
         label = JobLabel(step, self.run)
-        return jobs.run_tasks(self.session, label, function, items, discard=discard, strays=strays)
+        return jobs.run_tasks(self.session, label, function, items, discard=discard)
 
     def run_frame(
         self,
@@ -78,16 +77,13 @@ class SparkEngine(Engine):
         function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
         *,
         discard: Callable[[list[R]], None] | None = None,
-        strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on the record batches and the number of every partition of a frame.
 
         See `Engine.run_tasks` for the arguments, the order of the results and the errors.
         """
         label = JobLabel(step, self.run)
-        found, tasks = jobs.run_frame(
-            self.session, label, frame, function, discard=discard, strays=strays
-        )
+        found, tasks = jobs.run_frame(self.session, label, frame, function, discard=discard)
         self._count(tasks)
         return found
 

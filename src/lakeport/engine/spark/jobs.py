@@ -6,7 +6,6 @@ import pickle
 import shutil
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,7 +31,6 @@ R = TypeVar("R")
 _COLUMN: Final = "outcome"
 _LEAVE_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 1.0
-_SETTLE_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ def run_tasks(
     items: Sequence[T],
     *,
     discard: Callable[[list[R]], None] | None = None,
-    strays: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
     if not items:
@@ -86,7 +83,7 @@ def run_tasks(
             return found
 
         outcomes = in_group(session, label, job)
-    return gather(outcomes, discard, _needed(session, outcomes, strays))
+    return gather(outcomes, discard)
 
 
 def run_frame(
@@ -96,7 +93,6 @@ def run_frame(
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
     *,
     discard: Callable[[list[R]], None] | None = None,
-    strays: Callable[[list[R]], None] | None = None,
 ) -> tuple[list[R], int]:
     """Run `function` on every partition of a DataFrame; see `SparkEngine.run_frame`.
 
@@ -113,7 +109,7 @@ def run_frame(
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = in_group(session, label, job)
-        return gather(outcomes, discard, _needed(session, outcomes, strays)), len(outcomes)
+        return gather(outcomes, discard), len(outcomes)
 
 
 @contextmanager
@@ -155,14 +151,6 @@ def attempt_number() -> int:
     from pyspark import TaskContext
 
     return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
-
-
-def _needed(
-    session: DriverSession, outcomes: list[Outcome], strays: Callable[[list[R]], None] | None
-) -> Callable[[list[R]], None] | None:
-    """`strays` if an attempt may have been lost, which never happens on a local master."""
-    again = any(outcome.attempt for outcome in outcomes)
-    return strays if again or (strays is not None and session.speculates) else None
 
 
 def mapped(
@@ -223,8 +211,6 @@ def in_group(
             ):
                 context.setLocalProperty(name, value)
             found.append(job())
-            if session.speculates:
-                _settle(context, tag)
         except BaseException as error:
             failed.append(error)
         finally:
@@ -269,15 +255,3 @@ def _follow(context: SparkContext, tag: str, done: threading.Event) -> None:
 def _jobs_of(context: SparkContext, tag: str) -> list[int]:
     """The ids of a tag's jobs."""
     return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
-
-
-def _settle(context: SparkContext, tag: str) -> None:
-    """Wait until the attempts have ended that lost a race of Spark's speculation."""
-    tracker = context.statusTracker()
-    end = time.monotonic() + _SETTLE_SECONDS
-    while time.monotonic() < end:
-        jobs = filter(None, map(tracker.getJobInfo, _jobs_of(context, tag)))
-        stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-        if not any(stage is not None and stage.numActiveTasks for stage in stages):
-            return
-        time.sleep(0.1)

@@ -259,12 +259,6 @@ class DriverSession:
         return cores_of(self._master) if self.is_local else int(self.context.defaultParallelism)
 
     @property
-    def speculates(self) -> bool:
-        """Whether Spark starts slow tasks a second time."""
-        asked = self.context.getConf().get("spark.speculation") if not self.is_local else None
-        return (asked or "false").lower() == "true"
-
-    @property
     def master(self) -> str:
         """Spark's master URL, with the number of cores in place of `*`."""
         return f"local[{self.cores}]" if self._master == "local[*]" else self._master

@@ -39,9 +39,6 @@ class AwsSettings(CloudSettings):
         role_arn: a role to assume with the keys or the chain; renewed before it expires.
         addressing_style: `path`, `virtual`, or empty: virtual for AWS and the few stores that
             know nothing else, path for other endpoints.
-        checksum: what the store verifies uploads with: `crc32c`, `md5`, `signature` (the SHA-256
-            that is signed without TLS), or empty: CRC32C for AWS; for other endpoints, several of
-            which refuse newer checksum headers, MD5 with TLS and the signature without.
         sse: `AES256`, `aws:kms` or empty.
         tags: names and values that data objects are tagged with.
         metadata: names and values that data objects have as their metadata.
@@ -61,7 +58,6 @@ class AwsSettings(CloudSettings):
     sse_kms_key_id: str = ""
     tags: tuple[tuple[str, str], ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
-    checksum: str = ""
     renewal: AwsSettings | None = field(default=None, repr=False)
 
     @property
@@ -94,9 +90,13 @@ class AwsSettings(CloudSettings):
 
     @property
     def content_checksum(self) -> str:
-        """What the store verifies uploads with: `crc32c`, `md5` or `signature`."""
-        if self.checksum or self.is_aws:
-            return self.checksum or "crc32c"
+        """What the store verifies uploads with: `crc32c`, `md5` or `signature`.
+
+        CRC32C for AWS; for other endpoints, several of which refuse newer checksum headers, MD5
+        with TLS, and without it the signature, which has the SHA-256.
+        """
+        if self.is_aws:
+            return "crc32c"
         return "md5" if self.endpoint.startswith("https:") else "signature"
 
     @property

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,7 +28,6 @@ from lakeport.storage.s3.hadoop import hadoop_settings
 
 _MIB = 1 << 20
 _LAST_PART = 10_000
-_MARKS = (9_000, 1_000, 4_096)  # first part number of marks, how many, and their largest size
 _BRIEF = RetryPolicy(deadline=10)
 
 
@@ -53,9 +51,6 @@ class S3StageWriter(CloudStageWriter):
         self._storage, self._key = storage, key
         self._parts: dict[int, dict[str, Any]] = {}
         self._upload = self._submit(self._create, content_type)
-        if storage.mark:
-            number, size = _marking(storage.mark)
-            self._submit(self._put_part, number, b"-" * size)
 
     def abort(self) -> None:
         """Drop the upload, if the permissions allow it. Never raises."""
@@ -97,13 +92,6 @@ class S3StageWriter(CloudStageWriter):
         return token
 
 
-def _marking(mark: str) -> tuple[int, int]:
-    """Part number and size that stand for a mark."""
-    first, numbers, sizes = _MARKS
-    code = int.from_bytes(hashlib.sha256(mark.encode()).digest()[:8], "big")
-    return first + code % numbers, 1 + code // numbers % sizes
-
-
 def verified(body: bytes, settings: AwsSettings) -> dict[str, Any]:
     """Request parameters that let the store verify the bytes it gets."""
     match settings.content_checksum:
@@ -125,18 +113,15 @@ class S3Storage(CloudStorage):
         bucket: the bucket's name.
         prefix: clean, see `base.clean_prefix`; empty for the whole bucket.
         settings: how to reach it.
-        mark: tells the uploads of one run from those of others, on a cluster, where a task that
-            is lost leaves its uploads behind; empty for none.
     """
 
     bucket: str
     prefix: str = ""
     settings: AwsSettings = field(default_factory=AwsSettings)
-    mark: str = ""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Carry the credentials along to tasks, which may run where none can be found."""
-        return S3Storage, (self.bucket, self.prefix, with_credentials(self.settings), self.mark)
+        return S3Storage, (self.bucket, self.prefix, with_credentials(self.settings))
 
     @property
     def connection(self) -> S3Connection:
@@ -236,42 +221,6 @@ class S3Storage(CloudStorage):
         about: dict[str, Any] = {"UploadId": upload, "retry_policy": _BRIEF}
         with suppress(LakeportError):
             self.connection.call("abort_multipart_upload", self.bucket, full, **about)
-
-    def marked(self, mark: str) -> S3Storage:
-        """The same place, with marked uploads.
-
-        A mark is a part that is never made part of the object: its number and its size tell whose
-        it is, as the metadata of an upload can't be read while it is under way.
-        """
-        return replace(self, mark=mark)
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Abort the other uploads of these keys that carry this storage's mark."""
-        ours = {str(one.token["upload_id"]) for one in staged}
-        wanted = _marking(self.mark)
-        call = self.connection.call
-        # Where looking is not allowed, the bucket's lifecycle rule aborts them.
-        with suppress(LakeportError):
-            for key in dict.fromkeys(str(one.token["key"]) for one in staged):
-                listed = call("list_multipart_uploads", self.bucket, key, Prefix=key)
-                for upload in listed.get("Uploads", ()):
-                    name = str(upload["UploadId"])
-                    if (
-                        upload["Key"] == key
-                        and name not in ours
-                        and wanted in self._parts(key, name)
-                    ):
-                        self.abort(key, name)
-
-    def _parts(self, full: str, upload: str) -> Iterator[tuple[int, int]]:
-        """Number and size of each part of an upload."""
-        asked: dict[str, Any] = {"UploadId": upload}
-        while True:
-            page = self.connection.call("list_parts", self.bucket, full, **asked)
-            yield from ((part["PartNumber"], part["Size"]) for part in page.get("Parts", ()))
-            if not page.get("IsTruncated"):
-                return
-            asked["PartNumberMarker"] = page["NextPartNumberMarker"]
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Try what a load needs, and, for `tables`, what those need beyond that."""

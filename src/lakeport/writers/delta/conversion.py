@@ -95,16 +95,12 @@ def convert_files(
     if engine is None:
         return kernel((0, tuple(files)))
 
-    def strays(done: list[Converted]) -> None:
-        kernel.table.storage.drop_strays([item for one in done for item in one.staged])
-
     table = kernel.table.storage.uri(kernel.table.folder)
     return engine.run_tasks(
         f"rewrite files of {table}",
         kernel,
         list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
         discard=kernel.discard,
-        strays=strays,
     )
 
 

@@ -189,10 +189,6 @@ class DeltaTableWriter:
     def prune(self, sequence: int) -> None:
         """Nothing: the log itself tells what has landed."""
 
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Drop what lost attempts of the tasks left behind."""
-        self.writer.storage.drop_strays(staged)
-
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed."""
         for one in staged:

@@ -750,10 +750,6 @@ class FilesWriter:
         warnings = plan.warnings + told
         return self._landed(batch, done, done.rows, warnings=warnings)
 
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Drop what lost attempts of the tasks left behind."""
-        self.storage.drop_strays(staged)
-
     def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """None: files are only ever added."""
         return None

@@ -189,15 +189,11 @@ class MergeTasks:
             for staged in (staged for one in done for staged in one.staged):
                 storage.discard(staged)
 
-        def strays(done: list[Rewritten]) -> None:
-            storage.drop_strays([staged for one in done for staged in one.staged])
-
         return self.engine.run_tasks(
             f"rewrite files of {self.writer.uri} for a merge",
             Rewrite(table, change, sink),
             list(enumerate(groups)),
             discard=discard,
-            strays=strays,
         )
 
     def insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
@@ -220,7 +216,6 @@ class MergeTasks:
             partial(insert, plan.schema, self.writer.sink(plan)),
             items,
             discard=discard,
-            strays=storage.drop_strays,
         )
 
 
