@@ -170,7 +170,7 @@ BY_SPARK = (
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         cli/rows cli/sources cli/tables destinations errors loading/conflicts loading/plan
-        loading/replay loading/stream pages/preview pipeline/run schema/casting schema/named
+        loading/replay loading/stream pages/lake pipeline/run schema/casting schema/named
         schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
         sources/csv/reader sources/database/source sources/excel/plan sources/files/places
         sources/files/signature sources/input/plain sources/json/reader sources/json/documents
@@ -181,8 +181,8 @@ NAMING = {
     "words of help, not a hint": """cli/app cli/output/formatting cli/output/page cli/target
         config/base config/lake/read config/lake/schema""",
     "says which option of the command is wrong": """cli/jars mage/records sources/files/declared""",
-    "names the command in general": """pages/server/serve cli/output/help""",
-    "needs a server or a terminal": """cli/page cli/ui pages/server/address""",
+    "names the command in general": """pages/serve cli/output/help""",
+    "needs a server or a terminal": """cli/page cli/ui pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
         engine/threads pipeline/session schema/calendars engine/spark/failures
         engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files

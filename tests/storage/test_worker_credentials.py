@@ -55,7 +55,7 @@ def test_keys_of_the_environment_and_of_profiles_travel(
     (tmp_path / "credentials").unlink()
     there.put("a", b"1")
     assert there.get("a") == b"1"
-    assert (there.settings.profile, there.mark) == ("", "mark")
+    assert there.settings.profile == ""
     assert minio.secret_key not in repr(there)
     given = AwsSettings(minio.access_key, minio.secret_key, endpoint=minio.endpoint)
     assert sent(S3Storage(bucket, "", given)).settings == given

@@ -191,7 +191,7 @@ def test_a_plan_and_a_run_leave_a_page(folder: Path, capsys: pytest.CaptureFixtu
     assert main(["run", "lake.yaml", "--plan", "--page", "a.html"]) == 0
     plan = folder.joinpath("a.html").read_text()
     assert "Plan of lake.yaml" in plan
-    assert plan.count('marker-end="url(#arrow)"') == 1  # from `gone` to `copies`
+    assert plan.count("; uses gone") == 1
     assert "not_null(id), otherwise fail" in plan
     assert not (folder / "lake").exists()
     assert main(["run", "lake.yaml", "--page", "b.html"]) == 3
