@@ -20,12 +20,16 @@ LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
 _SESSION = "a client waits for its session: what it takes up comes first"
 _LOG = "a look at the log needs no Spark"
+_MEANWHILE = "Java starts first: sources are imported meanwhile"
 _UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.cli.tables -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
+    "lakeport.engine.choose -> lakeport.engine.spark.engine": "the other engine is not loaded",
+    "lakeport.loading.prepare -> lakeport.sources.open": _MEANWHILE,
+    "lakeport.loading.prepare -> lakeport.sources.spool": _MEANWHILE,
     "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,
     "lakeport.loading.transform.wanted -> lakeport.loading.expect.arrow": _UNASKED,
     "lakeport.mage.records -> lakeport.config.files": _COMMAND,

@@ -23,9 +23,7 @@ from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
-from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.spool import open_spool
 from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from lakeport.engine.types import SparkContext
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
+    from lakeport.sources.open import Source
     from lakeport.writers.base import TableWriter
 
 
@@ -120,6 +119,9 @@ class Prepared:
             InputError: the source can't be landed as it is.
             ConfigError: its kind or a setting is wrong.
         """
+        from lakeport.sources.open import open_source
+        from lakeport.sources.spool import open_spool
+
         with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
                 self._memory, self._keys, self.storage, self.anew or self.config.mode

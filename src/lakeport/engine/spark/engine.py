@@ -12,13 +12,13 @@ from lakeport.engine.spark import adopt, jobs, workers
 from lakeport.engine.spark.filesystems import hand_over, session_for
 from lakeport.engine.spark.jobs import JobLabel
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.spark.sql.reading import Reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeport.engine.spark.sql.reading import Reading
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,6 +95,8 @@ class SparkEngine(Engine):
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> Reading[T]:
         """Return a Spark frame whose tasks read one item each; see `Reading`."""
+        from lakeport.engine.spark.sql.reading import Reading
+
         return Reading(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
