@@ -33,9 +33,9 @@ def _end(program: str) -> NoReturn:
 
 def _run(program: str, arguments: list[str]) -> int:
     if _COMPLETE in os.environ:
-        from lakeport.cli import programs
+        from lakeport.cli import app
 
-        return programs.complete()
+        return app.complete()
     code, arguments, problem = client.through(program, arguments)
     if code is not None:
         return code
@@ -51,11 +51,11 @@ def _run(program: str, arguments: list[str]) -> int:
 
 
 def _here(program: str, arguments: list[str], problem: LakeportError | None) -> int:
-    from lakeport.cli import programs
+    from lakeport.cli import app
 
     if problem is not None:
-        return programs.fail(arguments, problem)
-    return programs.run(program, arguments)
+        return app.fail(arguments, problem)
+    return app.start(program, arguments)
 
 
 if __name__ == "__main__":

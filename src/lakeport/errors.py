@@ -28,12 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from lakeport.scrub import scrub
-
-if TYPE_CHECKING:
-    from lakeport.pipeline.report import PipelineReport
 
 __all__ = [
     "BadRecord",
@@ -237,10 +234,10 @@ class LoadsFailed(LakeportError):
     """Loads of a lake's file failed; the others have landed.
 
     Args:
-        report: tells of all loads.
+        report: a `lakeport.PipelineReport`, which tells of all loads.
     """
 
-    def __init__(self, report: PipelineReport) -> None:
+    def __init__(self, report: Any) -> None:
         failed = [(load.load, load.error) for load in report.failed if load.error is not None]
         hints = [error.hint for _, error in failed]
         if len(failed) == 1:

@@ -197,17 +197,6 @@ class Flush:
         return self.states[-1] if self.states else None
 
 
-class Shaper(Protocol):
-    """Shape kernel: a reader's batches -> the table's columns. Pickled into Spark tasks."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The table's columns, in order."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Shape record batches, lazily."""
-
-
 @dataclass(frozen=True, slots=True)
 class Landed:
     """One batch that is durable and visible.

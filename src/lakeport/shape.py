@@ -155,7 +155,7 @@ def internal_names(prefix: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A source's batches -> a table's columns; a `lakeport.model.Shaper`.
+    """Shape kernel: a source's batches -> a table's columns, lazily. Pickled into Spark tasks.
 
     Attributes:
         source: the columns that the reader yields.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport import DatabaseSource
-from lakeport.config import LocalConfig
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Batch, Mode, Remembered, Storage
 from lakeport.sources.database.source import DatabaseFlushes

@@ -21,11 +21,10 @@ from lakeport import errors
 from lakeport.cli.app import app
 from lakeport.cli.singer import app as target_app
 from lakeport.config.base import DestinationConfig
-from lakeport.config.destinations.amazon_s3 import AmazonS3Config
-from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
-from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.destinations.azure import DeltaLakeAzureConfig
+from lakeport.config.destinations.gcs import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
+from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
 from lakeport.config.lake import Lineage, Notices
 from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from tests.docs.pages import pages

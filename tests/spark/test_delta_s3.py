@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
-from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.filesystems import hand_over

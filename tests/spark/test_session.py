@@ -220,7 +220,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
     script = f"""
         import sys
         from pathlib import Path
-        from lakeport.cli import programs
+        from lakeport.cli import app
         from lakeport.engine.spark.jobs import JobLabel, run_tasks
         from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
@@ -234,7 +234,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         source = Path({str(tmp_path / "people.csv")!r})
         source.write_text("id,name\\n1,Ada\\n")
         target = ["--to", {str(tmp_path / "lake")!r}, "--format", {file_type!r}, "--json"]
-        programs.run("lakeport", ["land", str(source), *target])
+        app.start("lakeport", ["land", str(source), *target])
         print()
         print("pandas" in sys.modules)
         driver = DriverSession.start(SessionRequest())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
+from lakeport.config.destinations.azure import DeltaLakeAzureConfig
 from lakeport.loading.check import CheckReport
 from tests.emulators import Azurite
 from tests.storage.behaviours import checked

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from lakeport.config.destinations.amazon_s3 import AmazonS3Config
-from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
-from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.destinations.gcs import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
+from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
 from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport

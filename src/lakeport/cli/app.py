@@ -23,7 +23,8 @@ from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, LakeportError
+from lakeport.host.pandas import pandas_hidden
 from lakeport.host.process import forbid_core_dumps, started_by
 
 NAME = "lakeport"
@@ -132,6 +133,31 @@ app.command("init", **about(SET_UP, "lakeport init", "lakeport init singer --int
 app.command("explain", **about(SET_UP, "lakeport explain SchemaConflict"))(explain)
 app.command("docs", **about(SET_UP, "lakeport docs", "lakeport docs sources"))(docs)
 app.command("version", **about(SET_UP, "lakeport version --json"))(version)
+
+
+def start(program: str, arguments: Sequence[str]) -> int:
+    """Run `lakeport` or `target-lakeport`, and return the exit code; see `run`.
+
+    Args:
+        program: its name.
+        arguments: what stands behind the name.
+    """
+    commands = app
+    if program != NAME:
+        from lakeport.cli import singer  # brings all that a load needs
+
+        commands = singer.app
+    with pandas_hidden():
+        return run(commands, program, arguments)
+
+
+def fail(arguments: Sequence[str], error: LakeportError) -> int:
+    """Tell an error as a program's commands do; the exit code is the error's."""
+
+    def tell() -> int:
+        raise error
+
+    return guarded(arguments, tell)
 
 
 def complete() -> int:

@@ -426,12 +426,10 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _DESTINATIONS = {
     "local": "lakeport.config.destinations.local:LocalConfig",
-    "amazon_s3": "lakeport.config.destinations.amazon_s3:AmazonS3Config",
-    "delta_lake_azure": "lakeport.config.destinations.delta_lake_azure:DeltaLakeAzureConfig",
-    "delta_lake_s3": "lakeport.config.destinations.delta_lake_s3:DeltaLakeS3Config",
-    "google_cloud_storage": (
-        "lakeport.config.destinations.google_cloud_storage:GoogleCloudStorageConfig"
-    ),
+    "amazon_s3": "lakeport.config.destinations.s3:AmazonS3Config",
+    "delta_lake_azure": "lakeport.config.destinations.azure:DeltaLakeAzureConfig",
+    "delta_lake_s3": "lakeport.config.destinations.s3:DeltaLakeS3Config",
+    "google_cloud_storage": ("lakeport.config.destinations.gcs:GoogleCloudStorageConfig"),
 }
 _SCHEMES = {
     "abfs": "delta_lake_azure",

@@ -12,8 +12,7 @@ from typing import Any
 
 from lakeport.config.base import DestinationConfig, config_class, destinations
 from lakeport.config.explain import nearest
-from lakeport.config.layers import environment_keys
-from lakeport.config.load import load_files
+from lakeport.config.load import environment_keys, load_files
 from lakeport.errors import ConfigError
 
 PREFIX = "TARGET_LAKEPORT_"

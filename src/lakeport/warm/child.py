@@ -121,11 +121,11 @@ def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:
         _take_signals(command.ignored)
         _take_streams(command)
         _take_place(command)
-        from lakeport.cli import programs  # as late as a run: a session starts without them
+        from lakeport.cli import app  # as late as a run: a session starts without them
         from lakeport.engine.spark import lease
 
         lease.lend(**door)
-        code = programs.run(command.program, command.arguments)
+        code = app.start(command.program, command.arguments)
     except KeyboardInterrupt:
         code = _INTERRUPTED
     finally:

@@ -17,7 +17,7 @@ import pytest
 
 from lakeport.cli.app import main
 from lakeport.cli.options import refuse_secrets
-from lakeport.config import LocalConfig
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, SchemaConflict
@@ -463,7 +463,7 @@ def test_the_module_runs() -> None:
 def test_secret_keys_are_refused_on_the_command_line() -> None:
     from pydantic import SecretStr
 
-    from lakeport.config import DestinationConfig
+    from lakeport.config.base import DestinationConfig
 
     class Vault(DestinationConfig):
         destination: str = "vault"

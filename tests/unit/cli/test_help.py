@@ -84,8 +84,8 @@ def test_a_shell_completes_commands_and_options() -> None:
 
 def test_completion_loads_nothing_heavy() -> None:
     program = (
-        "import sys; from lakeport.cli import programs;"
-        "programs.complete(); print(*{name.partition('.')[0] for name in sys.modules})"
+        "import sys; from lakeport.cli import app;"
+        "app.complete(); print(*{name.partition('.')[0] for name in sys.modules})"
     )
     environ = {
         **os.environ,

@@ -251,9 +251,9 @@ def test_what_code_of_the_user_s_left_is_looked_through_at_the_end(before: str, 
 
 PLAIN = """
 import sys
-from lakeport.cli import programs
+from lakeport.cli import app
 
-assert programs.run("lakeport", ["land", "people.csv", "--to", "lake"]) == 0
+assert app.start("lakeport", ["land", "people.csv", "--to", "lake"]) == 0
 assert "lakeport.loading.transform.function" not in sys.modules
 """
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
-from lakeport.config import DestinationConfig, LocalConfig
+from lakeport.config.base import DestinationConfig
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, UnknownPolicy
 

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import SecretStr
 
-from lakeport.config import DestinationConfig, LocalConfig, base, load
-from lakeport.config.base import config_class
+from lakeport.config import base, load
+from lakeport.config.base import DestinationConfig, config_class
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.files import parse_text
 from lakeport.config.load import load_file, load_target, load_values
 from lakeport.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.cli import programs
+from lakeport.cli import app
 from lakeport.cli.app import main
 from tests.spans import check, check_landed, singer, write_people
 
@@ -109,6 +109,6 @@ def test_singer_targets_tell_their_commands(tmp_path: Path, program: str) -> Non
         file = tmp_path / "config.json"
         file.write_text(json.dumps({"destination": "local", **config}))
         arguments = ["--config", str(file), "--input", str(lines)]
-    assert programs.run(program, arguments) == 0
+    assert app.start(program, arguments) == 0
     (run,) = lakeport.runs(lake)
     assert run.rows == 3 and run.report["command"] == [program, *arguments]

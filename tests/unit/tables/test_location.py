@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.errors import ConfigError
 from lakeport.tables.location import locate
 

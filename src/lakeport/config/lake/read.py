@@ -14,13 +14,18 @@ from typing import Any, TypeVar
 from lakeport.config.base import OTHER_NAMES, DestinationConfig, all_keys, canonical, config_class
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.explain import nearest
-from lakeport.config.files import expand, parse_document, read_with_mode, texts
+from lakeport.config.files import (
+    Document,
+    Place,
+    expand,
+    parse_document,
+    read_with_mode,
+    texts,
+)
 from lakeport.config.inputs import DatabaseSource, FilesSource, Input, TablesSource, TapSource
 from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, tables_of
-from lakeport.config.layers import build, flat, joined
-from lakeport.config.load import exposure, placed, target_values
+from lakeport.config.load import build, exposure, flat, joined, placed, target_values
 from lakeport.config.mage.io_config import SINK_KEYS, is_sink, sink_keys
-from lakeport.config.places import Document, Place
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
 from lakeport.scrub import scrub

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.destinations.amazon_s3 import AmazonS3Config
+from lakeport.config.destinations.s3 import AmazonS3Config
 from lakeport.errors import ConfigError
 from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lakeport.config.base import config_class
-from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.azure import DeltaLakeAzureConfig
+from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.client import AzureSettings

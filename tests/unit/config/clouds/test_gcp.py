@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.destinations.gcs import GoogleCloudStorageConfig
 from lakeport.errors import ConfigError
 
 KEY = {"type": "service_account", "private_key": "pem-canary", "client_email": "a@b"}

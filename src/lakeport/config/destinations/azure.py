@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from lakeport.config.base import DestinationConfig, Text
-from lakeport.config.clouds import AzureConfig
+from lakeport.config.clouds import OptionalEndpoint, OptionalSecret, OptionalText, blank, reveal
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.base import clean_prefix
+from lakeport.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage
@@ -79,7 +83,7 @@ def _parsed_folder(uri: str) -> _TableUri:
         ) from None
 
 
-def _masked(value: object) -> object:
+def _without_query(value: object) -> object:
     """Text without a query, which may be a signature and has no place here anyway."""
     return re.sub(r"\?.*", "?***", value) if isinstance(value, str) else value
 
@@ -89,8 +93,49 @@ def _checked(uri: str) -> str:
     return uri
 
 
-class DeltaLakeAzureConfig(AzureConfig):
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+
+
+def _account(value: str) -> str:
+    if not _ACCOUNT.fullmatch(value):
+        raise ValueError(
+            "has to be the bare name of a storage account: 3 to 24 lower case letters and digits"
+        )
+    return value
+
+
+def _azure_key(value: SecretStr | None) -> SecretStr | None:
+    try:
+        base64.b64decode(reveal(value), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("has to be one of the account's keys, which are Base64 text") from None
+    return value
+
+
+def _sas(value: SecretStr | None) -> SecretStr | None:
+    """A SAS token without the question mark in front, or what follows it in a SAS URL."""
+    if value is None:
+        return None
+    token = value.get_secret_value().strip().rpartition("?")[2]
+    if "sig" not in parse_qs(token):
+        raise ValueError("has to be a shared access signature, such as sv=…&se=…&sp=…&sig=…")
+    return SecretStr(token)
+
+
+def _emulator(value: str | None) -> str | None:
+    """An emulator's address without the account, which Azurite's own addresses end with."""
+    parts = urlsplit(value or "")
+    return f"{parts.scheme}://{parts.netloc}" if value else None
+
+
+class DeltaLakeAzureConfig(DestinationConfig):
     """One table at `table_uri`, or one for each stream where that ends with `{stream}`.
+
+    Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are, in this
+    order: `access_key`; `sas_token`; a service principal; `managed_identity`; else the chain of the
+    Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, workload identity, the
+    machine's managed identity, the Azure CLI).
 
     Example:
         >>> uri = "abfss://lake@acme.dfs.core.windows.net/silver/users"
@@ -98,12 +143,40 @@ class DeltaLakeAzureConfig(AzureConfig):
         'users'
     """
 
+    extra = "azure"
     delta_jars = frozenset({"delta", "azure"})
 
+    account_name: Annotated[
+        Annotated[str, AfterValidator(_account)] | None, BeforeValidator(blank)
+    ] = Field(default=None, description="Name of the storage account.")
+    access_key: Annotated[OptionalSecret, AfterValidator(_azure_key)] = Field(
+        default=None, description="One of the account's two keys."
+    )
+    sas_token: Annotated[OptionalSecret, AfterValidator(_sas)] = Field(
+        default=None, description="Shared access signature of the container."
+    )
+    tenant_id: OptionalText = Field(
+        default=None, description="Directory (tenant) of a service principal."
+    )
+    client_id: OptionalText = Field(
+        default=None,
+        description="Application (client) of a service principal, or a user-assigned identity.",
+    )
+    client_secret: OptionalSecret = Field(
+        default=None, description="Secret of the service principal."
+    )
+    managed_identity: bool = Field(
+        default=False, description="Use the machine's managed identity, or that of `client_id`."
+    )
+    azure_endpoint: Annotated[OptionalEndpoint, AfterValidator(_emulator)] = Field(
+        default=None,
+        description="URL of an emulator's Blob service (Azurite), such as http://127.0.0.1:10000; "
+        "default: Azure.",
+    )
     destination: Literal["delta_lake_azure"] = Field(
         default="delta_lake_azure", description="`delta_lake_azure`."
     )
-    table_uri: Annotated[str, BeforeValidator(_masked), AfterValidator(_checked)] = Field(
+    table_uri: Annotated[str, BeforeValidator(_without_query), AfterValidator(_checked)] = Field(
         description="The table's own folder: abfss://container@account.dfs.core.windows.net/path, "
         "or abfss://container/path with `account_name`. Several streams need `{stream}` at its "
         "end."
@@ -122,6 +195,21 @@ class DeltaLakeAzureConfig(AzureConfig):
             folder = uri.rstrip("/").rpartition("/")[2]
             return {**values, **({"table": folder} if folder else {})}
         return values
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        given = [name for name in _PRINCIPAL if getattr(self, name) is not None]
+        if self.managed_identity and set(given) - {"client_id"}:
+            raise ValueError("`managed_identity` takes no `tenant_id` and no `client_secret`")
+        principal = set(given) > {"client_id"} or given in (["tenant_id"], ["client_secret"])
+        if principal and len(given) < len(_PRINCIPAL):
+            raise ValueError("`tenant_id`, `client_id` and `client_secret` go together")
+        ways = [name for name in ("access_key", "sas_token") if getattr(self, name) is not None]
+        ways += ["client_secret"] if principal else []
+        ways += ["managed_identity"] if self.managed_identity else []
+        if len(ways) > 1:
+            raise ValueError(f"{' and '.join(f'`{way}`' for way in ways)} exclude each other")
+        return self
 
     @model_validator(mode="after")
     def _one_account(self) -> Self:
@@ -176,4 +264,15 @@ class DeltaLakeAzureConfig(AzureConfig):
 
     def _settings(self) -> AzureSettings:
         place = _parsed(self.table_uri)
-        return self.azure_settings(place.account or self.account_name or "", place.cloud)
+        return AzureSettings(
+            account=place.account or self.account_name or "",
+            access_key=reveal(self.access_key),
+            sas_token=reveal(self.sas_token),
+            tenant_id=self.tenant_id or "",
+            client_id=self.client_id or "",
+            client_secret=reveal(self.client_secret),
+            managed_identity=self.managed_identity,
+            cloud=place.cloud,
+            endpoint=self.azure_endpoint or "",
+            retry_policy=RetryPolicy(self.give_up_after),
+        )

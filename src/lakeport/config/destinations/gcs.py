@@ -1,0 +1,173 @@
+"""Keys of the destination `google_cloud_storage`: tables as Parquet or CSV files in a bucket."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+from lakeport.config.base import DestinationConfig
+from lakeport.config.clouds import (
+    Bucket,
+    OptionalEndpoint,
+    OptionalSecret,
+    OptionalText,
+    blank,
+    prefix,
+)
+from lakeport.errors import ConfigError
+from lakeport.storage.gcs.client import GcpSettings
+from lakeport.storage.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from lakeport.storage.gcs.store import GcsStorage
+
+_EMULATOR = "STORAGE_EMULATOR_HOST"
+_SECRET_PARTS = ("private_key", "private_key_id", "client_secret", "refresh_token")
+
+
+def _gcp_key(value: object) -> object:
+    """A path, or the JSON text of a key that came as text or as a mapping."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return json.dumps({name: _plain(item) for name, item in value.items()})
+    return blank(value)
+
+
+def _plain(value: object) -> object:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+class GoogleCloudStorageConfig(DestinationConfig):
+    """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+
+    Every key can also be given as LAKEPORT_ and the key in capitals.
+
+    Example:
+        >>> GoogleCloudStorageConfig(bucket="lake", object_key_path="/raw/").object_key_path
+        'raw'
+    """
+
+    extra = "gcs"
+
+    bucket: Bucket = Field(description="Name of the bucket. It is never created.")
+    object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
+        default="", description="Prefix in front of the tables; default: none."
+    )
+    google_application_credentials: Annotated[OptionalSecret, BeforeValidator(_gcp_key)] = Field(
+        default=None,
+        description="Key of a service account: the path of its JSON file, its JSON text, or a "
+        "mapping; default: application default credentials (GOOGLE_APPLICATION_CREDENTIALS, "
+        "gcloud, the metadata server).",
+    )
+    google_endpoint: OptionalEndpoint = Field(
+        default=None,
+        description="URL instead of Google's (STORAGE_EMULATOR_HOST). One that begins with "
+        "http:// is asked without credentials unless a key is given.",
+    )
+    google_project: OptionalText = Field(
+        default=None, description="Project that pays where the bucket wants the requester to."
+    )
+    kms_key_name: Annotated[
+        Annotated[str, Field(pattern=r"^projects/.+/locations/.+/keyRings/.+/cryptoKeys/.+$")]
+        | None,
+        BeforeValidator(blank),
+    ] = Field(
+        default=None,
+        description="Key that encrypts objects, projects/…/locations/…/keyRings/…/cryptoKeys/…; "
+        "default: the bucket's.",
+    )
+    destination: Literal["google_cloud_storage"] = Field(
+        default="google_cloud_storage", description="`google_cloud_storage`."
+    )
+    file_type: Literal["parquet", "csv"] = Field(
+        default="parquet", description="Format of the files: parquet or csv."
+    )
+
+    def storage(self) -> GcsStorage:
+        """The bucket below `object_key_path`.
+
+        Raises:
+            ConfigError: the key's file can't be read.
+        """
+        from lakeport.storage.gcs.store import GcsStorage
+
+        return GcsStorage(self.bucket, self.object_key_path, self.gcp_settings())
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The bucket and prefix of `gs://bucket/prefix`."""
+        parts = urlsplit(uri)
+        return {"bucket": parts.netloc, "object_key_path": parts.path}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret of the config; of a key, those of its parts that are secret."""
+        given = self.google_application_credentials
+        if given is None:
+            return super().secrets()
+        others = tuple(value for value in super().secrets() if value != given.get_secret_value())
+        try:
+            info = json.loads(self.credentials_text())
+        except (ConfigError, ValueError):
+            return others
+        parts = (str(info[name]) for name in _SECRET_PARTS if info.get(name))
+        return tuple(dict.fromkeys((*others, *parts)))
+
+    def credentials_text(self) -> str:
+        """The JSON text of the key, read from its file where a path was given; empty for none.
+
+        Raises:
+            ConfigError: there is no such file, or it holds no credentials.
+        """
+        if self.google_application_credentials is None:
+            return ""
+        text = self.google_application_credentials.get_secret_value()
+        what = "the key"
+        if not text.lstrip().startswith("{"):
+            path = Path(text).expanduser()
+            what = f"the file {str(path)!r}"
+            try:
+                text = path.read_text("utf-8")
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or "it is not text"
+                raise ConfigError(
+                    f"`google_application_credentials`: {what} can't be read: {reason}",
+                    "it takes the path, the JSON text or the mapping of a service account's key; "
+                    "leave it out to use application default credentials.",
+                ) from None
+        try:
+            info = json.loads(text)
+        except ValueError:
+            info = None
+        if not isinstance(info, dict) or "type" not in info:
+            raise ConfigError(
+                f"`google_application_credentials`: {what} is not a credential file in JSON",
+                "create one with `gcloud iam service-accounts keys create`.",
+            )
+        return text
+
+    def gcp_settings(self, environ: Mapping[str, str] | None = None) -> GcpSettings:
+        """Return the settings of a connection to Google.
+
+        Args:
+            environ: looked at for STORAGE_EMULATOR_HOST; default: the process's environment.
+
+        Raises:
+            ConfigError: the key's file can't be read.
+        """
+        emulator = (os.environ if environ is None else environ).get(_EMULATOR, "")
+        if emulator and "://" not in emulator:
+            emulator = f"http://{emulator}"
+        return GcpSettings(
+            credentials=self.credentials_text(),
+            endpoint=self.google_endpoint or emulator.rstrip("/"),
+            project=self.google_project or "",
+            kms_key_name=self.kms_key_name or "",
+            retry_policy=RetryPolicy(self.give_up_after),
+        )

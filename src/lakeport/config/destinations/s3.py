@@ -1,0 +1,221 @@
+"""Keys of the destinations `amazon_s3`, files in a bucket, and `delta_lake_s3`, Delta tables."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from lakeport.config.base import DestinationConfig, Settings
+from lakeport.config.clouds import (
+    Bucket,
+    OptionalEndpoint,
+    OptionalSecret,
+    OptionalText,
+    blank,
+    prefix,
+    reveal,
+)
+from lakeport.storage.retry import RetryPolicy
+from lakeport.storage.s3.client import ID_KEY, AwsSettings
+
+if TYPE_CHECKING:
+    from lakeport.storage.s3.store import S3Storage
+
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
+_TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
+_MOST_TAGS = 10
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
+_MOST_METADATA = 2000
+
+
+def _role(value: str) -> str:
+    if not _ROLE.fullmatch(value):
+        raise ValueError("has to look like arn:aws:iam::123456789012:role/name")
+    return value
+
+
+def _metadata(values: dict[str, str]) -> dict[str, str]:
+    if any(
+        not (name + value).isascii() or not value.isprintable() for name, value in values.items()
+    ):
+        raise ValueError("can hold printable ASCII only")
+    for name in values:
+        if not _NAME.fullmatch(name) or name.lower() == ID_KEY:
+            raise ValueError(f"{name!r} is no name for it: letters, digits and hyphens are")
+    if len({name.lower() for name in values}) < len(values):
+        raise ValueError("has two names that differ only in case, which S3 does not tell apart")
+    if sum(len(name) + len(value) for name, value in values.items()) > _MOST_METADATA:
+        raise ValueError(f"can hold {_MOST_METADATA} characters in all")
+    return values
+
+
+def _tags(values: dict[str, str]) -> dict[str, str]:
+    if len(values) > _MOST_TAGS:
+        raise ValueError(f"can hold {_MOST_TAGS} tags at most")
+    for name, value in values.items():
+        if not 0 < len(name) <= 128 or len(value) > 256:
+            raise ValueError(f"{name!r}: a name has 1 to 128 characters, a value at most 256")
+        if not _TAG.fullmatch(name) or not _TAG.fullmatch(value):
+            raise ValueError(f"{name!r}: letters, digits, spaces and + - = . _ : / @ are taken")
+        if name.lower().startswith("aws:"):
+            raise ValueError(f"{name!r}: names that begin with `aws:` are Amazon's own")
+    return values
+
+
+class AwsConfig(DestinationConfig):
+    """Keys shared by the destinations on S3 and on stores that speak its protocol.
+
+    Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are taken from:
+    the two key fields; else `aws_profile`; else the chain of the AWS SDK (AWS_ACCESS_KEY_ID,
+    AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and the instance's role).
+    """
+
+    extra = "s3"
+
+    bucket: Bucket = Field(description="Name of the bucket. It is never created.")
+    object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
+        default="", description="Prefix in front of the tables; default: none."
+    )
+    aws_access_key_id: OptionalSecret = Field(
+        default=None, description="Access key; default: the AWS SDK's chain (AWS_ACCESS_KEY_ID)."
+    )
+    aws_secret_access_key: OptionalSecret = Field(
+        default=None, description="Secret of the access key (AWS_SECRET_ACCESS_KEY)."
+    )
+    aws_session_token: OptionalSecret = Field(
+        default=None, description="Session token of temporary keys (AWS_SESSION_TOKEN)."
+    )
+    aws_profile: OptionalText = Field(
+        default=None, description="Profile of ~/.aws to take the credentials of (AWS_PROFILE)."
+    )
+    aws_region: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] = Field(
+        default="us-west-2", description="The bucket's region; default: us-west-2."
+    )
+    aws_endpoint: OptionalEndpoint = Field(
+        default=None,
+        description="URL of another store that speaks S3's protocol (MinIO, R2, Wasabi, "
+        "DigitalOcean Spaces, Backblaze); default: AWS.",
+    )
+    aws_addressing_style: Literal["auto", "path", "virtual"] = Field(
+        default="auto",
+        description="Where requests name the bucket: path, virtual (in the host name), or auto: "
+        "virtual for AWS, path for other endpoints except those that refuse it.",
+    )
+    role_arn: Annotated[Annotated[str, AfterValidator(_role)] | None, BeforeValidator(blank)] = (
+        Field(
+            default=None,
+            description="Role to assume with the keys or the chain; renewed while a run goes on.",
+        )
+    )
+    role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] = Field(
+        default="mage-data-integration", description="Name of the assumed role's session."
+    )
+    external_id: OptionalSecret = Field(
+        default=None, description="External id that the role's trust policy asks for."
+    )
+    sse: Literal["AES256", "aws:kms"] | None = Field(
+        default=None,
+        description="Server-side encryption: AES256 or aws:kms; default: the bucket's. Keys that "
+        "the client keeps (SSE-C) are not supported.",
+    )
+    sse_kms_key_id: OptionalText = Field(
+        default=None, description="Key for `sse: aws:kms`; default: the account's S3 key."
+    )
+    object_tags: Annotated[Settings, AfterValidator(_tags)] = Field(
+        default_factory=dict,
+        description="Tags of data objects, 10 at most; they take s3:PutObjectTagging.",
+    )
+    object_metadata: Annotated[Settings, AfterValidator(_metadata)] = Field(
+        default_factory=dict, description="Metadata of data objects: names and ASCII values."
+    )
+
+    @model_validator(mode="after")
+    def _credentials_fit(self) -> Self:
+        if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
+            raise ValueError("`aws_access_key_id` and `aws_secret_access_key` go together")
+        if self.aws_session_token is not None and self.aws_access_key_id is None:
+            raise ValueError("`aws_session_token` needs the two keys of its session")
+        if self.aws_profile is not None and self.aws_access_key_id is not None:
+            raise ValueError("`aws_profile` and the two keys exclude each other")
+        if self.sse_kms_key_id is not None and self.sse != "aws:kms":
+            raise ValueError("`sse_kms_key_id` needs `sse: aws:kms`")
+        return self
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The bucket and prefix of `s3://bucket/prefix`."""
+        parts = urlsplit(uri)
+        return {"bucket": parts.netloc, "object_key_path": parts.path}
+
+    def aws_settings(self) -> AwsSettings:
+        """Return the settings of an S3 client."""
+        style: Any = self.aws_addressing_style
+        return AwsSettings(
+            access_key_id=reveal(self.aws_access_key_id),
+            secret_access_key=reveal(self.aws_secret_access_key),
+            session_token=reveal(self.aws_session_token),
+            profile=self.aws_profile or "",
+            region=self.aws_region,
+            endpoint=self.aws_endpoint or "",
+            addressing_style="" if style == "auto" else style,
+            role_arn=self.role_arn or "",
+            role_session_name=self.role_session_name,
+            external_id=reveal(self.external_id),
+            sse=self.sse or "",
+            sse_kms_key_id=self.sse_kms_key_id or "",
+            tags=tuple(self.object_tags.items()),
+            metadata=tuple(self.object_metadata.items()),
+            retry_policy=RetryPolicy(self.give_up_after),
+        )
+
+    def storage(self) -> S3Storage:
+        """The bucket below `object_key_path`."""
+        from lakeport.storage.s3.store import S3Storage
+
+        return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
+
+
+class AmazonS3Config(AwsConfig):
+    """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+
+    Example:
+        >>> AmazonS3Config(bucket="lake", aws_access_key_id="AK", aws_secret_access_key="s3cr3t")
+        AmazonS3Config(aws_access_key_id=SecretStr('**********'), \
+aws_secret_access_key=SecretStr('**********'), bucket='lake')
+    """
+
+    destination: Literal["amazon_s3"] = Field(default="amazon_s3", description="`amazon_s3`.")
+    file_type: Literal["parquet", "csv"] = Field(
+        default="parquet",
+        description="Format of the files: parquet or csv; Delta tables on S3 are for "
+        "`destination: delta_lake_s3`.",
+    )
+
+
+class DeltaLakeS3Config(AwsConfig):
+    """Tables at `s3://<bucket>/<object_key_path>/<table>`.
+
+    Example:
+        >>> DeltaLakeS3Config(bucket="lake", object_key_path="silver", mode="overwrite").mode
+        <Mode.OVERWRITE: 'overwrite'>
+    """
+
+    delta_jars = frozenset({"delta", "s3a"})
+
+    destination: Literal["delta_lake_s3"] = Field(
+        default="delta_lake_s3", description="`delta_lake_s3`."
+    )
+    file_type: Literal["delta"] = Field(default="delta", description="Format of the tables: delta.")
+
+    @model_validator(mode="after")
+    def _spark_can_reach_it(self) -> Self:
+        if not _HOST_NAME.fullmatch(self.bucket):
+            raise ValueError(
+                f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "
+                "case letters, digits, dots and hyphens only"
+            )
+        return self
