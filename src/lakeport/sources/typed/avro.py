@@ -269,8 +269,6 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 }
 _MOST_DIGITS = 76
 
-Change = Callable[[Any], Any]
-
 
 class Column(NamedTuple):
     """How an Avro type is read.
@@ -278,12 +276,10 @@ class Column(NamedTuple):
     Attributes:
         plain: the Arrow type of the values as they are decoded.
         type: the Arrow type that they mean, which `plain` can be cast to.
-        change: makes of a decoded value one of `plain`; None where it is one.
     """
 
     plain: pa.DataType
     type: pa.DataType
-    change: Change | None = None
 
 
 def columns_of(schema: Any) -> dict[str, Column]:
@@ -305,12 +301,18 @@ def columns_of(schema: Any) -> dict[str, Column]:
     return {f["name"]: _column(f["type"], f["name"], known, {name}) for f in schema["fields"]}
 
 
-def without_logical_types(schema: Any) -> Any:
-    """A schema whose values are decoded as they are stored."""
-    if isinstance(schema, Mapping):
-        parts = schema.items()
-        return {k: without_logical_types(v) for k, v in parts if k != "logicalType"}
-    return [without_logical_types(part) for part in schema] if isinstance(schema, list) else schema
+def _decodable(schema: Any) -> Any:
+    """Return a schema whose values are decoded as they are stored, but for decimals and UUIDs.
+
+    fastavro would round decimals, so these have logical types of our own; see `_fastavro`.
+    """
+    if isinstance(schema, list):
+        return [_decodable(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {k: _decodable(v) for k, v in schema.items() if k != "logicalType"}
+    own = schema.get("type") in ("bytes", "fixed") and _OWN.get(schema.get("logicalType", ""))
+    return {**found, "logicalType": own} if own else found
 
 
 def _learn(schema: Any, known: dict[str, Any]) -> None:
@@ -342,12 +344,10 @@ def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) 
     kind = schema["type"]
     if kind == "array":
         item = _column(schema["items"], f"{path}.element", known, within)
-        change = None if item.change is None else _each(item.change)
-        return Column(pa.list_(item.plain), pa.list_(item.type), change)
+        return Column(pa.list_(item.plain), pa.list_(item.type))
     if kind == "map":
         value = _column(schema["values"], f"{path}.value", known, within)
-        plain, type_ = (pa.map_(pa.string(), t) for t in (value.plain, value.type))
-        return Column(plain, type_, _pairs(value.change))
+        return Column(*(pa.map_(pa.string(), t) for t in value))
     if kind in ("record", "error"):
         return _record(schema, path, known, within | {schema["name"]})
     if kind == "enum":
@@ -364,11 +364,9 @@ def _record(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) 
         f["name"]: _column(f["type"], f"{path}.{f['name']}", known, within)
         for f in schema["fields"]
     }
-    changes = {name: c.change for name, c in columns.items() if c.change is not None}
     return Column(
         pa.struct([(name, c.plain) for name, c in columns.items()]),
         pa.struct([(name, c.type) for name, c in columns.items()]),
-        _members(changes) if changes else None,
     )
 
 
@@ -388,9 +386,7 @@ def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[st
 
 
 def _within(column: Column, wide: Column) -> bool:
-    if column.type == wide.type:
-        return (column.change is None) == (wide.change is None)
-    return (column.type, wide.type) in (
+    return column == wide or (column.type, wide.type) in (
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
         (pa.int32(), pa.float64()),
@@ -410,45 +406,26 @@ def _logical(kind: str, schema: Mapping[str, Any], path: str) -> Column:
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
             wide = pa.decimal128 if precision <= 38 else pa.decimal256
-            return Column(wide(precision, scale), wide(precision, scale), _decimal(scale))
+            return Column(wide(precision, scale), wide(precision, scale))
         raise SourceError(
             f"column {path!r} holds decimals of {precision} digits, {scale} behind the point",
             "tables have decimals of at most 38 digits.",
         )
     if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
-        return Column(pa.string(), pa.string(), lambda value: str(uuid.UUID(bytes=value)))
+        return Column(pa.string(), pa.string())
     return Column(plain, plain)
 
 
-def _decimal(scale: int) -> Change:
-    def change(value: bytes) -> Decimal:
-        digits = int.from_bytes(value, "big", signed=True)
-        sign = int(digits < 0)
-        return Decimal((sign, tuple(map(int, str(abs(digits)))), -scale))
-
-    return change
+def _decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
+    digits = int.from_bytes(value, "big", signed=True)
+    return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -schema.get("scale", 0)))
 
 
-def _each(change: Change) -> Change:
-    return lambda items: [None if item is None else change(item) for item in items]
+def _uuid(value: bytes, *_: Any) -> Any:
+    return str(uuid.UUID(bytes=value)) if len(value) == 16 else value
 
 
-def _pairs(change: Change | None) -> Change:
-    if change is None:
-        return lambda entries: list(entries.items())
-    return lambda entries: [(k, None if v is None else change(v)) for k, v in entries.items()]
-
-
-def _members(changes: Mapping[str, Change]) -> Change:
-    def change(record: dict[str, Any]) -> dict[str, Any]:
-        for name, of in changes.items():
-            if record[name] is not None:
-                record[name] = of(record[name])
-        return record
-
-    return change
-
-
+_OWN = {"decimal": "lakeport-decimal", "uuid": "lakeport-uuid"}
 _NAME = "Avro"
 _PART = 1 << 20
 _PIECE = 4 << 20  # bytes of records that are decoded at a time
@@ -478,7 +455,7 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
     with reading(split.uri, _NAME), _buffered(split) as source:
         opening = open_container(source)
         columns = _columns(opening.schema, split.uri)
-        schema = without_logical_types(opening.schema)
+        schema = _decodable(opening.schema)
         calendar = HybridCalendar.of_avro(opening.metadata, _arrow(columns))
         for records, data in _pieces(source, opening, split, guard):
             batch = _batch(_decoded(schema, records, data), columns)
@@ -534,10 +511,7 @@ def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
 def _batch(records: list[dict[str, Any]], columns: Mapping[str, Column]) -> pa.RecordBatch:
     arrays = []
     for name, column in columns.items():
-        values = [record[name] for record in records]
-        if column.change is not None:
-            values = [None if value is None else column.change(value) for value in values]
-        array = pa.array(values, column.plain)
+        array = pa.array([record[name] for record in records], column.plain)
         arrays.append(array if column.plain == column.type else array.cast(column.type))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
@@ -548,4 +522,7 @@ def _fastavro() -> Any:
     except ImportError:
         problem = "the source is Avro, and the package `fastavro` is not installed"
         raise missing(problem, "avro") from None
+    readers = fastavro.read.LOGICAL_READERS
+    readers["bytes-lakeport-decimal"] = readers["fixed-lakeport-decimal"] = _decimal
+    readers["fixed-lakeport-uuid"] = _uuid
     return fastavro
