@@ -38,6 +38,7 @@ from lakeport.sources.files.source_file import SourceFile
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20
 _INFER_BLOCK = 2 << 20
+_BEGINNING = 1 << 14
 _AHEAD = 2  # blocks that wait for each thread
 _THREADS = 8
 
@@ -75,7 +76,6 @@ class InferKinds:
         columns: those to infer.
         dialect: how the file is written.
         readings: the formats of numbers and dates that texts are tried in.
-        sample: what is known of each column of the layout, as readings.
         thorough: whether to look for every format in every text (see `Readings.beside`).
     """
 
@@ -83,7 +83,6 @@ class InferKinds:
     columns: frozenset[str]
     dialect: Dialect
     readings: Readings = field(default_factory=Readings)
-    sample: tuple[int, ...] = ()
     thorough: bool = False
 
     @property
@@ -101,9 +100,7 @@ class InferKinds:
 
     def first(self) -> list[int]:
         """For each column of the layout the readings that are possible before the first block."""
-        known = self.sample or (self.readings.any,) * len(self.layout)
-        named = zip(self.layout, known, strict=True)
-        return [some if name in self.columns else 0 for name, some in named]
+        return [self.readings.any if name in self.columns else 0 for name in self.layout]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
         """Narrow each column's kinds to those that a block's texts fit."""
@@ -116,6 +113,8 @@ class InferKinds:
             return [self.readings.of_texts(column, some) if some else 0 for column, some in asked]
         foreign = self.readings.foreign
         if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
+            kinds = self._by_beginning(block, found, kinds)
+        if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
             columns = texts_of(block, len(self.layout), self.dialect).columns
         else:
             columns = [None] * len(kinds)
@@ -124,6 +123,18 @@ class InferKinds:
             if plain or not some & foreign
             else self.readings.of_foreign(column, some)
             for column, plain, some in zip(columns, found, kinds, strict=True)
+        ]
+
+    def _by_beginning(self, block: Block, found: list[int], kinds: list[int]) -> list[int]:
+        """Leave out formats that first texts are not in, as pyarrow's reader is slow to start."""
+        width, data = len(self.layout), block.data[:_BEGINNING]
+        rows = rows_of(data.decode("utf-8", "replace"), self.dialect)
+        if len(data) < len(block.data):
+            del rows[-1]
+        rows = [row for row in rows if len(row) == width]
+        return [
+            some if plain else self.readings.matching((row[n] for row in rows), some)
+            for n, (plain, some) in enumerate(zip(found, kinds, strict=True))
         ]
 
     def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
@@ -142,33 +153,6 @@ def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
     for name, kinds in found:
         result[name] = result.get(name, kinds) & kinds
     return result
-
-
-def sampled(block: Block, infer: InferKinds) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """What a few records tell of each column.
-
-    Returns:
-        The readings that are possible by them: which formats to look for in all others. The plain
-        kinds are left open. And whether no plain kind fits, but a format does.
-    """
-    readings, width = infer.readings, len(infer.layout)
-    found = NativeKinds(width, infer.dialect).kinds(block, [readings.plain] * width)
-    left = [readings.any] * width
-    if found is not None:  # few columns are left for pyarrow, which takes its time to begin
-        rows = rows_of(block.data.decode("utf-8", "replace"), infer.dialect)
-        columns = [[row[n] for row in rows if len(row) == width] for n in range(width)]
-        left = [
-            plain | readings.beside(plain, any_) if plain else readings.matching(cells, any_)
-            for plain, any_, cells in zip(found, left, columns, strict=True)
-        ]
-    if any(not some & ANY_KIND or found is None for some in left if some & readings.foreign):
-        texts = texts_of(block, width, infer.dialect).columns
-        left = [
-            some if found is not None and some & ANY_KIND else readings.of_texts(column, some)
-            for column, some in zip(texts, left, strict=True)
-        ]
-    foreign = (bool(some & readings.foreign) and not some & ANY_KIND for some in left)
-    return tuple(some | readings.plain for some in left), tuple(foreign)
 
 
 def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> Head:
@@ -359,15 +343,11 @@ class CsvFile(NamedTuple):
         file: plain UTF-8.
         head: where its records begin.
         form: its columns, and how it is written.
-        sample: the readings that its first records leave to each column; empty if nothing is known.
-        foreign: for each column, whether its first records have a number or date that is not plain.
     """
 
     file: SourceFile
     head: Head
     form: Form
-    sample: tuple[int, ...] = ()
-    foreign: tuple[bool, ...] = ()
 
     def beginning(self) -> Block | None:
         """The first records; None if there are none, or if the first one is too long."""
@@ -388,9 +368,7 @@ class CsvFile(NamedTuple):
         return self._replace(form=self.form._replace(layout=layout))
 
 
-def heads_of(
-    files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str], readings: Readings
-) -> list[CsvFile]:
+def heads_of(files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]) -> list[CsvFile]:
     """Look at the beginning of each file; those that hold nothing at all are left out.
 
     Whether files have a header is found out for all of them together.
@@ -399,7 +377,7 @@ def heads_of(
         SourceError: all files are empty, or a header is none.
     """
     names = [name for name in declared if name not in files.folder_names]
-    look = partial(_look, files.csv, names, readings)
+    look = partial(_look, files.csv, names)
     found = [csv for csv in files.look(look, plain) if csv.form.layout]
     if not found:
         raise SourceError(
@@ -408,13 +386,11 @@ def heads_of(
         )
     if len({csv.form.dialect.header for csv in found}) == 1:
         return found
-    look = partial(_look, replace(files.csv, header=True), names, readings)
+    look = partial(_look, replace(files.csv, header=True), names)
     return [csv for csv in files.look(look, plain) if csv.form.layout]
 
 
-def _look(
-    options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
-) -> list[CsvFile]:
+def _look(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:
     check_signature(file, texts=options.detect)
     dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
@@ -428,12 +404,8 @@ def _look(
     if dialect.header or options.header is not None or options.columns:
         head = read_head(file, dialect, () if dialect.header else names)
     csv = CsvFile(file, head, Form(head.layout, dialect))
-    block = csv.beginning() if head.layout else None
-    if block is None:
-        return [csv._replace(foreign=(False,) * len(head.layout))]
-    if dialect.header and options.detect:
-        csv = _with_last(csv, block)
-    return [_sampled(csv, block, readings)]
+    block = csv.beginning() if dialect.header and options.detect and head.layout else None
+    return [csv if block is None else _with_last(csv, block)]
 
 
 def _with_last(csv: CsvFile, block: Block) -> CsvFile:
@@ -459,13 +431,3 @@ def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> 
         sample = source.read(SAMPLE_BYTES)
         ended = not source.read(1)
     return sniffed(sample, options, ended=ended, declared=declared)
-
-
-def _sampled(csv: CsvFile, block: Block, readings: Readings) -> CsvFile:
-    """Read the first records."""
-    layout, dialect = csv.form
-    foreign = (False,) * len(layout)
-    if not readings.formats:
-        return csv._replace(foreign=foreign)
-    sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
-    return csv._replace(sample=sample, foreign=foreign)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -52,8 +51,8 @@ def plan_csv(files: FileSet) -> Batch:
     plain = files.plain(files.csv.encoding)
     declared = _declared(files)
     readings = Readings.of(files.csv)
-    heads = heads_of(files, plain, list(declared), readings)
-    known = declared.keys() - _foreign(heads, declared, readings)
+    heads = heads_of(files, plain, list(declared))
+    known = {name for name, type_ in declared.items() if not _has_formats(type_, readings)}
     skip = known if files.csv.infer_types else _named_columns(heads) - (declared.keys() - known)
     infer_now = partial(_cut, files.options.split_bytes, readings, skip, files.local)
     cuts = files.look(infer_now, heads)
@@ -111,17 +110,9 @@ def _declared(files: FileSet) -> dict[str, pa.DataType]:
     return {field.name: arrow_type(field.type) for field in files.fields}
 
 
-def _foreign(
-    heads: list[CsvFile], declared: Mapping[str, pa.DataType], readings: Readings
-) -> set[str]:
-    """Declared columns of numbers or dates that may be written otherwise than plainly."""
-    return {
-        name
-        for file in heads
-        for name, foreign in zip(file.form.layout, file.foreign, strict=True)
-        if foreign or readings.named(declared.get(name))
-        if not pa.types.is_string(declared.get(name, pa.string()))
-    }
+def _has_formats(type_: pa.DataType, readings: Readings) -> bool:
+    """Whether values of a declared type may be written otherwise than plainly."""
+    return bool(readings.formats) and not (pa.types.is_string(type_) or pa.types.is_boolean(type_))
 
 
 def _named_columns(heads: list[CsvFile]) -> set[str]:
@@ -139,7 +130,7 @@ def _cut(
     """
     layout, dialect = csv.form
     columns = frozenset(layout).difference(skip)
-    infer = InferKinds(layout, columns, dialect, readings, csv.sample)
+    infer = InferKinds(layout, columns, dialect, readings)
     if infer.native and (local or not columns):
         return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
     return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
@@ -231,15 +222,12 @@ def _kinds(
     seen = () if thorough else cuts
     found = [of for cut in seen for of in cut.kinds or () if of.name in wanted]
     splits: dict[Form, list[Split]] = {}
-    samples: dict[Form, tuple[int, ...]] = {}
     for file in heads:
-        form = file.form
-        splits.setdefault(form, []).extend(splits_of.get(file.file.uri, ()))
-        samples[form] = tuple(map(and_, samples.get(form, file.sample), file.sample))
+        splits.setdefault(file.form, []).extend(splits_of.get(file.file.uri, ()))
     for form, some in splits.items():
         if some:
             layout, dialect = form
-            infer = InferKinds(layout, wanted, dialect, readings, samples[form], thorough)
+            infer = InferKinds(layout, wanted, dialect, readings, thorough)
             found += files.run(infer, some)
     return merged(found)
 

@@ -127,7 +127,7 @@ class Readings:
         return plain | self.of_foreign(texts, readings)
 
     def matching(self, texts: Iterable[str], readings: int) -> int:
-        """Those formats in `readings` that a few texts look like; some may not fit in the end."""
+        """Return those of `readings` whose formats a few texts look like; some may not fit."""
         found = readings & ~(ANY_KIND | self.foreign)
         filled = [text.strip() for text in texts if text]
         for number, (format_, _) in enumerate(self._places()):
