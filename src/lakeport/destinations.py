@@ -15,7 +15,7 @@ from lakeport.config.inputs import DatabaseSource, FilesSource
 from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
-from lakeport.sources.remote import storage_of
+from lakeport.sources.target import storage_of
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier

@@ -49,8 +49,7 @@ from lakeport.sources.files.places import (
     with_format,
 )
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.remote import storage_of
-from lakeport.sources.target import one_table
+from lakeport.sources.target import one_table, storage_of
 from lakeport.storage.base import created
 from lakeport.units import counted
 

@@ -24,12 +24,11 @@ from lakeport.sources.input.decompression import (
     unpack_limits,
 )
 from lakeport.sources.options import FileOptions
-from lakeport.sources.remote import storage_of
 from lakeport.sources.singer.messages import Schema, State, decode
 from lakeport.sources.singer.source import SingerOptions, SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
 from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
-from lakeport.sources.target import TargetTables, one_table
+from lakeport.sources.target import TargetTables, one_table, storage_of
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

@@ -134,7 +134,7 @@ def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
                 "prefix in a store, such as s3://bucket/spool.",
             )
         return folder, None
-    from lakeport.sources.remote import storage_of
+    from lakeport.sources.target import storage_of
 
     return None, storage_of(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
 

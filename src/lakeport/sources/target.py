@@ -1,10 +1,13 @@
-"""What a source may ask of the tables that it is landed in."""
+"""What a source may ask of its target: tables, and the credentials for other stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lakeport.config.base import config_class, uri_values
+from lakeport.config.load import load_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,3 +37,18 @@ class TargetTables:
 def one_table(config: DestinationConfig) -> str | None:
     """A target's `table`, if it is the same for whatever stream; else None."""
     return None if config.table is None or "{stream}" in config.table else config.table
+
+
+def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
+    """The store rooted at a folder's URI; None for a local path.
+
+    A source in the target's own cloud is read with the target's credentials and endpoint, any
+    other one with those that the environment has.
+
+    Raises:
+        ConfigError: no store has that scheme.
+    """
+    if "://" not in uri or uri.startswith("file:"):
+        return None
+    kind = config_class(uri_values(uri)["destination"])
+    return (kind.of_folder(uri, target) or load_target(uri)).storage()

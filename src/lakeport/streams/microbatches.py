@@ -26,7 +26,7 @@ from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
-from lakeport.sources.remote import storage_of
+from lakeport.sources.target import storage_of
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 from lakeport.writers.files.writer import number_of_files
 

@@ -19,8 +19,7 @@ from lakeport.model import Scan, Split
 from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.named import like, listed, type_name
 from lakeport.sources.database.access import Access, Session
-from lakeport.sources.database.columns import Column, quoted, typed
-from lakeport.sources.database.dialects import Dialect
+from lakeport.sources.database.dialects import Column, Dialect, quoted, typed
 from lakeport.sources.splits import DeclaredReader
 
 

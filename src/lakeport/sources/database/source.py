@@ -43,8 +43,7 @@ from lakeport.schema.marks import DELETED_AT
 from lakeport.schema.named import type_name
 from lakeport.schema.types import storable
 from lakeport.sources.database.access import Session, access_of
-from lakeport.sources.database.columns import Column, quoted
-from lakeport.sources.database.dialects import Dialect, DuckDb, Postgres, Sqlite
+from lakeport.sources.database.dialects import Column, Dialect, DuckDb, Postgres, Sqlite, quoted
 from lakeport.sources.database.reader import (
     DatabaseReader,
     column_named,

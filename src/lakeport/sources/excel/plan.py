@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,6 @@ from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.cells import Cell, quoted, type_of
-from lakeport.sources.excel.titles import below_titles
 from lakeport.sources.files.file_set import FileSet, run_here
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
 
 _NULLS = CsvOptions().null_values
+_MOST = 20  # rows that may be titles
+_BODY = 3  # rows below a header that have to be as wide as it is
 
 
 class _Reading(NamedTuple):
@@ -136,7 +138,7 @@ def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted
         table = _Table(reading.nulls)
         titles, skipped = 0, reading.skip_rows
         if skipped is None:
-            titles, rows = below_titles(rows)
+            titles, rows = _below_titles(rows)
         for row in rows:
             if row.number > (skipped or 0):
                 table.add(row, lines, header=reading.header)
@@ -148,6 +150,32 @@ def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted
     plain = replace(file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member="")
     columns = {name: table.cells[n] for n, name in enumerate(table.names()) if name}
     return [_Converted(number, plain, columns, tuple(table.warnings(file.name)), titles)]
+
+
+def _below_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
+    """How many rows above the header are titles, and the rows from there on.
+
+    Titles have one cell each. The header below them has several, all of them different texts, and
+    so has every one of the next rows several; where that is not certain, no row is a title.
+    """
+    lead = list(islice(_single(rows), _MOST))
+    titles = lead[:-1] if lead and len(lead[-1].cells) > 1 else []
+    if not titles:
+        return 0, chain(lead, rows)
+    header, body = lead[-1], list(islice(rows, _BODY))
+    texts = {text for text, cell in header.cells.values() if cell is Cell.TEXT}
+    certain = len(texts) == len(header.cells) and body
+    if certain and all(len(row.cells) > 1 for row in body):
+        return len(titles), chain([header], body, rows)
+    return 0, chain(lead, body, rows)
+
+
+def _single(rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows up to the first one with several cells."""
+    for row in rows:
+        yield row
+        if len(row.cells) > 1:
+            return
 
 
 @contextmanager

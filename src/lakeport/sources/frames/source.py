@@ -7,8 +7,7 @@ DataFrame is not spooled at all: see `engine.spark.sql.frames`.
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -137,7 +136,7 @@ class FrameSource:
         schema, batches = _open(self._frame, self._kind, self._folder, self._records)
         check_names(self._stream, schema.names)
         opened = normalise(schema, open_places=True)
-        writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
+        writer = _FrameWriter(self._folder, schema, self._split_bytes)
         with writer:
             for batch in _regular(schema, batches):
                 writer.write(batch)
@@ -149,7 +148,7 @@ class FrameSource:
             splits=tuple(Split(str(path), first_line=0) for path in writer.paths),
             records=writer.rows,
             bytes=writer.bytes,
-            digest=writer.hash.hexdigest() if self._digest else "",
+            digest=_digest_of(writer.paths) if self._digest else "",
             output_ratio=_OUTPUT_RATIO,
             untyped=open_columns(opened),
         )
@@ -233,18 +232,24 @@ def _one(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return table.to_batches()[0]
 
 
+def _digest_of(paths: Iterable[Path]) -> str:
+    total = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
 class _FrameWriter:
     """Arrow IPC streams of about `split_bytes` each."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, split_bytes: int, digest: bool) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, split_bytes: int) -> None:
         self.paths: list[Path] = []
         self.rows = 0
         self.bytes = 0
-        self.hash = hashlib.sha256()
         self._folder = folder
         self._schema = schema.remove_metadata()
         self._split_bytes = split_bytes
-        self._digest = digest
         self._file: BinaryIO | None = None
         self._writer: Any = None
 
@@ -258,8 +263,7 @@ class _FrameWriter:
         if self._file is None:
             path = self._folder / f"frame-{len(self.paths):06d}.arrows"
             self._file = open_new(path)
-            sink = _Hashed(self._file, self.hash.update) if self._digest else self._file
-            self._writer = pa.ipc.new_stream(sink, self._schema)
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
             self.paths.append(path)
         self._writer.write_batch(batch.replace_schema_metadata(None))
         self.rows += batch.num_rows
@@ -272,21 +276,6 @@ class _FrameWriter:
             self.bytes += self._file.tell()
             self._file.close()
             self._file = None
-
-
-class _Hashed(io.RawIOBase):
-    """Passes bytes on and hashes them."""
-
-    def __init__(self, target: BinaryIO, update: Callable[[Any], None]) -> None:
-        self._target = target
-        self._update = update
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._update(data)
-        return self._target.write(data)
 
 
 @dataclass(frozen=True, slots=True)

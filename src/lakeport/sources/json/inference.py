@@ -9,8 +9,7 @@ from itertools import chain
 from typing import Any
 
 from lakeport.native import kernel
-from lakeport.schema.merging import merge_fields, merge_types
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field, merge_fields, merge_types
 from lakeport.schema.width import count_columns
 from lakeport.sources.json.blocks import cut_lines
 from lakeport.sources.json.columns import spec_of

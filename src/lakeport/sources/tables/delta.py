@@ -12,7 +12,7 @@ from lakeport.delta_log.reader import DeltaLog
 from lakeport.engine.spark.delta.files import Snapshot, check_actions, check_log
 from lakeport.engine.spark.failures import translated
 from lakeport.errors import ConfigError, SourceError
-from lakeport.sources.remote import storage_of
+from lakeport.sources.target import storage_of
 from lakeport.storage.local import LocalStorage
 
 if TYPE_CHECKING:

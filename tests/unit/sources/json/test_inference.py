@@ -9,8 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.schema.merging import merge_fields
-from lakeport.schema.types import FieldType, Kind, arrow_type, merge_kinds, type_of_kind
+from lakeport.schema.types import (
+    FieldType,
+    Kind,
+    arrow_type,
+    merge_fields,
+    merge_kinds,
+    type_of_kind,
+)
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.record import Decoder, kind_of_value
 
