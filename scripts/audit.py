@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
 
-from lakeport.engine.spark.jvm.versions import JARS
+from lakeport.engine.spark.jvm.jars import JARS
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = Path(__file__).with_name("advisories.json")

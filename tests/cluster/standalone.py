@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from lakeport.engine.spark.jvm import gateway
+from lakeport.engine.spark.jvm.jars import SCALA
 from lakeport.engine.spark.jvm.java import find_java
-from lakeport.engine.spark.jvm.versions import SCALA
 from tests.emulators import free_port
 
 START_SECONDS = 180

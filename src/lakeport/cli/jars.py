@@ -20,7 +20,7 @@ from lakeport.native import parser
 from lakeport.units import count, counted, size
 
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
-"""What `--for` takes -> its name in `spark.jvm.versions`."""
+"""What `--for` takes -> its name in `spark.jvm.jars`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
 
 
@@ -70,7 +70,7 @@ def _engine(version: str) -> str:
 
 
 def _needs(given: str) -> list[str]:
-    """What is listed in `--for`, as `spark.jvm.versions` calls it."""
+    """What is listed in `--for`, as `spark.jvm.jars` calls it."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_NEEDS, "all")]
     if unknown or not names:

@@ -96,7 +96,7 @@ class DestinationConfig(BaseModel):
     extra: ClassVar[str] = ""
     """The pip extra that brings the store's SDK; empty for none."""
     delta_jars: ClassVar[frozenset[str]] = frozenset()
-    """What Spark needs for a Delta table there (`spark.jvm.versions`); none where none can be."""
+    """What Spark needs for a Delta table there (`spark.jvm.jars`); none where none can be."""
 
     destination: str = Field(description="Name of the destination.")
     object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(

@@ -284,7 +284,7 @@ class TablesSource(Input):
 
     @property
     def jars(self) -> frozenset[str]:
-        """What Spark needs to read the tables (`spark.jvm.versions`)."""
+        """What Spark needs to read the tables (`spark.jvm.jars`)."""
         schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
         others = {table_destination(destination_of(scheme)) for scheme in schemes} - {""}
         found = {jar for name in others for jar in config_class(name).delta_jars}

@@ -74,7 +74,7 @@ class SessionRequest:
     """The Spark session that a load or command asks for.
 
     Attributes:
-        needs: names of `versions.JARS` that it has to have if lakeport starts it.
+        needs: names of `jars.JARS` that it has to have if lakeport starts it.
         settings: the user's `spark:` mapping; without effect on a session that is adopted.
         small: whether the load is known to be small, so that a quick start counts most.
         keep: a context that must go on, because the source is a frame of its session.

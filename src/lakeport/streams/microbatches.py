@@ -216,7 +216,7 @@ class MicroBatches:
 
 
 def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
-    """What Spark needs for a checkpoint there, as named in `spark.jvm.versions`.
+    """What Spark needs for a checkpoint there, as named in `spark.jvm.jars`.
 
     >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
     (frozenset({'s3a'}), frozenset())

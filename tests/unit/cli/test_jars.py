@@ -11,7 +11,7 @@ import pytest
 from lakeport.cli import warm
 from lakeport.cli.app import main
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.versions import JARS, jars_for
+from lakeport.engine.spark.jvm.jars import JARS, jars_for
 
 Cap = pytest.CaptureFixture[str]
 

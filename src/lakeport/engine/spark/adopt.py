@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.calls import java_class
-from lakeport.engine.spark.jvm.versions import AWS_SDK, DELTA, HADOOP, SCALA
+from lakeport.engine.spark.jvm.jars import AWS_SDK, DELTA, HADOOP, SCALA
 from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
 from lakeport.errors import ConfigError
 

@@ -138,7 +138,7 @@ class SparkEngine(Engine):
         """Return the Spark session, able to reach Delta tables in a store; waits for it.
 
         Args:
-            needs: names of `versions.JARS` that the session must have.
+            needs: names of `jars.JARS` that the session must have.
             root: the store's root as Hadoop names it; empty for a local folder.
             settings: what Hadoop's connector needs for that root, secrets included.
 

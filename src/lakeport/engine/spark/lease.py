@@ -35,7 +35,7 @@ class Door:
     Attributes:
         port: at which the JVM listens.
         secret: what has to be shown there.
-        needs: names of `versions.JARS` that it has.
+        needs: names of `jars.JARS` that it has.
     """
 
     port: int
@@ -58,7 +58,7 @@ def lease_for(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> 
     Args:
         warm: `auto`, `off` or `require`.
         settings: the user's `spark:` mapping, by which a session of its own is needed.
-        needs: names of `versions.JARS`.
+        needs: names of `jars.JARS`.
 
     Raises:
         ConfigError: one is required, and there is none.
@@ -88,7 +88,7 @@ class Lease:
 
     Attributes:
         surroundings: what tasks of this run are to find around them.
-        needs: names of `versions.JARS` that it has.
+        needs: names of `jars.JARS` that it has.
         alive: whether it has not been given back.
     """
 

@@ -74,7 +74,7 @@ class DriverSession:
     Make one with `DriverSession.start`. All methods may be called from any thread.
 
     Attributes:
-        needs: names of `versions.JARS` that it has.
+        needs: names of `jars.JARS` that it has.
         attempts: how often Spark tries a task.
         adopted: whether somebody else built the session; it is then never stopped.
         streams: number of streaming queries on it; while there is one, nothing takes its place.

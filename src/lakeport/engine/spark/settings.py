@@ -84,7 +84,7 @@ def session_settings(
     """All settings of the session; the user's own win.
 
     Args:
-        needs: names of `versions.JARS`.
+        needs: names of `jars.JARS`.
         settings: the user's `spark:` mapping.
         folder: private folder for Spark's own files.
 

@@ -51,7 +51,7 @@ _HARMLESS: Final = {"PYTHONUNBUFFERED", "PYTHONWARNINGS"}  # they concern the cl
 _NAMESPACES: Final = ("ipc", "mnt", "net", "pid", "user")
 _BESIDE: Final = ("PATH", "TMPDIR", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE")
 _CODE: Final = Path(__file__).parents[2]
-_CODE_FILES: Final = (".py", ".jar", ".so")
+_CODE_FILES: Final = (".py", ".jar", ".lock", ".so")
 
 
 class Unfit(Exception):

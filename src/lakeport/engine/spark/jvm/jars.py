@@ -1,7 +1,7 @@
-"""Jars, fetched once from a Maven repository and kept in the cache folder.
+"""The jars that each destination needs, fetched once from a Maven repository into the cache folder.
 
-A jar has its final name only when its checksum was right, so a name that exists is whole; several
-processes may fetch the same jar at once.
+`jars.lock` pins what was run together. A jar has its final name only when its checksum was right,
+so a name that exists is whole; several processes may fetch the same jar at once.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ import hashlib
 import os
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from lakeport.engine.spark.jvm.versions import JARS, Jar, jars_for
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.activity import activity, reached
 from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch, cache_folder
+
+PYSPARK: Final = "4.2.0"
+SCALA: Final = "2.13"
+DELTA: Final = "4.4.0"
+HADOOP: Final = "3.5.0"
+AWS_SDK: Final = "2.35.4"
+JAVA: Final = (17, 21, 25)
+"""Java's feature versions that Spark runs on; the first one is what messages suggest."""
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
@@ -34,6 +42,66 @@ _HINT: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One file of Maven Central, with the SHA-256 of its content in hex, and its size in bytes.
+
+    >>> Jar("io.delta", "delta-storage", "4.4.0", "c467…", 113_863).path
+    'io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar'
+    """
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> str:
+        """The file's place below a Maven repository's address."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.name}"
+
+
+def _pinned() -> dict[str, tuple[Jar, ...]]:
+    """Read the lock file."""
+    found: dict[str, list[Jar]] = {}
+    for line in Path(__file__).with_name("jars.lock").read_text("ascii").splitlines():
+        if line.startswith("["):
+            jars = found.setdefault(line.strip("[]"), [])
+        elif not line.startswith("#"):
+            name, version, size, digest = line.split()
+            group, _, artifact = name.partition(":")
+            jars.append(Jar(group, artifact, version, digest, int(size)))
+    return {need: tuple(jars) for need, jars in found.items()}
+
+
+JARS: Final = _pinned()
+"""Need -> its jars, in the order in which they stand on the class path."""
+
+
+def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
+    """The jars of all needs, each once, in an order that depends on the needs only.
+
+    Raises:
+        ConfigError: a need that nothing is pinned for.
+
+    >>> [jar.artifact for jar in jars_for({"delta"})]
+    ['delta-spark_4.2_2.13', 'delta-storage']
+    """
+    wanted = set(needs)
+    if unknown := sorted(wanted - JARS.keys()):
+        raise ConfigError(
+            f"no jars are pinned for {', '.join(map(repr, unknown))}",
+            f"known are {', '.join(JARS)}.",
+        )
+    return tuple(dict.fromkeys(jar for need in JARS if need in wanted for jar in JARS[need]))
+
+
 def _on() -> None:
     """Let a fetch go on."""
 
@@ -46,7 +114,7 @@ def ensure(
     They end with lakeport's own.
 
     Args:
-        needs: names of `versions.JARS`.
+        needs: names of `JARS`.
         cache: the cache folder, `cache_folder()` by default.
         go_on: called all the time while jars are fetched; what it raises ends that.
 

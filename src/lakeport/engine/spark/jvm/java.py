@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lakeport.engine.spark.jvm.versions import JAVA
+from lakeport.engine.spark.jvm.jars import JAVA
 from lakeport.errors import MissingDependency
 from lakeport.host.java import bundled_java
 

@@ -33,7 +33,7 @@ class Launch:
 
     Args:
         java: the Java that runs it.
-        needs: names of `versions.JARS`.
+        needs: names of `jars.JARS`.
         given: the user's `spark:` mapping.
         small: whether a quick start counts most.
         also: further names, without which it starts where their jars can't be had.

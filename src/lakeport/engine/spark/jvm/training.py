@@ -38,7 +38,7 @@ def train(needs: frozenset[str]) -> bool:
     """Make the class archive now, unless it is there; some twenty seconds.
 
     Args:
-        needs: names of `versions.JARS`.
+        needs: names of `jars.JARS`.
 
     Returns:
         Whether it is there.

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine.spark.jvm import jars, versions
-from lakeport.engine.spark.jvm.versions import Jar
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.jars import Jar
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import Activity, activity, running
 from tests.tls import breaking_tls, certificate
@@ -82,7 +82,7 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
     """Where two pinned jars are."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     pinned = [Jar("org.example", name, "1.0", digest, len(CONTENT)) for name in ("one", "two")]
-    monkeypatch.setattr(versions, "JARS", {"both": tuple(pinned)})
+    monkeypatch.setattr(jars, "JARS", {"both": tuple(pinned)})
     with Repository() as server:
         monkeypatch.setenv("LAKEPORT_MAVEN_URL", server.address)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

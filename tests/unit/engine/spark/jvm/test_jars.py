@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine.spark.jvm import jars, versions
-from lakeport.engine.spark.jvm.versions import JARS, Jar, jars_for
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.jars import JARS, Jar, jars_for
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.scratch import cache_folder
 
@@ -22,7 +22,7 @@ CONTENT = b"a jar" * 100_000
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Maven repository in a folder, with one pinned jar."""
     jar = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-    monkeypatch.setattr(versions, "JARS", {"thing": (jar,)})
+    monkeypatch.setattr(jars, "JARS", {"thing": (jar,)})
     file = tmp_path / "maven" / jar.path
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
@@ -117,7 +117,7 @@ def test_what_came_stays_though_another_one_did_not(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = Jar("org.example", "other", "1.0", "0" * 64, 9)
-    monkeypatch.setattr(versions, "JARS", {"both": (*versions.JARS["thing"], absent)})
+    monkeypatch.setattr(jars, "JARS", {"both": (*jars.JARS["thing"], absent)})
     with pytest.raises(MissingDependency, match=r"other-1\.0\.jar"):
         jars.ensure({"both"}, tmp_path / "cache")
     assert [file.name for file in (tmp_path / "cache" / "jars").iterdir()] == ["thing-1.0.jar"]

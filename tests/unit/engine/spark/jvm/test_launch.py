@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine.spark.jvm import archive, gateway
+from lakeport.engine.spark.jvm.jars import PYSPARK, jars_for
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.engine.spark.jvm.launch import Launch
-from lakeport.engine.spark.jvm.versions import PYSPARK, jars_for
 from lakeport.errors import SparkFailure
 from lakeport.host.scratch import cache_folder
 
