@@ -24,8 +24,7 @@ from lakeport.cli.target import target
 from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.host.pandas import pandas_hidden
-from lakeport.host.process import forbid_core_dumps, started_by
+from lakeport.host.process import forbid_core_dumps, pandas_hidden, started_by
 
 NAME = "lakeport"
 _FIRST = """\

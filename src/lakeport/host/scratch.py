@@ -25,11 +25,6 @@ _NAME = re.compile(r"[.]?lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
 _OWNER = ".owner"
 _MINUTE = 60
 _WEEK = 7 * 24 * 3600
-_UNLOCKED = re.compile(
-    r"[0-9]{6,8}-[0-9a-f]{4,8}[-.].+|remote-[0-9]+-.+|stored-.+"
-    r"|tmp.*|local|failed|warehouse|gateway|(?:jvm|crash)\.log|spark\.conf|log4j2\.properties|table"
-)
-"""Names in the folders of versions that knew no lock."""
 
 
 class Scratch:
@@ -96,8 +91,7 @@ def sweep(parent: Path) -> None:
     """Remove what processes of this user that were killed left in a folder. Never raises.
 
     A folder whose process lives keeps its lock. Locks tell nothing about another machine that
-    mounts the same disk, and versions before had none: such folders go after a week without a
-    change.
+    mounts the same disk: its folders go after a week without a change.
     """
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
@@ -123,8 +117,8 @@ def _remove_left(path: Path) -> None:
 
 def _is_left(path: Path, lock: int | None) -> bool:
     inside = list(path.iterdir())
-    if lock is None and not all(_UNLOCKED.fullmatch(item.name) for item in inside):
-        return False
+    if lock is None and inside:
+        return False  # none of ours
     if lock is not None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -85,47 +85,42 @@ _ICON = "data:image/svg+xml," + quote(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
     'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'
 )
+Href = Callable[[str], str]
+"""Turns a page's path into what a link to it says."""
 Trail = Sequence[tuple[str, str]]
 """Where a page is: names and paths, from the lake on; no path for the page itself."""
 
 
-def linked(title: str, trail: Trail, body: Markup, href: Callable[[str], str]) -> str:
-    """A document that takes its style and its script from beside it.
+def linked(page: Page, trail: Trail, href: Href) -> str:
+    """Return the document of a page, which takes its style and its script from beside it.
+
+    Args:
+        page: what is in it.
+        trail: where it is.
+        href: gives the links, those of the files, too.
+    """
+    style = tag("link", rel="stylesheet", href=href("/assets/theme.css"))
+    script = tag("script", src=href("/assets/page.js"))
+    return _document(page, trail, href, style=style, script=script, policy="")
+
+
+def alone(title: str, body: Markup, href: Href) -> str:
+    """Return a document that needs nothing but itself, and may neither run nor load anything else.
 
     Args:
         title: names it among others.
-        trail: where it is.
         body: what is in its `<main>`.
-        href: gives the links, those of the files, too.
+        href: gives the links.
     """
-    return _document(
-        title,
-        trail,
-        body,
-        href,
-        style=tag("link", rel="stylesheet", href=href("/assets/theme.css")),
-        script=tag("script", src=href("/assets/page.js")),
-        policy="",
-    )
-
-
-def alone(title: str, trail: Trail, body: Markup, href: Callable[[str], str]) -> str:
-    """A document that needs nothing but itself; what else would run or be loaded is forbidden."""
-    style, script = asset("theme.css"), asset("page.js")
+    css, code = asset("theme.css"), asset("page.js")
     policy = (
-        f"default-src 'none'; style-src 'sha256-{_digest(style)}'; "
-        f"script-src 'sha256-{_digest(script)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{_digest(css)}'; "
+        f"script-src 'sha256-{_digest(code)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return _document(
-        title,
-        trail,
-        body,
-        href,
-        style=tag("style", Markup(style)),  # noqa: S704 -- a file of ours
-        script=tag("script", Markup(script)),  # noqa: S704
-        policy=policy,
-    )
+    style = tag("style", Markup(css))  # noqa: S704 -- a file of ours
+    script = tag("script", Markup(code))  # noqa: S704
+    page = Page("/", title, body)
+    return _document(page, [(title, "")], href, style=style, script=script, policy=policy)
 
 
 def notebook(part: Markup) -> str:
@@ -134,28 +129,17 @@ def notebook(part: Markup) -> str:
     return str(tag("div", style, part, class_="lakeport"))
 
 
-def _document(
-    title: str,
-    trail: Trail,
-    body: Markup,
-    href: Callable[[str], str],
-    *,
-    style: Markup,
-    script: Markup,
-    policy: str,
-) -> str:
+def _document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
     return render(
         "frame.html",
-        title=f"{title} · lakeport",
+        title=f"{page.title} · lakeport",
         trail=trail,
-        body=body,
+        body=page.body,
         href=href,
-        style=style,
-        script=script,
-        policy=policy,
         icon=_ICON,
         version=version("lakeport"),
         made=datetime.now(UTC),
+        **parts,
     )
 
 

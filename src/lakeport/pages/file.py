@@ -128,7 +128,7 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
         filling.add(partial(pages.of_run, run, filling.href))
     first = pages.of_lake(runs, filling.href, tables)
     body = render("file.html", pages=[first, *filling.made])
-    html = document.alone(first.title, [(first.title, "")], body, filling.href)
+    html = document.alone(first.title, body, filling.href)
     left_out = filling.left_out + max(0, len(changed) - _TABLES)
     return PageFile(html, 1 + len(filling.made), left_out)
 
@@ -161,7 +161,7 @@ def file_of_plan(plan: Mapping[str, Any]) -> PageFile:
 
 def alone(page: Page) -> PageFile:
     """A file of one page, whose links lead nowhere else."""
-    return PageFile(document.alone(page.title, [(page.title, "")], page.body, _nowhere))
+    return PageFile(document.alone(page.title, page.body, _nowhere))
 
 
 def _nowhere(path: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
 from lakeport.html.charts import bars, sparkline
-from lakeport.html.document import Page, asset, render
+from lakeport.html.document import Href, Page, asset, render
 from lakeport.html.facts import MOST_POINTS, run_facts
 from lakeport.html.run import LoadBox, loads_body, run_body
 from lakeport.html.table import Preview, table_body
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.runs import LakeRun
     from lakeport.tables.views import DeltaView, FilesView
-
-Href = Callable[[str], str]
-"""Turns a page's path into what a link to it says."""
 
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
@@ -168,7 +165,7 @@ class LakePages:
     def document(self, page: Page) -> str:
         """The whole document of a page, with links to the style and the script."""
         trail = [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
-        return document.linked(page.title, trail, page.body, quote)
+        return document.linked(page, trail, quote)
 
     def asset(self, name: str) -> tuple[str, bytes] | None:
         """Media type and contents of a file that documents link to."""

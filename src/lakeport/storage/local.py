@@ -13,7 +13,6 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -102,10 +101,6 @@ class Crc32:
         return self._crc.to_bytes(4, "big")
 
 
-# What runs of earlier versions staged. FIPS builds of OpenSSL allow it for finding damage.
-_EARLIER: Mapping[str, Callable[[], Any]] = {"md5": partial(hashlib.md5, usedforsecurity=False)}
-
-
 def checksum_of(digest: Any) -> str:
     """Return a digest as `model.Staged` has it."""
     return f"{digest.name}:{base64.b64encode(digest.digest()).decode()}"
@@ -113,7 +108,7 @@ def checksum_of(digest: Any) -> str:
 
 def has_checksum(path: Path, checksum: str) -> bool:
     """Whether a file's content has a checksum that `model.Staged` has."""
-    digest = _EARLIER.get(checksum.partition(":")[0], Crc32)
+    digest: Any = Crc32
     with path.open("rb") as file:
         return checksum_of(hashlib.file_digest(file, digest)) == checksum
 

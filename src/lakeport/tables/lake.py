@@ -28,7 +28,7 @@ from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.schema.named import command
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.views import data_kind, footer_rows
+from lakeport.tables.views import FilesView, data_kind
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from lakeport.writers.files.writer import growth, loads
 from lakeport.writers.naming import HOME, safe_segment
@@ -368,11 +368,10 @@ def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
 
 def _footers(storage: Storage, files: Sequence[StoredObject]) -> int | None:
     """The rows of Parquet files; None where one is damaged."""
-    import pyarrow as pa
-
     try:
-        return sum(footer_rows(storage, files))
-    except (LakeportError, pa.ArrowException):
+        footers = FilesView(storage, files, "parquet").footers()
+        return sum(int(footer.num_rows) for footer in footers)
+    except LakeportError:
         return None
 
 

@@ -16,11 +16,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -61,7 +61,7 @@ from lakeport.writers.files.writer import growth, loads
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.model import Storage, StoredObject
+    from lakeport.model import Storage
 
 
 _DEPTH = 4
@@ -404,44 +404,30 @@ def _each(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     return [tree.get(last) for tree in trees]
 
 
-Values = Mapping[str, str | None]
-
-
-class PartitionNames:
-    """Names partitions as `column=value`, with `/` between.
+def partition_name(values: Mapping[str, str | None] | None, columns: Mapping[str, Leaf]) -> str:
+    """Return a partition as `column=value`, with `/` between; empty for a table without any.
 
     Args:
-        columns: the partition columns.
+        values: column in the data files -> value as the log spells it.
+        columns: the same -> the partition column.
     """
+    told = values or {}
+    if told.keys() != columns.keys():  # of a time when the table had other columns
+        return "/".join(f"{name}={text or 'null'}" for name, text in told.items())
+    return "/".join(
+        f"{leaf.name}={_spelled_alike(told[name] or 'null', leaf.type)}"
+        for name, leaf in columns.items()
+    )
 
-    def __init__(self, columns: Sequence[Leaf]) -> None:
-        self._columns = {leaf.path[0]: leaf for leaf in columns}
-        self._known: dict[tuple[str | None, ...], str] = {}
 
-    def name(self, values: Values | None) -> str:
-        """The name of one partition; empty for a table without partitions.
-
-        Args:
-            values: column in the data files -> value as the log spells it.
-        """
-        told = values or {}
-        if told.keys() != self._columns.keys():  # of a time when the table had other columns
-            return "/".join(f"{name}={text or 'null'}" for name, text in told.items())
-        key = tuple(told[name] for name in self._columns)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._spell(key)
-        return known
-
-    def _spell(self, key: Iterable[str | None]) -> str:
-        parts = []
-        for text, leaf in zip(key, self._columns.values(), strict=True):
-            value, read = text or "null", reader(leaf.type)
-            if text and read is not None:
-                with suppress(*UNREADABLE):
-                    value = spelled(read(text), leaf.type)
-            parts.append(f"{leaf.name}={value}")
-        return "/".join(parts)
+@lru_cache(100_000)
+def _spelled_alike(text: str, type_: Any) -> str:
+    """Return a value of the log in one of its spellings."""
+    read = reader(type_)
+    if read is not None:
+        with suppress(*UNREADABLE):
+            return spelled(read(text), type_)
+    return text
 
 
 def partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
@@ -515,10 +501,10 @@ def delta_facts(
     """
     newest = column_leaves(str(history.metadata["schemaString"]))
     by = tuple(history.metadata.get("partitionColumns") or ())
-    names = PartitionNames([leaf for leaf in newest if leaf.name in by])
-    versions = [_version(version, names) for version in history.versions]
+    columns = {leaf.path[0]: leaf for name in by for leaf in newest if leaf.name == name}
+    versions = [_version(version, columns) for version in history.versions]
     partitions = partition_facts(
-        (names.name(known.file.partition_values), known.file.bytes, known.rows)
+        (partition_name(known.file.partition_values, columns), known.file.bytes, known.rows)
         for known in history.files
     )
     properties = dict(history.metadata.get("configuration") or {})
@@ -559,8 +545,9 @@ def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
     return column_facts(history.files, leaves, known, by, history.cluster_columns)
 
 
-def _version(version: Version, names: PartitionNames) -> VersionFacts:
+def _version(version: Version, columns: Mapping[str, Leaf]) -> VersionFacts:
     info, held = version.info, version.held
+    named = (partition_name(values, columns) for values in version.touched)
     mark = Mark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
     return VersionFacts(
@@ -575,7 +562,7 @@ def _version(version: Version, names: PartitionNames) -> VersionFacts:
         files_added=version.added.files,
         files_removed=version.removed.files,
         schema=version.schema,
-        partitions=tuple(dict.fromkeys(map(names.name, version.touched))),
+        partitions=tuple(dict.fromkeys(named)),
         more_partitions=version.more_touched,
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
         state=None if state is None else state.decode("utf-8", "replace"),
@@ -691,30 +678,23 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
-    import pyarrow.parquet as pq
-
-    def read(item: StoredObject) -> tuple[DataFile, int, list[Leaf]]:
-        with view.readable(item), view.storage.open(item.key) as file:
-            footer = pq.read_metadata(file)
-            schema = footer.schema.to_arrow_schema()
-            calendar = HybridCalendar.of_parquet(footer)
-            known = {column.name: _arrow_leaves(column) for column in schema}
-            untold = set(calendar.leaves if calendar else ())
-            for leaf in leaves(schema):
-                if known[leaf.path[0]][0].type == _UNTOLD:
-                    untold.add(leaf.index)
-            stats = stats_json(footer, schema, nans=untold, indexed=-1)
-        own = [leaf for each in known.values() for leaf in each]
-        return DataFile(item.key, item.bytes, {}, stats), footer.num_rows, own
-
-    with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
-        found = list(pool.map(read, view.files))
-    files = [KnownFile(file, rows, place) for place, (file, rows, _) in enumerate(found)]
-    schemas = [frozenset(leaf.path for leaf in own) for _, _, own in found]
+    files: list[KnownFile] = []
+    schemas: list[frozenset[tuple[str, ...]]] = []
     wanted: dict[str, Leaf] = {}
-    for leaf in (leaf for _, _, own in found for leaf in own):
-        alike = leaf.name not in wanted or wanted[leaf.name].told == leaf.told
-        wanted[leaf.name] = leaf if alike else replace(leaf, type=_UNTOLD)
+    for item, footer in zip(view.files, view.footers(), strict=True):
+        schema = footer.schema.to_arrow_schema()
+        calendar = HybridCalendar.of_parquet(footer)
+        known = {column.name: _arrow_leaves(column) for column in schema}
+        untold = set(calendar.leaves if calendar else ())
+        untold |= {leaf.index for leaf in leaves(schema) if not known[leaf.path[0]][0].type}
+        stats = stats_json(footer, schema, nans=untold, indexed=-1)
+        file = DataFile(item.key, item.bytes, {}, stats)
+        files.append(KnownFile(file, footer.num_rows, len(files)))
+        own = [leaf for each in known.values() for leaf in each]
+        schemas.append(frozenset(leaf.path for leaf in own))
+        for leaf in own:
+            alike = leaf.name not in wanted or wanted[leaf.name].told == leaf.told
+            wanted[leaf.name] = leaf if alike else replace(leaf, type=_UNTOLD)
     return files, column_facts(files, list(wanted.values()), schemas, (), (), _NANS)
 
 

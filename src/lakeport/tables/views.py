@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,8 +28,12 @@ from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, 
 from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame, SparkSession
+
+_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -143,10 +148,13 @@ class FilesView:
         """
         rows, schema = None, self.preview(1).schema
         if self.kind == "parquet":
-            rows, fields = self._footers()
-            # A file lacks columns that had no value yet, or are newer.
-            known = {item.name.lower() for item in schema}
-            schema = pa.schema([*schema, *(f for f in fields if f.name.lower() not in known)])
+            rows, fields = 0, {item.name.lower(): item for item in schema}
+            for footer in self.footers():
+                rows += footer.num_rows
+                # A file lacks columns that had no value yet, or are newer.
+                for item in footer.schema.to_arrow_schema():
+                    fields.setdefault(item.name.lower(), item)
+            schema = pa.schema(fields.values())
         columns = tuple(TableColumn(item.name, type_word(item.type)) for item in schema)
         sizes = size_facts([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
@@ -162,7 +170,7 @@ class FilesView:
         for item in self.files:
             if len(rows) >= limit:
                 break
-            with self.readable(item):
+            with self._readable(item):
                 found = read(self.storage, item.key, limit)
             try:
                 rows = pa.concat_tables([rows, found], promote_options="permissive")
@@ -173,21 +181,23 @@ class FilesView:
                 ) from error
         return rows.slice(0, limit)
 
-    def _footers(self) -> tuple[int, list[pa.Field]]:
-        """Return the rows of all files and the columns of each name that one of them has."""
+    def footers(self) -> Iterator[pq.FileMetaData]:
+        """Yield the footer of each Parquet file.
+
+        Raises:
+            SourceError: a file is damaged.
+        """
         import pyarrow.parquet as pq
 
-        rows, columns = 0, dict[str, pa.Field]()
-        for item in self.files:
-            with self.readable(item), self.storage.open(item.key) as file:
-                footer = pq.read_metadata(file)
-                rows += footer.num_rows
-                for column in footer.schema.to_arrow_schema():
-                    columns.setdefault(column.name.lower(), column)
-        return rows, list(columns.values())
+        def read(item: StoredObject) -> pq.FileMetaData:
+            with self._readable(item), self.storage.open(item.key) as file:
+                return pq.read_metadata(file)
+
+        with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
+            yield from pool.map(read, self.files)
 
     @contextmanager
-    def readable(self, item: StoredObject) -> Iterator[None]:
+    def _readable(self, item: StoredObject) -> Iterator[None]:
         """What Arrow can't read is told by its name."""
         try:
             yield
@@ -213,20 +223,6 @@ def data_kind(path: str) -> str:
         return ""
     kinds = ("parquet", "csv")
     return next((k for k in kinds if parts[-1].endswith(f".{k}") or f".{k}." in parts[-1]), "")
-
-
-def footer_rows(storage: Storage, files: Sequence[StoredObject]) -> Iterator[int]:
-    """The rows of each Parquet file, by its footer.
-
-    Raises:
-        DestinationError: the store refused.
-        pyarrow.ArrowInvalid: it is no Parquet file.
-    """
-    import pyarrow.parquet as pq
-
-    for item in files:
-        with storage.open(item.key) as file:
-            yield pq.read_metadata(file).num_rows
 
 
 def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:

@@ -48,7 +48,7 @@ def age(folder: Path) -> None:
 
 
 def left(parent: Path, name: str = "lakeport-abcd1234", *files: str) -> Path:
-    """A folder as a version without locks has left it."""
+    """A folder without a lock, of a week ago."""
     folder = parent / name
     folder.mkdir(0o700)
     for file in files:
@@ -108,15 +108,6 @@ def test_a_link_in_a_folder_is_not_followed(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert not folder.exists()
     assert (outside / "kept").exists()
-
-
-def test_folders_without_a_lock_go_by_their_age(tmp_path: Path) -> None:
-    spool = left(tmp_path, "lakeport-abcd1234", "00000000-0000.jsonl", "00000000-0000.lines")
-    spark = left(tmp_path, "lakeport-spark-abcd1234", "jvm.log", "log4j2.properties")
-    young = left(tmp_path, "lakeport-abcd5678", "00000000-0000.jsonl", "00000001-0000.jsonl")
-    os.utime(young / "00000001-0000.jsonl")
-    sweep(tmp_path)
-    assert [path.exists() for path in (spool, spark, young)] == [False, False, True]
 
 
 def test_locks_of_another_machine_tell_nothing(

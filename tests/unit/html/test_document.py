@@ -15,7 +15,7 @@ from tests.unit.html.read import elements
 
 def alone() -> str:
     body = table_body(made.table(), Preview())
-    return document.alone("t", [("Lake", "/"), ("t", "")], body, lambda path: f"#{path}")
+    return document.alone("t", body, lambda path: f"#{path}")
 
 
 def test_nothing_is_asked_of_anyone() -> None:
@@ -64,7 +64,9 @@ def test_the_style_of_a_notebook_is_that_of_its_own_cell_alone() -> None:
 
 
 def test_a_linked_document_takes_its_style_and_script_from_beside_it() -> None:
-    page = document.linked("t", [("t", "")], table_part(made.table()), lambda path: path)
+    page = document.linked(
+        document.Page("/", "t", table_part(made.table())), [("t", "")], lambda path: path
+    )
     found = elements(page)
     scripts = [each.attributes["src"] for each in found if each.name == "script"]
     assert scripts == ["/assets/page.js"]

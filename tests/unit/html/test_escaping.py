@@ -71,6 +71,6 @@ def test_schemas_end_no_script() -> None:
 @given(text=st.text(min_size=1))
 @example(text=HOSTILE)
 def test_a_title_is_a_title(text: str) -> None:
-    page = document.alone(text, [("Lake", "/"), (text, "")], of_plan("t"), lambda path: "")  # type: ignore[arg-type]
-    plain = document.alone("a", [("Lake", "/"), ("a", "")], of_plan("t"), lambda path: "")  # type: ignore[arg-type]
+    page = document.alone(text, of_plan("t"), lambda path: "")  # type: ignore[arg-type]
+    plain = document.alone("a", of_plan("t"), lambda path: "")  # type: ignore[arg-type]
     assert shape(page) == shape(plain)

@@ -23,8 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lakeport.host.pandas import pandas_hidden
-from lakeport.host.process import forbid_core_dumps, start_bound
+from lakeport.host.process import forbid_core_dumps, pandas_hidden, start_bound
 
 _W = TypeVar("_W", bound=Callable[..., int])
 ADDRESS: Final = "LAKEPORT_STANDBY"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakeport.host.java import bundled_java
+from lakeport.host.process import bundled_java
 from lakeport.host.scratch import cache_folder
 
 _NAMES: Final = {
