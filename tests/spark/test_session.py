@@ -10,15 +10,13 @@ import sys
 import textwrap
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.spark import first_use
+from lakeport.engine.spark import session as sessions
 from lakeport.engine.spark.failures import translate, translated
-from lakeport.engine.spark.first_use import FirstUse
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
@@ -197,22 +195,20 @@ def test_errors_of_delta_are_ours(driver: DriverSession, tmp_path: Path) -> None
 
 
 def test_a_session_warms_up_once(driver: DriverSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every landing asks for it; a table committed to for each would cost more than the landing."""
-    begun: list[str] = []
-    both = threading.Semaphore(0)
+    """Every landing asks for it."""
+    begun: list[object] = []
+    started = threading.Event()
 
-    def begin(what: str, *_: object) -> None:
-        begun.append(what)
-        both.release()
+    def start(*sessions: object) -> None:
+        begun.extend(sessions)
+        started.set()
 
-    monkeypatch.setattr(first_use, "_workers", partial(begin, "workers"))
-    monkeypatch.setattr(first_use, "_commit", partial(begin, "commit"))
-    monkeypatch.setattr(driver, "_first_use", FirstUse())
+    monkeypatch.setattr(sessions, "_warm_workers", start)
+    monkeypatch.setattr(driver, "_wants_workers", False)
     for _ in range(3):
         driver.warm()
-    assert both.acquire(timeout=60)
-    assert both.acquire(timeout=60)
-    assert sorted(begun) == ["commit", "workers"]
+    assert started.wait(timeout=60)
+    assert begun == [driver]
 
 
 @pytest.mark.parametrize("file_type", ["parquet", "delta"])

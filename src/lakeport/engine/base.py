@@ -209,12 +209,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def begin(self, *, commit: bool = False) -> None:
-        """Have the engine start what its first tasks need; never waits, never fails.
-
-        Args:
-            commit: whether delta-spark will commit, too.
-        """
+    def begin(self) -> None:
+        """Have the engine start what its first tasks need; never waits, never fails."""
 
     @abstractmethod
     def stop(self, *, for_all: bool = False) -> None:

@@ -106,7 +106,7 @@ class ThreadEngine(Engine):
     def check_workers(self, packages: Sequence[str]) -> None:
         """Find nothing wrong: what this process has, its threads have."""
 
-    def begin(self, *, commit: bool = False) -> None:
+    def begin(self) -> None:
         """Begin nothing: threads are there at once."""
 
     def stop(self, *, for_all: bool = False) -> None:

@@ -235,8 +235,7 @@ def prepare(
         known = one_table(config)
         destinations.check_engine(config, storage, engine, [known] if known else ())
         if begin:
-            by_spark = destinations.needs_delta_spark(config) or not engine.commits_by_log
-            engine.begin(commit=by_spark and config.file_type == "delta")
+            engine.begin()
     except BaseException:
         engine.close()
         raise

@@ -121,7 +121,7 @@ class _Start:
         found = without_marks(self.frame)
         frame = normalised(found, name)
         untyped = without_values(found, frame)
-        engine.begin(commit=True)
+        engine.begin()
         table = open_table(config, storage, engine, name)
         place = reach(checkpoint, config, engine)
         folder = bind(frame.sparkSession, place, table.uri)

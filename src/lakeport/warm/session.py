@@ -296,7 +296,7 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
         driver = DriverSession(SessionRequest(jars.with_cached(()), settings))
         context: Any = driver.context
         gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
-        driver.warm(commit=False)
+        driver.warm()
         going_on = True
         while going_on:
             door = gateway(context._jsc.sc())

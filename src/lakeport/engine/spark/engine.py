@@ -191,11 +191,11 @@ class SparkEngine(Engine):
         """When Spark began to start and was there, by `time.monotonic`; None before."""
         return self.session.start_up.began, self.session.start_up.ended
 
-    def begin(self, *, commit: bool = False) -> None:
+    def begin(self) -> None:
         """Have Spark and its Python workers start; never waits."""
         self.session.begin()
         if self.has_own_workers:
-            self.session.warm(commit=commit)
+            self.session.warm()
 
     def report(self) -> EngineReport:
         """Return the engine with its jobs and tasks so far; never waits."""

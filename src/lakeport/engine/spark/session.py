@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, finalize
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translate, translated
-from lakeport.engine.spark.first_use import FirstUse
+from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped
@@ -100,7 +100,7 @@ class DriverSession:
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
         self.start_up = _StartUp()
         self._begun = self._awaited = self._stopped = False
-        self._first_use = FirstUse()
+        self._wants_workers: bool | None = False
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
@@ -199,7 +199,7 @@ class DriverSession:
                 self.start_up.begin()
                 self._builder.start()
             self._begun = True
-            self._first_use.begin(self)
+            self._start_workers()
 
     @property
     def context(self) -> SparkContext:
@@ -292,18 +292,27 @@ class DriverSession:
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
-    def warm(self, *, workers: bool = True, commit: bool = True) -> None:
-        """Begin to start the Python workers, and to load what a first job and commit need; once.
+    def warm(self) -> None:
+        """Begin to start the Python workers, and have them load what tasks need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
         """
         if isinstance(self._launch, Lease):
             return
-        commit = commit and self.is_local and "delta" in self.needs
         with self._lock:
-            self._first_use.want(workers=workers, commit=commit)
+            if self._wants_workers is None:
+                return
+            self._wants_workers = True
             if self._begun:
-                self._first_use.begin(self)
+                self._start_workers()
+
+    def _start_workers(self) -> None:
+        """Start the Python workers, once they are wanted, in a thread of its own."""
+        if self._wants_workers:
+            self._wants_workers = None  # they are being started
+            threading.Thread(
+                target=_warm_workers, args=(self,), name="lakeport-warm", daemon=True
+            ).start()
 
     def job_folder(self) -> Path | None:
         """Where jobs make folders for their tasks to share; None where these share no disk."""
@@ -405,3 +414,18 @@ class DriverSession:
         if isinstance(launch, Launch):
             self.needs, self.lacking = launch.needs, launch.lacking
         return context
+
+
+def _warm_workers(session: DriverSession) -> None:
+    """Have the workers do for the first time what tasks will do; never fails: tasks tell."""
+    with suppress(Exception):
+        if session.idle():
+            run_tasks(session, JobLabel("start Python workers"), _warm_worker, range(session.cores))
+
+
+def _warm_worker(number: int) -> list[int]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1], "b": ["x"]}), pa.BufferOutputStream())
+    return [number]

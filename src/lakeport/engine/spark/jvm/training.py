@@ -5,9 +5,12 @@ It is run by a process of its own, which outlives the load that found the class 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -15,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.spark.delta.transaction import delta_log
-from lakeport.engine.spark.first_use import commit
+from lakeport.engine.spark.delta.transaction import DeltaTransaction, Operation, delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive, jars
 from lakeport.engine.spark.jvm.calls import java_class
@@ -79,7 +81,7 @@ def training_load(session: DriverSession, needs: frozenset[str]) -> None:
             spark.read.parquet(str(folder)).groupBy("name").count().collect()
             return
         for version in range(2):
-            commit(session, folder, files if version == 0 else files[:0], version)
+            _commit(session, folder, files if version == 0 else files[:0], version)
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
     if "s3a" in needs:
@@ -93,6 +95,44 @@ def _write(folder: str, number: int) -> list[tuple[str, int]]:
     path = Path(folder, f"{number}.parquet")
     pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
     return [(path.name, path.stat().st_size)]
+
+
+def _commit(
+    session: DriverSession, folder: Path, files: list[tuple[str, int]], version: int
+) -> None:
+    """Commit data files the way loads do, through Delta's own transaction."""
+    now = int(time.time() * 1000)
+    txn = DeltaTransaction(session.spark, str(folder))
+    actions: list[dict[str, Any]] = [
+        {
+            "add": {
+                "path": name,
+                "partitionValues": {},
+                "size": size,
+                "modificationTime": now,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": 2}),
+            }
+        }
+        for name, size in files
+    ]
+    actions.append({"txn": {"appId": "training", "version": version, "lastUpdated": now}})
+    if txn.version < 0:
+        columns = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in (("id", "long"), ("name", "string"))
+        ]
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": columns}),
+            "partitionColumns": [],
+            "configuration": {},
+            "createdTime": now,
+        }
+        txn.set_metadata(json.dumps({"metaData": metadata}))
+    # A write: after anything else, Delta works out the table's whole state for its checksum.
+    txn.commit_actions([*map(json.dumps, actions)], Operation())
 
 
 def _meet_s3a(session: DriverSession) -> None:
