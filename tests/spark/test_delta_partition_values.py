@@ -89,13 +89,7 @@ def test_filters_skip_no_row(tmp_path: Path) -> None:
     assert frame.where("s.x >= 1").count() == 2
 
 
-@pytest.mark.parametrize(  # 0: as after meeting other writers' changes
-    "attempts", [pytest.param(9, marks=pytest.mark.soak), 0]
-)
-def test_wider_types_beside_overwritten_partitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
-) -> None:
-    monkeypatch.setattr("lakeport.writers.delta.writer._WHOLE_TABLE_ATTEMPTS", attempts)
+def test_wider_types_beside_overwritten_partitions(tmp_path: Path) -> None:
     into = writer(tmp_path, type_widening=True)
 
     def replace(parts: list[Any], part: pa.DataType, number: Any, type_: pa.DataType) -> None:

@@ -326,11 +326,6 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
             body.pop(of_removal, None)
         return action_line("add", body)
 
-    @classmethod
-    def of_add(cls, text: str) -> DataFile:
-        """Return the file of an `add` action that is JSON text."""
-        return msgspec.json.decode(text, type=_Add).add
-
 
 class Entry(msgspec.Struct, rename="camel"):
     """One line of a commit; all but one field are None."""
@@ -343,10 +338,6 @@ class Entry(msgspec.Struct, rename="camel"):
     commit_info: dict[str, Any] | None = None
     domain_metadata: dict[str, Any] | None = None
     sidecar: dict[str, Any] | None = None
-
-
-class _Add(msgspec.Struct):
-    add: DataFile
 
 
 class _Count(msgspec.Struct, rename="camel"):

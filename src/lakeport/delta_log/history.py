@@ -9,7 +9,6 @@ Commits before the oldest checkpoint are walked backwards from it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -160,7 +159,7 @@ class History:
     @property
     def cluster_columns(self) -> tuple[str, ...]:
         """The columns by which the table is clustered, nested ones as dotted paths."""
-        return cluster_columns(self.domains, json.loads(self.metadata["schemaString"]))
+        return cluster_columns(self.domains, self.metadata)
 
 
 def read_history(

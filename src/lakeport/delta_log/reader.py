@@ -53,6 +53,8 @@ STATE: Final = frozenset({"metaData", "protocol", "txn"})
 """The kinds of action that tell a table's schema, properties, protocol and counters."""
 TABLE: Final = frozenset({"metaData", "protocol", "add", "domainMetadata"})
 """Those that tell what a table holds."""
+SCHEMA: Final = frozenset({"metaData", "protocol", "domainMetadata"})
+"""Those that tell a table's schema, properties and clustering."""
 _READERS: Final = 16
 _TOGETHER: Final = 8
 LOG_FILE = re.compile(
@@ -233,6 +235,31 @@ class DeltaLog:
             yield commit
             version -= 1
 
+    def state(self) -> TableState | None:
+        """Return the table as it is now; None when there is none.
+
+        Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
+        """
+        files = self.recent_files()
+        if files.newest < 0:
+            return None
+        found = files.replay(files.newest, SCHEMA)
+        return (found or self.files().contents(files.newest, SCHEMA)).state
+
+    def contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
+        """Return what the table holds at a version, which is one of its newest as a rule.
+
+        Args:
+            version: one that the table has.
+            kinds: the kinds of action to read of a checkpoint.
+
+        Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
+        """
+        found = self.recent_files().replay(version, kinds)
+        return found or self.files().contents(version, kinds)
+
     def last_transactions(
         self, version: int, apps: Collection[str], known: Transactions | None = None
     ) -> dict[str, int]:
@@ -247,8 +274,7 @@ class DeltaLog:
             SourceError: files of the log are missing or damaged, so that they do not tell.
         """
         if known is None:
-            found = self.recent_files().replay(version, STATE)
-            known = (found or self.files().contents(version, STATE)).transactions
+            known = self.contents(version, STATE).transactions
         return last_transactions(self.storage, self.folder, version, known, apps)
 
     def newest_singer_state(self, version: int) -> Commit | None:
@@ -412,32 +438,25 @@ class Contents:
     Attributes:
         state: version, schema, properties and protocol.
         files: its data files; where nothing but `STATE` was read, those since the checkpoint.
-        domains: domain -> its `domainMetadata` text.
         removed: the files that were removed since the checkpoint.
         transactions: application id -> its `txn` action.
     """
 
     state: TableState
     files: tuple[DataFile, ...]
-    domains: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[DataFile, ...] = ()
     transactions: Transactions = field(default_factory=dict)
 
-    @property
-    def cluster_columns(self) -> tuple[str, ...]:
-        """The columns by which the table is clustered, nested ones as dotted paths."""
-        return cluster_columns(self.domains, self.state.schema_json)
 
-
-def cluster_columns(domains: Mapping[str, str], schema: Mapping[str, Any]) -> tuple[str, ...]:
+def cluster_columns(domains: Mapping[str, str], metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns by which a table is clustered, nested ones as dotted paths.
 
     Args:
-        domains: domain -> its text.
-        schema: the table's, as Delta's JSON.
+        domains: domain -> its `domainMetadata` text.
+        metadata: the table's `metaData` action.
     """
     listed = json.loads(domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
-    return logical_paths(schema, listed)
+    return logical_paths(json.loads(metadata["schemaString"]), listed) if listed else ()
 
 
 def apply_domain(domains: MutableMapping[str, str], action: Mapping[str, Any]) -> None:
@@ -496,9 +515,9 @@ def _replayed(
             start.apply(entry)
     if start.metadata is None or start.protocol is None:
         return None
-    state = TableState(version, start.metadata, start.protocol)
-    counted = start.transactions
-    return Contents(state, (*files.values(),), start.domains, (*removed.values(),), counted)
+    clustering = cluster_columns(start.domains, start.metadata)
+    state = TableState(version, start.metadata, start.protocol, clustering)
+    return Contents(state, (*files.values(),), (*removed.values(),), start.transactions)
 
 
 @dataclass(slots=True)

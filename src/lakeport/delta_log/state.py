@@ -57,7 +57,7 @@ class TableState:
         version: the version.
         metadata: the `metaData` action.
         protocol: the `protocol` action.
-        clustering: the columns by which it is clustered.
+        clustering: the columns by which it is clustered, nested ones as dotted paths.
     """
 
     version: int

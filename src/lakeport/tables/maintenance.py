@@ -32,6 +32,7 @@ from lakeport.writers.delta.optimize import (
     packed,
     target_bytes,
 )
+from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -82,9 +83,9 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
         ConfigError: a column is absent, a partition column or one that Delta can't sort by, or
             the table is clustered.
     """
-    if names and contents.cluster_columns:
+    if names and contents.state.clustering:
         raise ConfigError(
-            f"the table is clustered by {', '.join(contents.cluster_columns)}, so it can't be "
+            f"the table is clustered by {', '.join(contents.state.clustering)}, so it can't be "
             "sorted otherwise",
             "`optimize` without columns sorts it as it is clustered.",
         )
@@ -111,7 +112,7 @@ def need_partitions(contents: Contents, where: str) -> None:
     Raises:
         ConfigError: the table is clustered, or just has no partitions.
     """
-    if contents.cluster_columns:
+    if contents.state.clustering:
         raise ConfigError(
             "a clustered table has no partitions to choose from", "leave out the condition."
         )
@@ -300,7 +301,7 @@ def report(contents: Contents) -> CompactReport:
         would_remove=sum(row.would_remove for row in rows),
         would_add=sum(row.would_add for row in rows),
         would_rewrite_bytes=sum(row.would_rewrite_bytes for row in rows),
-        note=_CLUSTERED if contents.cluster_columns else None,
+        note=_CLUSTERED if contents.state.clustering else None,
         partitions=tuple(rows),
     )
 
@@ -337,16 +338,14 @@ def alter(
         dry_run: change nothing.
     """
     wanted = declared_type(arrow_field(column, named_type(type_, column)))
-    writer = Alteration(
+    writer = DeltaWriter(
         spark_session(location.config, location.storage, engine, writes=not dry_run),
         location.storage,
         location.folder,
         stream=location.uri.rstrip("/").rsplit("/", 1)[-1],
         by_log=engine.commits_by_log,
-        column=column,
-        type=wanted,
     )
-    done = writer.alter(engine, dry_run=dry_run)
+    done = Alteration(writer, engine, column, wanted, dry_run).run()
     return AlterReport(
         done.version,
         column,

@@ -63,7 +63,7 @@ class DeltaView:
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
-            cluster_columns=self.contents.cluster_columns,
+            cluster_columns=self.contents.state.clustering,
             protocol=f"reader {protocol['minReaderVersion']}, "
             f"writer {protocol['minWriterVersion']}",
             features=tuple(sorted(state.features)),

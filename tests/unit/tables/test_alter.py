@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.base import Engine
 from lakeport.engine.threads import ThreadEngine
 from lakeport.errors import (
     ConfigError,
@@ -26,6 +25,7 @@ from lakeport.errors import (
 )
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.alter import Alteration
+from lakeport.writers.delta.writer import DeltaWriter
 
 
 def land(lake: Path, values: list[Any], **keys: Any) -> lakeport.LandingReport:
@@ -190,25 +190,16 @@ class Crowded(LocalStorage):
         super().put(key, data, create_only=create_only)
 
 
-def alteration(storage: LocalStorage, type_: pa.DataType) -> tuple[Alteration, Engine]:
+def alteration(storage: LocalStorage, type_: pa.DataType) -> Alteration:
     engine = ThreadEngine()
-    made = Alteration(
-        lambda: engine.require_spark("a test").spark,
-        storage,
-        "t",
-        "t",
-        by_log=True,
-        column="c",
-        type=type_,
-    )
-    return made, engine
+    spark = lambda: engine.require_spark("a test").spark  # noqa: E731
+    return Alteration(DeltaWriter(spark, storage, "t", "t", by_log=True), engine, "c", type_)
 
 
 def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
     land(tmp_path, [1])
     more = [lambda: land(tmp_path, [3]), lambda: land(tmp_path, [2])]
-    made, engine = alteration(Crowded(str(tmp_path), more), pa.float64())
-    done = made.alter(engine)
+    done = alteration(Crowded(str(tmp_path), more), pa.float64()).run()
     assert (done.version, done.files) == (3, 3)
     assert read(tmp_path) == [1.0, 2.0, 3.0]
     named = {Path(uri).name for uri in DeltaTable(str(tmp_path / "t")).file_uris()}
@@ -222,11 +213,9 @@ def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
 
 def test_a_value_that_lands_meanwhile_can_stop_it(tmp_path: Path) -> None:
     land(tmp_path, [1])
-    made, engine = alteration(
-        Crowded(str(tmp_path), [lambda: land(tmp_path, [2**60 + 1])]), pa.float64()
-    )
+    made = alteration(Crowded(str(tmp_path), [lambda: land(tmp_path, [2**60 + 1])]), pa.float64())
     with pytest.raises(SchemaConflict, match=str(2**60 + 1)):
-        made.alter(engine)
+        made.run()
     assert read(tmp_path) == [1, 2**60 + 1]
 
 

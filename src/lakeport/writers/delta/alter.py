@@ -11,16 +11,16 @@ A change that meets another writer's is made again on the table's new state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.state import TableState, file_schema, grow_schema, physical_names, retyped
+from lakeport.delta_log.state import TableState, grow_schema, physical_names, retyped
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
-from lakeport.model import Landed, Mode, Staged
+from lakeport.model import Landed, Mode
 from lakeport.schema.casting import is_json
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
@@ -29,8 +29,8 @@ from lakeport.schema.named import alter_command, column_of, like, listed, type_n
 from lakeport.schema.nested import with_text
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
-from lakeport.writers.delta.commit import TableTransaction
-from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
+from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
+from lakeport.writers.delta.conversion import Converted, FileConverter, convert_files
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
@@ -62,23 +62,25 @@ class Altered:
 
 
 @dataclass(frozen=True)
-class Alteration(DeltaWriter):
-    """A writer whose plans are to give one column another type.
+class Alteration:
+    """Gives one column of a table another type.
 
     Attributes:
+        writer: writes the table.
+        engine: runs the kernels.
         column: the column, as the table spells it or in any other case.
         type: its new type.
+        dry_run: look at every value, and write nothing.
     """
 
-    column: str = field(kw_only=True)
-    type: pa.DataType = field(kw_only=True)
+    writer: DeltaWriter
+    engine: Engine
+    column: str
+    type: pa.DataType
+    dry_run: bool = False
 
-    def alter(self, engine: Engine, *, dry_run: bool = False) -> Altered:
+    def run(self) -> Altered:
         """Change the column's type.
-
-        Args:
-            engine: runs the kernels.
-            dry_run: look at every value, and write nothing.
 
         Raises:
             ConfigError: there is no such column.
@@ -86,29 +88,35 @@ class Alteration(DeltaWriter):
             DestinationError: only the table's own engine may change it.
             LakeportError: as `DeltaWriter.commit`.
         """
-        nothing = pa.schema([])
-        request = TableRequest(Mode.OVERWRITE)
-        plan = self._planned(self.table_state(), nothing, request)
+        writer = self.writer
+        plan = self._planned(writer.table_state())
         state = _known(plan.base)
-        before = declared_type(state.open_schema.field(_spelt(state, self.column, self.uri)))
+        before = declared_type(state.open_schema.field(_spelt(state, self.column, writer.uri)))
         if before == self.type:
             return Altered(state.version, before)
-        done = Altered(state.version, before)
+        mark, told = writer.mark(), Altered(state.version, before)
 
-        def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
-            nonlocal done
-            landed, done = self._attempt(current, txn, engine, dry_run=dry_run)
-            return landed
+        def change(
+            current: DeltaPlan, txn: TableTransaction, files: StagedFiles
+        ) -> TableChange | Landed:
+            nonlocal told
+            found = self._holders(current, txn)
+            done = self._converted(current, found)
+            files.add(item for one in done for item in one.staged)
+            rows, size = sum(one.rows for one in done), sum(file.bytes for file in found)
+            told = Altered(txn.version, before, len(found), rows, size)
+            if self.dry_run:
+                return Landed(writer.stream, writer.uri, -1, 0, version=txn.version)
+            return write_change(current, mark, files.staged, found, overwrite=bool(found))
 
-        self.until_committed(plan, self.mark(), attempt)
-        return replace(done, before=before)
+        landed = writer.until_committed(plan, mark, change, planned=self._planned)
+        assert landed.version is not None
+        return replace(told, version=landed.version)
 
-    def _planned(
-        self, state: TableState | None, incoming: pa.Schema, request: TableRequest
-    ) -> DeltaPlan:
+    def _planned(self, state: TableState | None) -> DeltaPlan:
         """A plan to change the column in the table as it is."""
         state = _known(state)
-        name = _check(state, self.column, self.type, self.uri)
+        name = _check(state, self.column, self.type, self.writer.uri)
         before = state.schema.field(name).type
         in_place = state.properties.get(WIDENING) == "true" and widens(before, self.type)
         columns = pa.schema(
@@ -121,11 +129,11 @@ class Alteration(DeltaWriter):
             schema_json = retyped(state.schema_json, name, self.type)
             evolution = Evolution(columns, replaced=True)
         return DeltaPlan(
-            incoming=incoming,
+            incoming=pa.schema([]),
             schema=in_files(columns, state.partition_columns),
             schema_json=marked(schema_json, columns),
             partition_columns=state.partition_columns,
-            request=request,
+            request=TableRequest(Mode.OVERWRITE),
             dynamic=False,
             evolution=evolution,
             properties=state.properties,
@@ -133,67 +141,46 @@ class Alteration(DeltaWriter):
             mapped=state.mapped,
         )
 
-    def _attempt(
-        self, plan: DeltaPlan, txn: TableTransaction, engine: Engine, *, dry_run: bool
-    ) -> tuple[Landed, Altered]:
-        state, new = _known(plan.base), list[Staged]()
-        name = _spelt(state, self.column, self.uri)
-        with self.published(new) as files:
-            found: Sequence[DataFile] = ()
-            if not (plan.evolution.widened or declared_type(state.schema.field(name)) == self.type):
-                physical = physical_names(state.schema_json, [name])[name]
-                found = holders(
-                    self.storage,
-                    self.folder,
-                    self.files(txn),
-                    {physical: None},
-                    {physical: self.type},
-                )
-            if found and state.properties.get("delta.appendOnly") == "true":
-                raise DestinationError(
-                    f"{self.uri} only takes appends (`delta.appendOnly`), and {len(found)} of its "
-                    "files would have to be written anew",
-                    "have the table's owner unset the property.",
-                )
-            done = self._converted(plan, name, found, engine, dry_run=dry_run)
-            new += [item for one in done for item in one.staged]
-            rows = sum(one.rows for one in done)
-            size = sum(file.bytes for file in found)
-            told = Altered(txn.version, pa.null(), len(found), rows, size)
-            if dry_run:
-                return Landed(self.stream, self.uri, -1, 0, version=txn.version), told
-            one = Conversion(self.storage, self.folder, plan, new, self.mark(), replaced=found)
-            made = self.try_commit(one, txn, files)
-            return one.landed(made), replace(told, version=made.version)
+    def _holders(self, plan: DeltaPlan, txn: TableTransaction) -> Sequence[DataFile]:
+        """The files that have to be written anew.
 
-    def _converted(
-        self,
-        plan: DeltaPlan,
-        name: str,
-        entries: Sequence[DataFile],
-        engine: Engine,
-        *,
-        dry_run: bool,
-    ) -> list[Converted]:
+        Raises:
+            DestinationError: there are some, and the table only takes appends.
+        """
+        state, writer = _known(plan.base), self.writer
+        name = _spelt(state, self.column, writer.uri)
+        if plan.evolution.widened or declared_type(state.schema.field(name)) == self.type:
+            return ()
+        physical = physical_names(state.schema_json, [name])[name]
+        there, after = {physical: None}, {physical: self.type}
+        found = holders(writer.storage, writer.folder, txn.all_files(), there, after)
+        if found and state.properties.get("delta.appendOnly") == "true":
+            raise DestinationError(
+                f"{writer.uri} only takes appends (`delta.appendOnly`), and {len(found)} of its "
+                "files would have to be written anew",
+                "have the table's owner unset the property.",
+            )
+        return found
+
+    def _converted(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[Converted]:
         """Write files anew, or only look at their values.
 
         Raises:
             SchemaConflict: some have no equal of the type.
         """
-        state = _known(plan.base)
+        state, writer = _known(plan.base), self.writer
+        name = _spelt(state, self.column, writer.uri)
         columns = _closed(state, name)
-        before = in_files(columns, state.partition_columns)
-        table = TableFiles(
-            self.storage,
-            self.folder,
-            before,
-            file_schema(state.schema_json, before),
-            frozenset(physical_names(state.schema_json, state.partition_columns).values()),
+        table = TableFiles.of(
+            writer.log,
+            state.schema_json,
+            in_files(columns, state.partition_columns),
+            state.partition_columns,
             open_in_files(state.schema_json, columns),
         )
-        sink = None if dry_run else self.sink(plan)
+        sink = None if self.dry_run else writer.sink(plan)
         kernel = FileConverter(table, sink, _Exactly(name, columns.field(name), plan.schema))
-        done = convert_files(kernel, entries, engine)
+        done = convert_files(kernel, files, self.engine)
         wrong = [one.wrong for one in done if one.wrong]
         known = declared_type(state.schema.field(name))
         if wrong:
@@ -201,7 +188,7 @@ class Alteration(DeltaWriter):
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",
-                f"nothing was changed. {_every_value(self.uri, name, known, self.type)}, or "
+                f"nothing was changed. {_every_value(writer.uri, name, known, self.type)}, or "
                 "correct the values first.",
             )
         return done

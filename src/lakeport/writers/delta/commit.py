@@ -30,8 +30,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport import __version__
 from lakeport.delta_log.actions import (
@@ -45,8 +45,8 @@ from lakeport.delta_log.actions import (
     transaction_action,
 )
 from lakeport.delta_log.checkpoint import checkpoint_due, small, write_checkpoint
-from lakeport.delta_log.reader import STATE, TABLE, Commit, Contents, DeltaLog
-from lakeport.delta_log.state import TableState, logical_paths, physical_names
+from lakeport.delta_log.reader import SCHEMA, STATE, TABLE, Commit, Contents, DeltaLog
+from lakeport.delta_log.state import TableState, physical_names
 from lakeport.delta_log.transactions import CONTENT, Mark
 from lakeport.engine.base import EngineReport
 from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
@@ -194,17 +194,33 @@ class StagedFiles:
         storage: where the files are staged.
         staged: the files.
         log: the log of the table that they are for; None for files that no table will name.
+
+    Attributes:
+        staged: the files.
     """
 
     def __init__(
         self, storage: Storage, staged: Sequence[Staged], log: DeltaLog | None = None
     ) -> None:
         self._storage = storage
-        self._staged = staged
+        self.staged = list(staged)
         self._log = log
         self._read: int | None = None
         self._visible: set[str] = set()
         self._kept = False
+
+    def add(self, staged: Iterable[Staged]) -> None:
+        """Take over further files, which are not visible yet."""
+        self.staged += staged
+
+    @contextmanager
+    def of_attempt(self) -> Iterator[StagedFiles]:
+        """Yield the files of one attempt to commit: these, or new ones where there are none."""
+        if self.staged:
+            yield self
+            return
+        with published(self._storage, (), self._log) as own:
+            yield own
 
     def publish(self) -> None:
         """Make every file visible under the key that it was staged for.
@@ -212,7 +228,7 @@ class StagedFiles:
         Raises:
             DestinationError: the store refused.
         """
-        waiting = [item for item in self._staged if item.key not in self._visible]
+        waiting = [item for item in self.staged if item.key not in self._visible]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
             list(pool.map(self._publish, waiting))
 
@@ -247,7 +263,7 @@ class StagedFiles:
         for key in going:
             with suppress(LakeportError):
                 self._storage.delete(key)
-        for item in self._staged:
+        for item in self.staged:
             self._storage.discard(item)
 
     def _named(self) -> bool:
@@ -292,15 +308,8 @@ class Transaction(DeltaTransaction):
         self._commits = commits
 
     def state(self) -> TableState | None:
-        """The table as it is; None when there is none. May run a Spark job."""
-        if self.version < 0:
-            return None
-        metadata = json.loads(self.metadata())["metaData"]
-        protocol = json.loads(self.protocol())["protocol"]
-        state = TableState(self.version, metadata, protocol)
-        if "clustering" not in state.features:
-            return state
-        return replace(state, clustering=logical_paths(state.schema_json, self.clustering()))
+        """The table as it is; None when there is none."""
+        return None if self.version < 0 else self._commits.contents(self.version, SCHEMA).state
 
     def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
         """The number that each application has come to, -1 for none.
@@ -313,16 +322,16 @@ class Transaction(DeltaTransaction):
             return dict.fromkeys(apps, -1)
         return self._commits.last_transactions(self.version, apps)
 
-    def all_files(self) -> list[DataFile]:
+    def all_files(self) -> Sequence[DataFile]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
-        return list(map(DataFile.of_add, self.all_adds()))
+        if self.version < 0:
+            return ()
+        self.read_all()
+        return self._commits.contents(self.version).files
 
-    def files_beside(self, actions: Sequence[str]) -> list[DataFile]:
-        """The files in the partitions of these `add` actions, compared by value, not by spelling.
-
-        Runs a Spark job. Only a change to those partitions conflicts with this commit.
-        """
-        return list(map(DataFile.of_add, self.adds_beside(actions)))
+    def files_of(self, reads: Callable[[Mapping[str, str | None]], bool]) -> list[DataFile]:
+        """The files of some partitions; see `LogTransaction.files_of`. Any change conflicts."""
+        return [file for file in self.all_files() if reads(file.partition)]
 
     def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
         """Remove files with the commit.
@@ -426,14 +435,12 @@ class LogTransaction:
         known = {} if self._contents is None else self._contents.transactions
         return self._commits.last_transactions(self.version, apps, known)
 
-    def all_files(self) -> list[DataFile]:
+    def all_files(self) -> Sequence[DataFile]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
+        if self._contents is None:
+            return ()
         self.read_all()
-        return list(self.files())
-
-    def files(self) -> Sequence[DataFile]:
-        """Every file of the table."""
-        return () if self._contents is None else self._contents.files
+        return self._contents.files
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
         """Change the table's schema, or create the table.
@@ -455,7 +462,8 @@ class LogTransaction:
             reads: whether partition values, as the log spells them, are of one of them.
         """
         self._reads = reads
-        return [file for file in self.files() if reads(file.partition)]
+        there = () if self._contents is None else self._contents.files
+        return [file for file in there if reads(file.partition)]
 
     def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
         """Remove files with the commit.
@@ -603,69 +611,85 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A planned batch and its files.
+class TableChange:
+    """What one commit does to a table: a value, made for the table's present state.
 
     Attributes:
-        storage: where the table is.
-        folder: the table's key.
         plan: on the table's present state.
-        staged: the files.
         mark: what the commit says about itself.
-        conflict_on_whole_table: an overwrite of partitions by delta-spark conflicts with changes to
-            any partition, which is quicker to find out than with changes to these alone.
+        operation: how it describes itself in the table's history.
+        staged: the data files that it adds.
+        removed: the data files that it removes.
         content: what the batch is known by, when it comes again.
         changes_rows: whether the table has other rows after it: those who follow it look at them.
-        may_do_nothing: Spark's way may find that there is nothing to commit.
+        by_spark: changes the rows in Spark, where only Spark may; None for an append or overwrite.
+        rows: how many rows it lands; None for those of its files.
+        same: how many rows of a merge had their values before; None where nothing tells.
+        notes: what to tell of it.
+        warnings: what to warn of.
     """
 
-    storage: Storage
-    folder: str
     plan: DeltaPlan
-    staged: Sequence[Staged]
     mark: Mark
-    conflict_on_whole_table: bool = True
+    operation: Operation
+    staged: Sequence[Staged] = ()
+    removed: Sequence[DataFile] = ()
     content: KnownContent = NOT_TOLD
     changes_rows: bool = True
-    may_do_nothing: ClassVar[bool] = False
+    by_spark: Callable[[SparkSession, DeltaRows], None] | None = None
+    rows: int | None = None
+    same: int | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
-    def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> Done:
+    def commit(self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]) -> Done:
         """Commit our own actions.
 
         Args:
+            log: the table's.
             txn: a fresh transaction, on the state that the plan is for.
             publish: makes the files visible.
 
         Raises:
             LakeportError: as `Transaction.commit`.
         """
-        moment = int(time.time() * 1000)
-        adds = [self._add(item, moment) for item in self.staged]
-        if self.plan.metadata_changes:
-            if self.plan.evolution.typed:
+        plan, moment = self.plan, int(time.time() * 1000)
+        if plan.metadata_changes:
+            if plan.evolution.typed:
                 txn.read_all()  # no file with the column may come meanwhile
-            txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
-        removed = self.removed(txn, adds)
-        txn.remove(removed, changes_rows=self.changes_rows)
-        actions = list(adds)
-        if self.plan.cluster_by:
-            names = physical_names(self.plan.schema_json, self.plan.cluster_by)
+            txn.set_metadata(self._metadata(moment), replaces=plan.evolution.replaced)
+        txn.remove(self.removed, changes_rows=self.changes_rows)
+        above = f"{log.folder}/" if log.folder else ""
+        actions = [
+            add_action(
+                item.key.removeprefix(above),
+                item.partition,
+                item.bytes,
+                moment,
+                item.stats,
+                changes_rows=self.changes_rows,
+            )
+            for item in self.staged
+        ]
+        if plan.cluster_by:
+            names = physical_names(plan.schema_json, plan.cluster_by)
             actions.append(clustering_action([[name] for name in names.values()]))
         for app, number in self.mark.transactions.items():
             actions.append(transaction_action(app, number, moment))
         actions += self.content.actions(txn.version + 1, moment)
-        if self.plan.mode is Mode.OVERWRITE and self.plan.base is not None:
+        if plan.mode is Mode.OVERWRITE and plan.base is not None:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
-        version = txn.commit(actions, self.operation(len(removed)))
-        return Done(version, len(removed), row_count(removed))
+        version = txn.commit(actions, self.operation)
+        return Done(version, len(self.removed), row_count(self.removed))
 
-    def through_spark(self, spark: SparkSession, read: int) -> Done:
+    def commit_by_spark(self, log: DeltaLog, spark: SparkSession, read: int) -> Done:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
 
         Args:
+            log: the table's.
             spark: the session.
             read: the table's version before.
 
@@ -675,52 +699,69 @@ class Attempt:
             OutcomeUnknown: nothing tells whether the commit was made, or will be.
             LakeportError: it was not made.
         """
+        plan = self.plan
+        table = DeltaRows(
+            spark,
+            log.hadoop_uri,
+            plan.partition_columns,
+            self.mark.text(),
+            self.mark.transactions,
+            evolve=plan.request.policy is EvolutionPolicy.EVOLVE,
+        )
         nothing = SparkFailure("Spark wrote nothing")
         failure: LakeportError = nothing
         try:
-            self.run_in_spark(spark)
+            if self.by_spark is not None:
+                self.by_spark(spark, table)
+            else:
+                filled = plan.base.filled if plan.base else frozenset()
+                absent = filled & {*plan.evolution.missing}
+                uris = [log.storage.hadoop_uri(item.key) for item in self.staged]
+                table.write(
+                    StagedRows(plan.schema, uris),
+                    [name for name in plan.schema.names if name not in absent],
+                    overwrite=plan.mode is Mode.OVERWRITE,
+                    dynamic=plan.dynamic,
+                )
         except LakeportError as error:
             failure = error
         try:
-            done = settle(DeltaLog(self.storage, self.folder), self._is_mine, read, failure)
+            done = settle(log, self._is_mine, read, failure)
         except SparkFailure as error:
-            if error is nothing and self.may_do_nothing:
+            if error is nothing and self.by_spark is not None:
                 return Done(read)
             raise
         metrics = done.info.get("operationMetrics") or {}
         return Done(done.version, done.removed, None if done.removed else 0, metrics)
 
+    def landed(self, log: DeltaLog, done: Done) -> Landed:
+        """What its commit has landed."""
+        plan, staged, storage = self.plan, self.staged, log.storage
+        metrics = self.operation.metrics or done.metrics
+        merge = self.operation.name == "MERGE"
+        return Landed(
+            stream=self.mark.stream,
+            table=log.uri,
+            sequence=self.mark.sequence,
+            rows=sum(item.rows for item in staged) if self.rows is None else self.rows,
+            files=() if plan.needs_spark else tuple(storage.uri(item.key) for item in staged),
+            bytes=sum(item.bytes for item in staged),
+            version=done.version,
+            removed_files=done.removed_files,
+            removed_rows=done.removed_rows,
+            merged=_merged(metrics, self.same) if merge else {},
+            notes=self.notes,
+            warnings=(
+                *plan.warnings,
+                *_notes(plan, staged),
+                *self._features(log, done.version),
+                *self.warnings,
+            ),
+            lowest_version=self.mark.lowest_version,
+        )
+
     def _is_mine(self, commit: Commit) -> bool:
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
-
-    def run_in_spark(self, spark: SparkSession) -> None:
-        """Write with Spark, in one commit that carries the mark."""
-        plan, schema = self.plan, self.plan.schema
-        filled = plan.base.filled if plan.base else frozenset()
-        absent = filled & {*plan.evolution.missing}
-        uris = [self.storage.hadoop_uri(item.key) for item in self.staged]
-        self._table(spark).write(
-            StagedRows(schema, uris),
-            [name for name in schema.names if name not in absent],
-            overwrite=plan.mode is Mode.OVERWRITE,
-            dynamic=plan.dynamic,
-        )
-
-    def _table(self, spark: SparkSession) -> DeltaRows:
-        return DeltaRows(
-            spark,
-            self.storage.hadoop_uri(self.folder),
-            self.plan.partition_columns,
-            self.mark.text(),
-            self.mark.transactions,
-            evolve=self.plan.request.policy is EvolutionPolicy.EVOLVE,
-        )
-
-    def _add(self, item: Staged, moment: int) -> str:
-        path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
-        return add_action(
-            path, item.partition, item.bytes, moment, item.stats, changes_rows=self.changes_rows
-        )
 
     def _metadata(self, moment: int) -> str:
         plan = self.plan
@@ -736,88 +777,82 @@ class Attempt:
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
-        """The files that the commit removes: none, all, or those of the batch's partitions.
-
-        Partitions are compared by value, as several writers spell one in several ways. delta-spark
-        can do that, and then takes only changes to these partitions for a conflict; but it runs a
-        Spark job for it, and does not know the batch's types where they have become wider. So it
-        is done on all files first, which makes any change to the table a conflict.
-        """
-        if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
-            return []
-        if not self.plan.dynamic:
-            return txn.all_files()
-        if not adds:
-            return []
-        columns = self.plan.partition_columns
-        same_types = self.plan.evolution.widened.keys().isdisjoint(columns)
-        if same_types and not self.conflict_on_whole_table and isinstance(txn, Transaction):
-            return txn.files_beside(adds)
-        names = physical_names(self.plan.schema_json, columns)
-        types = {names[column]: self.plan.schema.field(column).type for column in columns}
-
-        def typed(values: Any) -> tuple[Any, ...]:
-            return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
-
-        present = {typed(item.partition) for item in self.staged}
-
-        def replaced(values: Mapping[str, str | None]) -> bool:
-            return typed(values) in present
-
-        if isinstance(txn, LogTransaction):
-            return txn.files_of(replaced)
-        return [file for file in txn.all_files() if replaced(file.partition)]
-
-    def operation(self, removed: int) -> Operation:
-        """How the commit describes itself in the table's history."""
-        plan = self.plan
-        return Operation(
-            overwrite=plan.mode is Mode.OVERWRITE,
-            dynamic=plan.dynamic,
-            new_schema=plan.evolution.replaced,
-            partition_columns=() if plan.base else plan.partition_columns,
-            user_metadata=self.mark.text(),
-            metrics={
-                "numFiles": len(self.staged),
-                "numOutputRows": sum(item.rows for item in self.staged),
-                "numOutputBytes": sum(item.bytes for item in self.staged),
-                **({"numRemovedFiles": removed} if removed else {}),
-            },
-        )
-
-    def landed(
-        self, done: Done, rows: int | None = None, merged: Mapping[str, int] | None = None
-    ) -> Landed:
-        """What the attempt has landed; as many rows as its files have, if nothing else is said."""
-        plan, staged = self.plan, self.staged
-        return Landed(
-            stream=self.mark.stream,
-            table=self.storage.uri(self.folder),
-            sequence=self.mark.sequence,
-            rows=sum(item.rows for item in staged) if rows is None else rows,
-            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
-            bytes=sum(item.bytes for item in staged),
-            version=done.version,
-            removed_files=done.removed_files,
-            removed_rows=done.removed_rows,
-            merged=merged or {},
-            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(done.version)),
-            lowest_version=self.mark.lowest_version,
-        )
-
-    def _features(self, version: int) -> tuple[str, ...]:
+    def _features(self, log: DeltaLog, version: int) -> tuple[str, ...]:
         """What a report says about table features that the commit brought."""
         plan = self.plan
         if not plan.metadata_changes:
             return ()
         try:
-            commit = DeltaLog(self.storage, self.folder).read(version)
+            commit = log.read(version)
         except LakeportError:
             return ()  # the batch has landed: no note is worth failing the load
         had = set(plan.base.features if plan.base else ())
         said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
         return feature_notes(had | said, (commit and commit.protocol) or {})
+
+
+def write_change(
+    plan: DeltaPlan,
+    mark: Mark,
+    staged: Sequence[Staged],
+    removed: Sequence[DataFile],
+    *,
+    overwrite: bool,
+    **more: Any,
+) -> TableChange:
+    """Return the change that adds files and removes others; `more` is of `TableChange`."""
+    operation = Operation(
+        overwrite=overwrite,
+        dynamic=plan.dynamic,
+        new_schema=plan.evolution.replaced,
+        partition_columns=() if plan.base else plan.partition_columns,
+        user_metadata=mark.text(),
+        metrics={
+            "numFiles": len(staged),
+            "numOutputRows": sum(item.rows for item in staged),
+            "numOutputBytes": sum(item.bytes for item in staged),
+            **({"numRemovedFiles": len(removed)} if removed else {}),
+        },
+    )
+    return TableChange(plan, mark, operation, staged, removed, **more)
+
+
+def replaced_files(
+    plan: DeltaPlan, staged: Sequence[Staged], txn: TableTransaction
+) -> Sequence[DataFile]:
+    """The files that a batch takes the place of: none, all, or those of its partitions.
+
+    Partitions are compared by value, as several writers spell one in several ways.
+    """
+    if plan.mode is not Mode.OVERWRITE or plan.base is None:
+        return ()
+    if not plan.dynamic:
+        return txn.all_files()
+    if not staged:
+        return ()
+    names = physical_names(plan.schema_json, plan.partition_columns)
+    types = {names[column]: plan.schema.field(column).type for column in plan.partition_columns}
+
+    def typed(values: Any) -> tuple[Any, ...]:
+        return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
+
+    present = {typed(item.partition) for item in staged}
+    return txn.files_of(lambda values: typed(values) in present)
+
+
+def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
+    """What a merge did with rows, by the commit's numbers; `same` of them were updated to nothing.
+
+    >>> _merged({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
+    {'inserted': 2, 'updated': 2, 'unchanged': 1}
+    """
+    names = ("Inserted", "Updated", "Deleted")
+    found = {name.lower(): metrics.get(f"numTargetRows{name}") for name in names}
+    told = {name: int(value) for name, value in found.items() if value is not None}
+    if same is not None:
+        told["updated"] -= same
+        told["unchanged"] = same
+    return told
 
 
 def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:

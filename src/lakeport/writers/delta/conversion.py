@@ -1,4 +1,4 @@
-"""Data files of a Delta table written anew with other types: the kernel and its commit."""
+"""Data files of a Delta table written anew with other types: the kernel."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile
-from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.model import Staged
 from lakeport.schema.exact import InexactError
-from lakeport.writers.delta.commit import Attempt, TableTransaction
-from lakeport.writers.delta.merge.files import TableFiles, shared_out
+from lakeport.writers.delta.merge.files import TableFiles, rewrite_files
 from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-
-_TASKS_PER_CORE = 4
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class FileConverter:
     def discard(self, done: Sequence[Converted]) -> None:
         """Drop what was staged."""
         for staged in (staged for one in done for staged in one.staged):
-            self.table.storage.discard(staged)
+            self.table.log.storage.discard(staged)
 
     def _file(self, file: DataFile, number: int) -> Converted:
         rows = 0
@@ -95,29 +91,5 @@ def convert_files(
     if engine is None:
         return kernel((0, tuple(files)))
 
-    table = kernel.table.storage.uri(kernel.table.folder)
-    return engine.run_tasks(
-        f"rewrite files of {table}",
-        kernel,
-        list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
-        discard=kernel.discard,
-    )
-
-
-@dataclass(frozen=True)
-class Conversion(Attempt):
-    """An attempt to commit it.
-
-    Attributes:
-        replaced: the files that go.
-    """
-
-    replaced: Sequence[DataFile] = ()
-
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
-        """The files that were written anew."""
-        return list(self.replaced)
-
-    def operation(self, removed: int) -> Operation:
-        """An overwrite where files go."""
-        return replace(super().operation(removed), overwrite=bool(self.replaced))
+    what = f"rewrite files of {kernel.table.log.uri}"
+    return rewrite_files(engine, what, kernel, files, kernel.table.log.storage)

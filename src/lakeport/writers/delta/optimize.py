@@ -197,7 +197,7 @@ def compact(
     groups = crowded(contents, touched)
     if groups:
         check_table_files(session(), storage, folder, files.newest, roots)
-    if groups and (contents.cluster_columns or not contents.state.partition_columns):
+    if groups and (contents.state.clustering or not contents.state.partition_columns):
         optimize(session(), log, contents)
         return
     for start in range(0, len(groups), _AT_ONCE):

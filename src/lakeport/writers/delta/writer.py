@@ -13,14 +13,13 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.reader import STATE, DeltaLog
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
 from lakeport.delta_log.transactions import Mark, app_id
 from lakeport.engine.spark.delta.transaction import checked_properties, conflict
@@ -38,16 +37,18 @@ from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
     NOT_TOLD,
-    Attempt,
     Done,
     KnownContent,
     LogTransaction,
     StagedFiles,
+    TableChange,
     TableTransaction,
     Transaction,
     published,
+    replaced_files,
+    write_change,
 )
-from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
+from lakeport.writers.delta.conversion import FileConverter, convert_files
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
@@ -105,14 +106,7 @@ class DeltaWriter:
         Raises:
             LakeportError: the log can't be read.
         """
-        if self.by_log:
-            log = self.log.recent_files()
-            if log.newest < 0:
-                return None
-            found = log.replay(log.newest, STATE - {"txn"})
-            if found is not None and "clustering" not in found.state.features:
-                return found.state
-        return self._by_spark().state()
+        return self.log.state()
 
     def plan(
         self,
@@ -155,15 +149,6 @@ class DeltaWriter:
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         return plan
 
-    def files(self, txn: TableTransaction) -> Sequence[DataFile]:
-        """Every file of the table; any other writer's change to one then is a conflict."""
-        if txn.version < 0:
-            return ()
-        txn.read_all()
-        if isinstance(txn, LogTransaction):
-            return txn.files()
-        return self.log.files().contents(txn.version).files
-
     def _fill(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
 
@@ -199,7 +184,7 @@ class DeltaWriter:
         after = {f.name: f.type for f in files}
         open_ = open_in_files(state.schema_json, state.open_schema)
         before = {name: type_ for name, type_ in open_.items() if name in after}
-        present = self.files(txn)
+        present = txn.all_files()
         self._check_partitions(plan, before, present)
         found = holders(self.storage, self.folder, present, before, after)
         if not (found or plan.needs_spark):
@@ -210,28 +195,15 @@ class DeltaWriter:
                 "have to be written anew for the first one have deletion vectors",
                 "purge these (`REORG TABLE ... APPLY (PURGE)`), and land the batch again.",
             )
-        table = TableFiles(
-            self.storage,
-            self.folder,
-            schema,
-            files,
-            frozenset(physical_names(schema_json, plan.partition_columns).values()),
-            open_,
-        )
-        new = list[Staged]()
-        with self.published(new) as staged:
+        table = TableFiles.of(self.log, schema_json, schema, plan.partition_columns, open_)
+        with published(self.storage, (), self.log) as staged:
             done = convert_files(FileConverter(table, self.sink(fill)), found, self.engine)
-            new += [item for one in done for item in one.staged]
-            one = Conversion(
-                self.storage,
-                self.folder,
-                fill,
-                new,
-                self.mark(sequence=-1),
-                changes_rows=False,
-                replaced=found,
+            staged.add(item for one in done for item in one.staged)
+            mark = self.mark(sequence=-1)
+            change = write_change(
+                fill, mark, staged.staged, found, overwrite=bool(found), changes_rows=False
             )
-            self.try_commit(one, txn, staged)
+            self.try_commit(change, txn, staged)
         return True
 
     def _check_partitions(
@@ -311,24 +283,32 @@ class DeltaWriter:
         known = NOT_TOLD
         if content and not plan.dynamic:
             known = KnownContent(content, self.options.once)
-        with self.published(staged) as files:
 
-            def attempt(current: DeltaPlan, txn: TableTransaction, number: int) -> Landed:
-                again = known.landed(txn) if plan.mode is Mode.APPEND else frozenset()
-                if again and known.once:
-                    if len(again) < len(known.files):
-                        raise known.without(again)
-                    return self._left_out(own.sequence, txn.version)
-                whole_table = number < _WHOLE_TABLE_ATTEMPTS
-                one = Attempt(self.storage, self.folder, current, staged, own, whole_table, known)
-                landed = one.landed(self.try_commit(one, txn, files))
-                return replace(landed, notes=(known.twice(again),)) if again else landed
+        def change(now: DeltaPlan, txn: TableTransaction, _: StagedFiles) -> TableChange | Landed:
+            again = known.landed(txn) if now.mode is Mode.APPEND else frozenset()
+            if again and known.once:
+                if len(again) < len(known.files):
+                    raise known.without(again)
+                return Landed(
+                    self.stream,
+                    self.uri,
+                    own.sequence,
+                    0,
+                    version=txn.version,
+                    skipped=True,
+                    notes=(LEFT_OUT,),
+                )
+            return write_change(
+                now,
+                own,
+                staged,
+                () if now.needs_spark else replaced_files(now, staged, txn),
+                overwrite=now.mode is Mode.OVERWRITE,
+                content=known,
+                notes=(known.twice(again),) if again else (),
+            )
 
-            return self.until_committed(plan, own, attempt)
-
-    def published(self, staged: Sequence[Staged]) -> AbstractContextManager[StagedFiles]:
-        """Data files of the table, which go again unless the body commits them."""
-        return published(self.storage, staged, self.log)
+        return self.until_committed(plan, own, change, staged)
 
     def mark(
         self,
@@ -363,30 +343,40 @@ class DeltaWriter:
         self,
         plan: DeltaPlan,
         mark: Mark,
-        attempt: Callable[[DeltaPlan, TableTransaction, int], Landed],
+        change: Callable[[DeltaPlan, TableTransaction, StagedFiles], TableChange | Landed],
+        staged: Sequence[Staged] = (),
+        planned: Callable[[TableState | None], DeltaPlan] | None = None,
     ) -> Landed:
-        """Make attempts until one meets no other writer's change; see `commit` for the errors.
+        """Commit a change, made anew until it meets no other writer's; see `commit` for the errors.
 
         Args:
-            plan: what the files were written for.
+            plan: what the change is for.
             mark: what the commit says about itself.
-            attempt: takes the plan on the table's present state, a transaction on that, and the
-                number of attempts before.
+            change: returns the change to commit, or what to report where there is none. It takes
+                the plan on the table's present state, a transaction on that, and the attempt's
+                files, to which it adds what it stages.
+            staged: files that are staged already, for every attempt.
+            planned: plans on another state; None for `plan`'s request.
         """
-        for number in range(_ATTEMPTS):
-            txn = self._begin(plan)
-            if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
-                return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
-            if mark.moved is not None:
-                check_unmoved(mark.moved, txn, self.uri)
-            current = self._again(plan, txn)
-            try:
-                if current.evolution.typed and self._fill(current):
-                    continue
-                return attempt(current, txn, number)
-            except CommitConflict as error:
-                _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
-                ending.pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
+        with published(self.storage, staged, self.log) as files:
+            for number in range(_ATTEMPTS):
+                txn = self._begin(plan)
+                if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
+                    return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+                if mark.moved is not None:
+                    check_unmoved(mark.moved, txn, self.uri)
+                current = self._again(plan, txn, planned)
+                try:
+                    if current.evolution.typed and self._fill(current):
+                        continue
+                    with files.of_attempt() as own:
+                        found = change(current, txn, own)
+                        if isinstance(found, Landed):
+                            return found
+                        return found.landed(self.log, self.try_commit(found, txn, own))
+                except CommitConflict as error:
+                    _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
+                    ending.pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
         raise CommitConflict(
             f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
             "nothing of this batch was committed; run it again when fewer writers are at work.",
@@ -431,12 +421,6 @@ class DeltaWriter:
             lowest_version=known.lowest_version if known else None,
         )
 
-    def _left_out(self, sequence: int, version: int) -> Landed:
-        """A batch whose content the table has."""
-        return Landed(
-            self.stream, self.uri, sequence, 0, version=version, skipped=True, notes=(LEFT_OUT,)
-        )
-
     def _begin(self, plan: DeltaPlan) -> TableTransaction:
         """A transaction on the table's present state: by the log's files, or else delta-spark's."""
         found = None
@@ -444,11 +428,7 @@ class DeltaWriter:
             found = LogTransaction.begin(self.storage, self.folder, plan)
         if found is not None and self.engine is not None:
             found.engine = self.engine.report()
-        return found or self._by_spark()
-
-    def _by_spark(self) -> Transaction:
-        """A transaction of delta-spark's."""
-        return Transaction(self.session(), self.log)
+        return found or Transaction(self.session(), self.log)
 
     def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Table properties under the names that Delta, or lakeport, knows them by."""
@@ -463,8 +443,8 @@ class DeltaWriter:
         found = checked_properties(self.session(), others) if others else {}
         return {**found, TARGET_FILE_SIZE: own[-1]} if own else found
 
-    def try_commit(self, attempt: Attempt, txn: TableTransaction, files: StagedFiles) -> Done:
-        """Commit.
+    def try_commit(self, change: TableChange, txn: TableTransaction, files: StagedFiles) -> Done:
+        """Commit a change.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
@@ -472,20 +452,27 @@ class DeltaWriter:
             LakeportError: the store or Spark refused.
         """
         with files.committing(txn.version):
-            if attempt.plan.needs_spark:
+            if change.plan.needs_spark:
                 files.publish()
-                return attempt.through_spark(self.session(), txn.version)
-            done = attempt.direct(txn, files.publish)
+                return change.commit_by_spark(self.log, self.session(), txn.version)
+            done = change.commit(self.log, txn, files.publish)
         files.keep()
         return done
 
-    def _again(self, plan: DeltaPlan, txn: TableTransaction) -> DeltaPlan:
+    def _again(
+        self,
+        plan: DeltaPlan,
+        txn: TableTransaction,
+        planned: Callable[[TableState | None], DeltaPlan] | None,
+    ) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
         now = txn.state()
         if now and plan.base and now.plans_as(plan.base):
             return plan
         if now is None and plan.base is None:
             return plan
+        if planned is not None:
+            return planned(now)
         current = self._planned(now, plan.incoming, plan.request)
         same = (
             current.partition_columns == plan.partition_columns

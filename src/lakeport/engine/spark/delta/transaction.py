@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.spark.failures import from_java, translate, translate_jvm_errors
 from lakeport.engine.spark.jvm.calls import (
     active,
-    each,
     ensure_active,
     java_class,
     option,
@@ -105,7 +104,6 @@ class DeltaTransaction:
         with translate_jvm_errors(()):
             ensure_active(spark)
             self._txn = delta_log(spark, uri).startTransaction()
-            self._snapshot = self._txn.snapshot()
             self.version = int(self._txn.readVersion())
         self._removed: list[Any] = []
 
@@ -114,40 +112,9 @@ class DeltaTransaction:
         """The transaction's id, which its commit names."""
         return str(self._txn.txnId())
 
-    def metadata(self) -> str:
-        """Return the table's `metaData` action as JSON text. May run a Spark job."""
-        return str(self._snapshot.metadata().json())
-
-    def protocol(self) -> str:
-        """Return the table's `protocol` action as JSON text. May run a Spark job."""
-        return str(self._snapshot.protocol().json())
-
-    def clustering(self) -> list[list[str]]:
-        """Return the columns by which the table is clustered, as paths of physical names."""
-        tables = java_class(self._jvm, f"{_DELTA}.skipping.clustering.ClusteredTableUtils")
-        found = tables.getClusteringColumnsOptional(self._snapshot)
-        columns = each(found.get()) if found.isDefined() else ()
-        return [[str(part) for part in each(column.physicalName())] for column in columns]
-
     def watch(self, app_id: str) -> None:
         """Conflict with commits that others make for the same application."""
         self._txn.readTxn().addOne(app_id)
-
-    def all_adds(self) -> list[str]:
-        """Return an `add` action for each file of the table; a change to any conflicts."""
-        self._txn.readWholeTable()
-        checksum = self._snapshot.checksumOpt()
-        known = checksum.get().allFiles() if checksum.isDefined() else None
-        found = known.get() if known is not None and known.isDefined() else self._txn.filterFiles()
-        return [str(action.json()) for action in each(found)]
-
-    def adds_beside(self, actions: Sequence[str]) -> list[str]:
-        """Return `add` actions of the files in the partitions of these, compared by value.
-
-        Runs a Spark job. Only a change to those partitions conflicts with this commit.
-        """
-        found = self._txn.filterFiles(scala_seq(self._jvm, map(self._action, actions)))
-        return [str(action.json()) for action in each(found)]
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
         """Change the table's schema or properties, or create it.

@@ -6,23 +6,28 @@ Runs without Spark; `TableFiles` is pickled into tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile, parse_path, parse_value
+from lakeport.delta_log.reader import DeltaLog
+from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import SchemaConflict
-from lakeport.model import Storage
+from lakeport.model import Staged, Storage
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import alter_command
 from lakeport.schema.nested import ValueFound, emptied
 from lakeport.shape import fit_column
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
+
+if TYPE_CHECKING:
+    from lakeport.engine.base import Engine
 
 Bounds = tuple[pa.Scalar, pa.Scalar]
 """The least and the greatest value of a column in a file."""
@@ -31,6 +36,7 @@ NO_VALUES = "no values"
 """Stands for the bounds of a column that a file has only nulls of."""
 
 _ROWS = 1 << 17
+_TASKS_PER_CORE = 4
 _AHEAD_BYTES = 16 << 20  # uncompressed
 _EPSILON = timedelta(milliseconds=1)
 
@@ -40,8 +46,7 @@ class TableFiles:
     """How a table's rows are read from its files.
 
     Attributes:
-        storage: where the table is.
-        folder: the table's key.
+        log: the table's.
         schema: the table's columns, partition columns included.
         files: the same columns under the names that they have in the files.
         partitions: physical names of the partition columns.
@@ -49,12 +54,25 @@ class TableFiles:
             those of `lakeport.schema.nested` there.
     """
 
-    storage: Storage
-    folder: str
+    log: DeltaLog
     schema: pa.Schema
     files: pa.Schema
     partitions: frozenset[str]
     untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        log: DeltaLog,
+        schema_json: Mapping[str, Any],
+        columns: pa.Schema,
+        partitions: Sequence[str],
+        untyped: Mapping[str, pa.DataType],
+    ) -> TableFiles:
+        """Name the columns as files do; see `state.file_schema` for the arguments."""
+        physical = physical_names(schema_json, partitions).values()
+        files = file_schema(schema_json, columns)
+        return cls(log, columns, files, frozenset(physical), untyped)
 
     def columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a file, of the table's types; those that it lacks are null.
@@ -76,7 +94,7 @@ class TableFiles:
         return self._read(file, range(len(self.schema)), _ROWS)
 
     def _key(self, file: DataFile) -> str:
-        return "/".join(filter(None, (self.folder, parse_path(file.path))))
+        return "/".join(filter(None, (self.log.folder, parse_path(file.path))))
 
     def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
@@ -84,7 +102,8 @@ class TableFiles:
         wanted = [self.files.field(place) for place in places]
         schema = pa.schema([self.schema.field(place) for place in places])
         key = self._key(file)
-        with self.storage.open(key) as source, readable(self.storage.uri(key)):
+        storage = self.log.storage
+        with storage.open(key) as source, readable(storage.uri(key)):
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             calendar = HybridCalendar.of_parquet(parquet.metadata)
             names = {f.name for f in wanted}
@@ -116,7 +135,7 @@ class TableFiles:
             raise SchemaConflict(
                 f"column {name!r} of the table had no value so far, there or in a part of it, and "
                 "a file that others wrote has one as text",
-                f"{alter_command(self.storage.uri(self.folder), name, 'string')} keeps it as text."
+                f"{alter_command(self.log.uri, name, 'string')} keeps it as text."
                 if pa.types.is_null(self.untyped[name])
                 else "have its writer land it by another name, or overwrite the table.",
             ) from None
@@ -201,6 +220,49 @@ def _typed(value: Any, type_: pa.DataType) -> Any:
         moment = parse_value(value, type_)
         return moment if type_.tz else moment.replace(tzinfo=None)
     return None
+
+
+class _Rewritten(Protocol):
+    """What a task made of a file."""
+
+    @property
+    def staged(self) -> Sequence[Staged]:
+        """The files that take its place."""
+        ...
+
+
+R = TypeVar("R", bound=_Rewritten)
+
+
+def rewrite_files(
+    engine: Engine,
+    what: str,
+    kernel: Callable[[tuple[int, tuple[DataFile, ...]]], list[R]],
+    files: Sequence[DataFile],
+    storage: Storage,
+) -> list[R]:
+    """Run a kernel on a table's files, in tasks of about the same size.
+
+    Args:
+        engine: runs the tasks.
+        what: the job, in words.
+        kernel: takes a task's number and files.
+        files: the files; none, and nothing is run.
+        storage: where the kernel stages.
+    """
+    if not files:
+        return []
+
+    def discard(done: list[R]) -> None:
+        for staged in (staged for one in done for staged in one.staged):
+            storage.discard(staged)
+
+    return engine.run_tasks(
+        what,
+        kernel,
+        list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
+        discard=discard,
+    )
 
 
 def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:

@@ -16,17 +16,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.delta_log.transactions import Mark
 from lakeport.engine.spark.delta.files import check_table_files
-from lakeport.engine.spark.delta.rows import StagedRows
+from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
 from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, SchemaConflict
@@ -35,7 +34,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
 from lakeport.shape import TIMESTAMP
-from lakeport.writers.delta.commit import Attempt, TableTransaction, published
+from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, published
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
     Incoming,
@@ -46,7 +45,7 @@ from lakeport.writers.delta.merge.changes import (
     Upsert,
     insert,
 )
-from lakeport.writers.delta.merge.files import TableFiles, shared_out
+from lakeport.writers.delta.merge.files import TableFiles, rewrite_files
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.untyped import open_in_files
@@ -55,73 +54,6 @@ from lakeport.writers.delta.writer import DeltaWriter
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
-
-
-@dataclass(frozen=True)
-class ChangeAttempt(Attempt):
-    """An attempt to change rows; `staged` are the files that take the removed ones' place.
-
-    Attributes:
-        change: what is done to the rows.
-        replaced: the files that the commit removes.
-        metrics: numbers for the history.
-        roots: see `DeltaOptions.roots`.
-    """
-
-    may_do_nothing: ClassVar[bool] = True
-    change: Upsert | Retire = field(kw_only=True)
-    replaced: Sequence[DataFile] = ()
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    roots: Sequence[str] = ()
-
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
-        """The files that were rewritten."""
-        return list(self.replaced)
-
-    def operation(self, removed: int) -> Operation:
-        """MERGE, DELETE or UPDATE."""
-        name, condition = self._described()
-        return Operation(
-            user_metadata=self.mark.text(),
-            metrics=self.metrics,
-            name=name,
-            condition=condition,
-        )
-
-    def run_in_spark(self, spark: SparkSession) -> None:
-        """Change the rows with Spark's DML, in one commit that carries the mark."""
-        if (base := self.plan.base) is not None:
-            check_table_files(spark, self.storage, self.folder, base.version, self.roots)
-        table, change = self._table(spark), self.change
-        if isinstance(change, Upsert):
-            uris = [self.storage.hadoop_uri(key) for key, _ in change.incoming.files]
-            table.merge(
-                StagedRows(change.incoming.schema, uris),
-                change.merge_keys,
-                kept=change.created,
-                gone=_gone(change),
-                bare=_bare(change),
-                own=change.own,
-            )
-        elif change.deleted:
-            names = filter(None, (change.deleted, change.updated))
-            table.update(_old(change), dict.fromkeys(names, change.clock), new=change.deleted)
-        else:
-            table.delete(_old(change))
-
-    def unknown(self, spark: SparkSession) -> int:
-        """How many rows of the table had no version and stayed, as Spark counts them."""
-        assert isinstance(self.change, Retire)
-        assert self.plan.base is not None
-        # The version that was planned on: its files have been checked.
-        reader = spark.read.format("delta").option("versionAsOf", self.plan.base.version)
-        rows = reader.load(self.storage.hadoop_uri(self.folder))
-        return rows.where(f"{quoted(self.change.version_column)} IS NULL").count()
-
-    def _described(self) -> tuple[str, str]:
-        if isinstance(self.change, Upsert):
-            return "MERGE", _same(self.change.merge_keys)
-        return "UPDATE" if self.change.deleted else "DELETE", _old(self.change)
 
 
 def _gone(change: Upsert) -> str:
@@ -151,72 +83,6 @@ def _old(change: Retire) -> str:
     column = quoted(change.version_column)
     old = f"{column} < {int(change.version)}"
     return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
-
-
-_TASKS_PER_CORE = 4
-
-
-@dataclass(frozen=True)
-class MergeTasks:
-    """Runs the kernels over a table's files.
-
-    Attributes:
-        writer: knows where the table is, and how its files are written.
-        engine: runs them.
-    """
-
-    writer: DeltaWriter
-    engine: Engine
-
-    def rewrite(
-        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
-    ) -> list[Rewritten]:
-        """Rewrite those of the files that have rows to change."""
-        if not found:
-            return []
-        sink, storage = self.writer.sink(plan), self.writer.storage
-        table = TableFiles(
-            storage,
-            self.writer.folder,
-            plan.schema,
-            file_schema(plan.schema_json, plan.schema),
-            frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
-            open_in_files(plan.schema_json, plan.evolution.schema),
-        )
-        groups = shared_out(found, self.engine.cores * _TASKS_PER_CORE)
-
-        def discard(done: list[Rewritten]) -> None:
-            for staged in (staged for one in done for staged in one.staged):
-                storage.discard(staged)
-
-        return self.engine.run_tasks(
-            f"rewrite files of {self.writer.uri} for a merge",
-            Rewrite(table, change, sink),
-            list(enumerate(groups)),
-            discard=discard,
-        )
-
-    def insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
-        """Write the batch's rows at these positions as new rows."""
-        items, start = [], 0
-        for number, (key, rows) in enumerate(change.incoming.files):
-            first, end = np.searchsorted(positions, (start, start + rows))
-            if first < end:
-                part = replace(change.incoming, files=((key, rows),))
-                items.append((number, part, positions[first:end] - start))
-            start += rows
-        storage = self.writer.storage
-
-        def discard(done: list[Staged]) -> None:
-            for staged in done:
-                storage.discard(staged)
-
-        return self.engine.run_tasks(
-            f"write new rows of a merge to {self.writer.uri}",
-            partial(insert, plan.schema, self.writer.sink(plan)),
-            items,
-            discard=discard,
-        )
 
 
 _STAGING = "_lakeport/staging"
@@ -375,11 +241,13 @@ class DeltaMerger:
                 change = replace(change, incoming=replace(rows, files=files))
                 keys = BatchKeys.read(change)
 
-            def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
+            def merge(
+                current: DeltaPlan, txn: TableTransaction, own_files: StagedFiles
+            ) -> TableChange:
                 now = replace(change, schema=current.schema)
-                return self._merge(current, txn, now, keys, own)
+                return self._merge(current, txn, now, keys, own, own_files)
 
-            landed = writer.until_committed(plan.table, own, attempt)
+            landed = writer.until_committed(plan.table, own, merge)
             self.anew.pending = False
             return replace(
                 landed,
@@ -441,86 +309,159 @@ class DeltaMerger:
         change = Retire(column, version, deleted, updated, datetime.now(UTC))
         mark = self.writer.mark(run_id, -1)
 
-        def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
-            return self._retire(current, txn, change, mark)
+        unknown = 0
 
-        return self.writer.until_committed(plan, mark, attempt)
+        def retire(
+            current: DeltaPlan, txn: TableTransaction, files: StagedFiles
+        ) -> TableChange | Landed:
+            nonlocal unknown
+            if current.needs_spark:
+
+                def by_spark(spark: SparkSession, table: DeltaRows) -> None:
+                    nonlocal unknown
+                    unknown = self._retire_by_spark(current, change, spark, table)
+
+                operation = _operation(change, mark, {})
+                return TableChange(current, mark, operation, by_spark=by_spark, rows=0)
+            there = [file for file in txn.all_files() if change.may_be_in(file, current)]
+            opened = self._rewrite(current, change, there)
+            unknown = sum(one.unknown for one in opened)
+            rewritten = [one for one in opened if one.changed]
+            if not rewritten:
+                return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
+            files.add(item for one in rewritten for item in one.staged)
+            paths = {one.path for one in rewritten}
+            return TableChange(
+                current,
+                mark,
+                _operation(change, mark, _retire_metrics(rewritten, change)),
+                files.staged,
+                [file for file in there if file.path in paths],
+                rows=sum(one.changed for one in rewritten),
+            )
+
+        landed = self.writer.until_committed(plan, mark, retire)
+        return replace(landed, warnings=(*landed.warnings, *_stay(unknown)))
 
     def _merge(
-        self, plan: DeltaPlan, txn: TableTransaction, change: Upsert, keys: BatchKeys, mark: Mark
-    ) -> Landed:
-        tasks, new = MergeTasks(self.writer, self.engine), list[Staged]()
-        with self.writer.published(new) as files:
-            replaced: list[DataFile] = []
-            metrics: dict[str, int] = {}
-            same = 0
-            if plan.needs_spark and self.anew.pending:
-                raise _only_spark(self.writer.uri, plan)
-            if not plan.needs_spark:
-                there = self.writer.files(txn)
-                anew = self.anew.pending
-                found = [e for e in there if not anew and keys.may_be_in(e, plan)]
-                rewritten = tasks.rewrite(plan, change, found)
-                new += [staged for one in rewritten for staged in one.staged]
-                inserted = tasks.insert(
-                    plan, change, keys.unmatched(one.matched for one in rewritten)
-                )
-                new += inserted
-                paths = {one.path for one in rewritten}
-                replaced = [file for file in there if anew or file.path in paths]
-                metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
-                same = sum(one.same for one in rewritten)
-            one = self._attempt(plan, new, mark, change, replaced, metrics)
-            done = self.writer.try_commit(one, txn, files)
-            merged = _merged(metrics or done.metrics, None if plan.needs_spark else same)
-            return one.landed(done, len(keys), merged)
-
-    def _retire(self, plan: DeltaPlan, txn: TableTransaction, change: Retire, mark: Mark) -> Landed:
-        tasks, new = MergeTasks(self.writer, self.engine), list[Staged]()
-        with self.writer.published(new) as files:
-            replaced: list[DataFile] = []
-            metrics: dict[str, int] = {}
-            rows = 0
-            if not plan.needs_spark:
-                found = [e for e in self.writer.files(txn) if change.may_be_in(e, plan)]
-                opened = tasks.rewrite(plan, change, found)
-                unknown = sum(one.unknown for one in opened)
-                rewritten = [one for one in opened if one.changed]
-                if not rewritten:
-                    stream, uri, stay = self.writer.stream, self.writer.uri, _stay(unknown)
-                    return Landed(stream, uri, -1, 0, version=txn.version, warnings=stay)
-                new += [staged for one in rewritten for staged in one.staged]
-                paths = {one.path for one in rewritten}
-                replaced = [file for file in found if file.path in paths]
-                rows = sum(one.changed for one in rewritten)
-                metrics = _retire_metrics(rewritten, change)
-            one = self._attempt(plan, new, mark, change, replaced, metrics)
-            landed = one.landed(self.writer.try_commit(one, txn, files), rows)
-            if plan.needs_spark:
-                unknown = one.unknown(self.writer.session())
-            return replace(landed, warnings=(*landed.warnings, *_stay(unknown)))
-
-    def _attempt(
         self,
         plan: DeltaPlan,
-        staged: Sequence[Staged],
+        txn: TableTransaction,
+        change: Upsert,
+        keys: BatchKeys,
         mark: Mark,
-        change: Upsert | Retire,
-        replaced: Sequence[DataFile],
-        metrics: Mapping[str, int],
-    ) -> ChangeAttempt:
-        writer = self.writer
-        return ChangeAttempt(
-            writer.storage,
-            writer.folder,
+        files: StagedFiles,
+    ) -> TableChange:
+        anew = self.anew.pending
+        if plan.needs_spark:
+            if anew:
+                raise _only_spark(self.writer.uri, plan)
+            operation = _operation(change, mark, {})
+            by_spark = partial(self._merge_by_spark, plan, change)
+            return TableChange(plan, mark, operation, by_spark=by_spark, rows=len(keys))
+        there = txn.all_files()
+        found = [file for file in there if not anew and keys.may_be_in(file, plan)]
+        rewritten = self._rewrite(plan, change, found)
+        files.add(item for one in rewritten for item in one.staged)
+        inserted = self._insert(plan, change, keys.unmatched(one.matched for one in rewritten))
+        files.add(inserted)
+        paths = {one.path for one in rewritten}
+        replaced = [file for file in there if anew or file.path in paths]
+        metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
+        return TableChange(
             plan,
-            staged,
             mark,
-            change=change,
-            replaced=replaced,
-            metrics=metrics,
-            roots=writer.options.roots,
+            _operation(change, mark, metrics),
+            files.staged,
+            replaced,
+            rows=len(keys),
+            same=sum(one.same for one in rewritten),
         )
+
+    def _merge_by_spark(
+        self, plan: DeltaPlan, change: Upsert, spark: SparkSession, table: DeltaRows
+    ) -> None:
+        """Merge the rows with Spark's MERGE, in one commit that carries the mark."""
+        self._check_files(plan, spark)
+        uris = [self.writer.storage.hadoop_uri(key) for key, _ in change.incoming.files]
+        table.merge(
+            StagedRows(change.incoming.schema, uris),
+            change.merge_keys,
+            kept=change.created,
+            gone=_gone(change),
+            bare=_bare(change),
+            own=change.own,
+        )
+
+    def _retire_by_spark(
+        self, plan: DeltaPlan, change: Retire, spark: SparkSession, table: DeltaRows
+    ) -> int:
+        """Change the rows with Spark's DML; return how many have no version and stay."""
+        self._check_files(plan, spark)
+        assert plan.base is not None
+        # The version that was planned on: its files have been checked.
+        reader = spark.read.format("delta").option("versionAsOf", plan.base.version)
+        rows = reader.load(self.writer.log.hadoop_uri)
+        unknown = rows.where(f"{quoted(change.version_column)} IS NULL").count()
+        if change.deleted:
+            names = filter(None, (change.deleted, change.updated))
+            table.update(_old(change), dict.fromkeys(names, change.clock), new=change.deleted)
+        else:
+            table.delete(_old(change))
+        return unknown
+
+    def _check_files(self, plan: DeltaPlan, spark: SparkSession) -> None:
+        writer = self.writer
+        if (base := plan.base) is not None:
+            roots = writer.options.roots
+            check_table_files(spark, writer.storage, writer.folder, base.version, roots)
+
+    def _rewrite(
+        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
+    ) -> list[Rewritten]:
+        """Rewrite those of the files that have rows to change."""
+        writer = self.writer
+        table = TableFiles.of(
+            writer.log,
+            plan.schema_json,
+            plan.schema,
+            plan.partition_columns,
+            open_in_files(plan.schema_json, plan.evolution.schema),
+        )
+        kernel = Rewrite(table, change, writer.sink(plan))
+        what = f"rewrite files of {writer.uri} for a merge"
+        return rewrite_files(self.engine, what, kernel, found, writer.storage)
+
+    def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
+        """Write the batch's rows at these positions as new rows."""
+        items, start = [], 0
+        for number, (key, rows) in enumerate(change.incoming.files):
+            first, end = np.searchsorted(positions, (start, start + rows))
+            if first < end:
+                part = replace(change.incoming, files=((key, rows),))
+                items.append((number, part, positions[first:end] - start))
+            start += rows
+        storage = self.writer.storage
+
+        def discard(done: list[Staged]) -> None:
+            for staged in done:
+                storage.discard(staged)
+
+        return self.engine.run_tasks(
+            f"write new rows of a merge to {self.writer.uri}",
+            partial(insert, plan.schema, self.writer.sink(plan)),
+            items,
+            discard=discard,
+        )
+
+
+def _operation(change: Upsert | Retire, mark: Mark, metrics: Mapping[str, int]) -> Operation:
+    """MERGE, DELETE or UPDATE, as the table's history has it."""
+    if isinstance(change, Upsert):
+        name, condition = "MERGE", _same(change.merge_keys)
+    else:
+        name, condition = "UPDATE" if change.deleted else "DELETE", _old(change)
+    return Operation(user_metadata=mark.text(), metrics=metrics, name=name, condition=condition)
 
 
 def _not_activated(version: int, lowest: int | None) -> str:
@@ -618,21 +559,6 @@ def _merge_metrics(
         "numTargetBytesAdded": sum(item.bytes for item in new),
         "numTargetBytesRemoved": sum(file.bytes for file in replaced),
     }
-
-
-def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
-    """What a merge did with rows, by the commit's numbers; `same` of them were updated to nothing.
-
-    >>> _merged({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
-    {'inserted': 2, 'updated': 2, 'unchanged': 1}
-    """
-    names = ("Inserted", "Updated", "Deleted")
-    found = {name.lower(): metrics.get(f"numTargetRows{name}") for name in names}
-    told = {name: int(value) for name, value in found.items() if value is not None}
-    if same is not None:
-        told["updated"] -= same
-        told["unchanged"] = same
-    return told
 
 
 def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:
