@@ -11,20 +11,17 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import partition_folder, serialise_value
-from lakeport.model import Staged, StageWriter, Storage
+from lakeport.model import Staged, Storage
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
-from lakeport.writers.dictionary import repeating_columns
+from lakeport.writers.parquet import ParquetOutput
 from lakeport.writers.stopwatch import shared, uploading, waiting
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
@@ -287,27 +284,21 @@ class _File:
         self._leaves = leaves(sink.files)
         self._nans: set[int] = set()
         self._output = uploading(sink.storage.stage(key, "application/vnd.apache.parquet"))
-        self._target = _Target(self._output)
-        self._writer: pq.ParquetWriter | None = None
+        self._rows = ParquetOutput(self._output, sink.files, sink.compression, store_schema=False)
 
     @property
     def size(self) -> int:
-        return self._target.position
+        return self._rows.size
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         named = [relabelled(batch, self._sink.files) for batch in batches]
         for batch in named:
             self._nans |= nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)
-        if self._writer is None:
-            self._writer = self._open(table)
-        self._writer.write_table(table, row_group_size=len(table))
+        self._rows.write(table, len(table))
 
     def finish(self, partition: Mapping[str, str | None], empty: int) -> Staged:
-        if self._writer is None:
-            raise ValueError("a data file without rows")
-        self._writer.close()
-        footer = self._writer.writer.metadata
+        footer = self._rows.close()
         done = self._output.finish()
         token = {**done["token"], EMPTY_VALUES: empty} if empty else done["token"]
         stats = stats_json(
@@ -325,48 +316,5 @@ class _File:
         )
 
     def abort(self) -> None:
-        self._target.abandon()
-        if self._writer is not None:
-            self._writer.is_open = False  # else it writes a footer when it is freed
+        self._rows.abandon()
         self._output.abort()
-
-    def _open(self, first: pa.Table) -> pq.ParquetWriter:
-        import pyarrow.parquet as pq
-
-        return pq.ParquetWriter(
-            self._target,
-            self._sink.files,
-            version="2.6",
-            compression=self._sink.compression,
-            use_dictionary=repeating_columns(first),
-            store_schema=False,
-        )
-
-
-class _Target:
-    """A stage writer as the file object that pyarrow writes to."""
-
-    closed = False
-
-    def __init__(self, output: StageWriter) -> None:
-        self._output: StageWriter | None = output
-        self.position = 0
-
-    def abandon(self) -> None:
-        self._output = None
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        if self._output is not None:
-            self._output.write(view)
-        self.position += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self.position
-
-    def flush(self) -> None:
-        """Nothing to do: the stage writer keeps its own pace."""
-
-    def close(self) -> None:
-        """Nothing to do: the stage writer is finished by its owner."""

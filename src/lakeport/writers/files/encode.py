@@ -6,7 +6,6 @@ file is bounded by one row group, and bytes go to the stage writer as soon as a 
 
 from __future__ import annotations
 
-import io
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
@@ -17,6 +16,8 @@ from lakeport.model import StageWriter
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import FileMetaData
+
+    from lakeport.writers.parquet import Stream
 
 FileType = Literal["parquet", "csv"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
@@ -167,18 +168,17 @@ class _ParquetFile:
     """Collects batches to row groups, since small ones cost time and readers' patience."""
 
     def __init__(self, encoder: ParquetEncoder, schema: pa.Schema, out: StageWriter) -> None:
+        from lakeport.writers.parquet import ParquetOutput
+
         self._encoder = encoder
         self._schema = schema
-        self._out = _Stream(out)
-        self._writer: Any = None
-        self._metadata: list[FileMetaData] = []
+        self._out = ParquetOutput(out, schema, encoder.compression)
         self._batches: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._bytes = 0
+        self._rows = self._bytes = self._groups = 0
 
     @property
     def bytes_written(self) -> int:
-        return self._out.written
+        return self._out.size
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
@@ -189,39 +189,21 @@ class _ParquetFile:
             self._write_group()
 
     def close(self) -> FileMetaData:
-        if self._batches or self._writer is None:
+        if self._batches or not self._groups:
             self._write_group()
-        self._writer.close()
-        return self._metadata[0]
+        return self._out.close()
 
     def abandon(self) -> None:
         self._out.abandon()
-        if self._writer is not None:
-            self._writer.is_open = False  # else it writes a footer when it is freed
 
     def _write_group(self) -> None:
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._batches, self._schema)
-        if self._writer is None:
-            self._writer = self._open(table)
         rows = max(1, table.num_rows * self._encoder.row_group_bytes // max(1, self._bytes))
-        self._writer.write_table(table, row_group_size=min(rows, 4 * self._encoder.row_group_rows))
+        self._out.write(table, min(rows, 4 * self._encoder.row_group_rows))
         self._batches, self._rows, self._bytes = [], 0, 0
-
-    def _open(self, first: pa.Table) -> Any:
-        import pyarrow.parquet as pq
-
-        from lakeport.writers.dictionary import repeating_columns
-
-        return pq.ParquetWriter(
-            self._out,
-            self._schema,
-            version="2.6",
-            compression=self._encoder.compression,
-            use_dictionary=repeating_columns(first),
-            metadata_collector=self._metadata,
-        )
+        self._groups += 1
 
 
 class _CsvFile:
@@ -229,8 +211,9 @@ class _CsvFile:
 
     def __init__(self, compression: Compression, schema: pa.Schema, out: StageWriter) -> None:
         from lakeport.writers.files.csv import header
+        from lakeport.writers.parquet import Stream
 
-        self._raw = _Stream(out)
+        self._raw = Stream(out)
         self._out: Any = self._raw
         if compression == "gzip":
             self._out = _Gzip(self._raw)
@@ -260,7 +243,7 @@ class _CsvFile:
 class _Gzip:
     """Gzip at level 6, since Arrow's stream only knows the slow level 9."""
 
-    def __init__(self, out: _Stream) -> None:
+    def __init__(self, out: Stream) -> None:
         self._out = out
         self._packer = zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)
 
@@ -269,26 +252,6 @@ class _Gzip:
 
     def close(self) -> None:
         self._out.write(self._packer.flush())
-
-
-class _Stream(io.RawIOBase):
-    """A stage writer as a Python file whose `close` leaves the stage writer open."""
-
-    def __init__(self, out: StageWriter) -> None:
-        self._stage: StageWriter | None = out
-        self.written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def abandon(self) -> None:
-        self._stage = None
-
-    def write(self, data: Any, /) -> int:
-        if self._stage is not None:
-            self._stage.write(data)
-        self.written += memoryview(data).nbytes
-        return memoryview(data).nbytes
 
 
 def _one_of(setting: str, value: str, choices: Any) -> Any:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import ConfigError
-from lakeport.writers.dictionary import repeating_columns
 from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder, encoder_for
+from lakeport.writers.parquet import repeating_columns
 from tests.unit.writers.files.memory import Memory
 
 TS = pa.timestamp("us", "UTC")
