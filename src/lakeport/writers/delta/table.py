@@ -25,43 +25,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What the configuration says about rows that the table has.
-
-    Attributes:
-        merge_keys: columns that identify a row; the batch's own if empty.
-        hard_delete: rows that are marked as deleted go away.
-        delete_column: marks a row as deleted; `_sdc_deleted_at` if None.
-        delete_when: which values of which column do; None to tell by the column's type.
-        apart: columns that a load gives every row, and no record brings.
-    """
-
-    merge_keys: tuple[str, ...] = ()
-    hard_delete: bool = False
-    delete_column: str | None = None
-    delete_when: DeleteCondition | None = None
-    apart: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class DeltaTableWriter:
     """Lands one stream's batches in its Delta table; a `TableWriter`.
 
     Attributes:
+        config: says what a load does with the rows that are there.
         writer: plans, stages and commits what is appended or overwritten.
-        mode: what a load does with the rows that are there.
-        evolution: `evolve` or `strict`.
-        run_id: makes a repeated batch land once; empty for none.
         merger: changes rows that the table has.
-        changes: which, and how.
     """
 
+    config: DestinationConfig
     writer: DeltaWriter
-    mode: Mode
-    evolution: str
-    run_id: str
     merger: DeltaMerger
-    changes: Changes = Changes()
 
     @classmethod
     def of(cls, config: DestinationConfig, writer: DeltaWriter, engine: Engine) -> DeltaTableWriter:
@@ -72,20 +47,7 @@ class DeltaTableWriter:
             else ""
             for name in ("created_at", "updated_at")
         )
-        return cls(
-            writer,
-            config.mode,
-            config.schema_evolution,
-            config.run_id or "",
-            DeltaMerger(writer, engine, created, updated),
-            Changes(
-                config.merge_keys,
-                config.hard_delete,
-                config.delete_column,
-                DeleteCondition.parse(config.delete_when) if config.delete_when else None,
-                tuple(header_name(n, config.column_header_format) for n in config.constant_columns),
-            ),
-        )
+        return cls(config, writer, DeltaMerger(writer, engine, created, updated))
 
     @property
     def uri(self) -> str:
@@ -101,7 +63,8 @@ class DeltaTableWriter:
 
     def landed_before(self, batch: Batch) -> Landed | None:
         """What the same run landed of this batch before."""
-        return self.writer.landed(run_id=self.run_id, sequence=batch.sequence, digest=batch.digest)
+        run_id = self.config.run_id or ""
+        return self.writer.landed(run_id=run_id, sequence=batch.sequence, digest=batch.digest)
 
     def plan(
         self,
@@ -112,35 +75,41 @@ class DeltaTableWriter:
         tasks: int,
     ) -> TablePlan:
         """Check the batch against the table before anything is written."""
-        if self.mode is Mode.MERGE:
+        if self.config.mode is Mode.MERGE:
             return self._merge_plan(incoming, batch, partition_keys)
         plan = self.writer.plan(
-            incoming, mode=self.mode, partition_keys=partition_keys, policy=self.evolution
+            incoming,
+            mode=self.config.mode,
+            partition_keys=partition_keys,
+            policy=self.config.schema_evolution,
         )
         return TablePlan(plan.schema, self.writer.sink(plan), plan, untyped=plan.evolution.untyped)
 
     def _merge_plan(
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
     ) -> TablePlan:
-        changes = self.changes
-        when = None if batch.gone else changes.delete_when
-        named = when.column if when else changes.delete_column
+        config = self.config
+        when = None
+        if config.delete_when and not batch.gone:
+            when = DeleteCondition.parse(config.delete_when)
+        named = when.column if when else config.delete_column
+        header = config.column_header_format
         merge = self.merger.plan(
             incoming,
-            changes.merge_keys or batch.key_properties,
-            deleted=(named or DELETED_AT) if changes.hard_delete else "",
+            config.merge_keys or batch.key_properties,
+            deleted=(named or DELETED_AT) if config.hard_delete else "",
             when=when,
-            soft="" if changes.hard_delete else DELETED_AT,
-            apart=changes.apart,
+            soft="" if config.hard_delete else DELETED_AT,
+            apart=[header_name(name, header) for name in config.constant_columns],
             partition_keys=partition_keys,
-            policy=self.evolution,
+            policy=config.schema_evolution,
         )
         columns = merge.table.evolution.schema
         untyped = merge.table.evolution.untyped
         empty = (named or "").lower() in {
             f.name.lower() for f in columns if pa.types.is_null(f.type)
         }
-        if named is not None and not (merge.deleted or empty):
+        if named is not None and not (merge.change.deleted or empty):
             text = f"there is no column {named!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
         return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
@@ -154,11 +123,11 @@ class DeltaTableWriter:
     ) -> Landed:
         """Land what was staged, in one commit."""
         mark = self.writer.mark(
-            self.run_id, batch.sequence, batch.digest, singer_state, batch.bookmark
+            self.config.run_id or "", batch.sequence, batch.digest, singer_state, batch.bookmark
         )
         lowest = lowest_of([one.lowest_version for one in staged])
         mark = replace(mark, lowest_version=lowest)
-        if self.mode is Mode.MERGE:
+        if self.config.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)
 
@@ -177,8 +146,8 @@ class DeltaTableWriter:
             of_run,
             version_column=TABLE_VERSION,
             deleted_column=DELETED_AT,
-            hard=self.changes.hard_delete,
-            run_id=self.run_id,
+            hard=self.config.hard_delete,
+            run_id=self.config.run_id or "",
         )
 
     def compact(self, versions: Sequence[int]) -> None:

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
 
 _ATTEMPTS = 15
-_WHOLE_TABLE_ATTEMPTS = 3
-"""After so many attempts an overwrite of partitions by delta-spark looks at these alone."""
 _LONGEST_WAIT = 2.0
 _log = logging.getLogger(__name__)
 

@@ -94,25 +94,18 @@ class MergePlan:
 
     Attributes:
         table: what the load makes of the table's schema, partitions and properties.
-        rows: the batch's columns, of the table's types and spelling.
-        merge_keys: the table's columns that identify a row.
-        created: column whose value an existing row keeps; empty for none.
-        deleted: column that marks a row of the batch as deleted; empty for none.
-        when: which values of it do; None to tell by its type.
-        soft: column whose value marks a row that stays as deleted; empty for none.
-        own: columns that a record brings beside its key and its marks.
+        change: the merge, of no rows so far.
         warnings: sentences for the report.
     """
 
     table: DeltaPlan
-    rows: pa.Schema
-    merge_keys: tuple[str, ...]
-    created: str
-    deleted: str
-    when: DeleteCondition | None = None
-    soft: str = ""
-    own: tuple[str, ...] = ()
+    change: Upsert
     warnings: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> pa.Schema:
+        """The batch's columns, of the table's types and spelling."""
+        return self.change.incoming.schema
 
 
 @dataclass
@@ -185,17 +178,18 @@ class DeltaMerger:
             _check_values(rows.field(mark), when)
         beside = {*map(str.lower, (*keys, *apart)), self.created.lower(), self.updated.lower()}
         own = (n for low, n in names.items() if low not in beside and not low.startswith("_sdc_"))
-        return MergePlan(
-            table,
-            rows,
+        change = Upsert(
+            Incoming(self.writer.storage, (), rows, 0),
+            table.schema,
             keys,
             names.get(self.created.lower(), ""),
             mark,
+            names.get(self.updated.lower(), ""),
             when,
             names.get(soft.lower(), ""),
             tuple(own),
-            table.warnings,
         )
+        return MergePlan(table, change, table.warnings)
 
     def sink(self, plan: MergePlan) -> DeltaSink:
         """The kernel that stages the batch's rows, not yet the table's files."""
@@ -219,19 +213,8 @@ class DeltaMerger:
             stack.enter_context(published(writer.storage, staged)).publish()
             files = tuple((item.key, item.rows) for item in staged)
             size = sum(item.bytes for item in staged)
-            rows = Incoming(writer.storage, files, plan.rows, size)
-            updated = {name.lower(): name for name in plan.rows.names}.get(self.updated.lower(), "")
-            change = Upsert(
-                rows,
-                plan.table.schema,
-                plan.merge_keys,
-                plan.created,
-                plan.deleted,
-                updated,
-                plan.when,
-                plan.soft,
-                plan.own,
-            )
+            rows = replace(plan.change.incoming, files=files, bytes=size)
+            change = replace(plan.change, incoming=rows)
             keys = BatchKeys.read(change)
             filled = change.filled()
             if filled is not None:
