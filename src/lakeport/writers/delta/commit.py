@@ -1,24 +1,25 @@
-"""Commit to a Delta table: attempts, the transaction, and what became of a commit in doubt.
+"""Commits to Delta tables: the change as a value, the transaction, and what became of it.
+
+```
+TableChange ──▶ LogTransaction   the log's next file, which one writer alone can create
+            └─▶ Transaction      delta-spark, for tables of more features
+            └─▶ Spark's own writer, for tables with rules about rows
+```
+Who comes second looks at what the first has done, and follows it or plans anew.
 
 An append of files leaves a `txn` action of its own name for each file that was read, and an
 overwrite one for itself: content from before it is not in the table any more. Bringing an older
 version back sets them back, as it does with runs. Source: Delta's protocol, transaction
 identifiers.
 
-Every way to commit ends here when it fails, on every store. An answer may be lost, or say that
-the version exists because the first of two requests has made it. So nothing is skipped, planned
-again or deleted before the log was read:
+Every way to commit ends in `settle` when it fails, on every store. An answer may be lost, or say
+that the version exists because the first of two requests has made it. So nothing is skipped,
+planned again or deleted before the log was read:
 ```
 failure ─▶ read the log ─┬─ names our commit ──▶ it landed
                          ├─ does not ──────────▶ the failure, as it was raised
                          └─ nobody can tell ───▶ OutcomeUnknown
 ```
-
-What became of a commit that failed is looked up in the log.
-
-A commit is one file that only one writer can create; whoever comes second looks at what the first
-has done, and follows it or plans anew. Source: Delta's protocol. What a table of more features
-needs, delta-spark does (`transaction`).
 """
 
 from __future__ import annotations
