@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.delta_log.actions import clustering_action
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
 from lakeport.tables.maintenance import hours, report, sort_columns
@@ -24,8 +22,7 @@ def test_sort_columns_are_the_tables_own() -> None:
         sort_columns(contents([]), ["idd"])
     with pytest.raises(ConfigError, match="partition column"):
         sort_columns(contents([]), ["p"])
-    action = json.loads(clustering_action([["id"]]))["domainMetadata"]
-    clustered = contents([], keys=(), domains={action["domain"]: action["configuration"]})
+    clustered = contents([], keys=(), clustering=("id",))
     assert clustered.cluster_columns == ("id",)
     assert report(clustered).note
     with pytest.raises(ConfigError, match="clustered by id"):

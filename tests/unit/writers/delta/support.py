@@ -22,6 +22,7 @@ def contents(
         "partitionColumns": list(keys),
         "configuration": more.pop("properties", {}),
     }
-    state = TableState(7, metadata, {"minReaderVersion": 1, "minWriterVersion": 2})
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    state = TableState(7, metadata, protocol, more.pop("clustering", ()))
     added = [DataFile(f"f{n}", s, v) for n, (v, s) in enumerate(files)]
     return Contents(state, tuple(added), **more)
