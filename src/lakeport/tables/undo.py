@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.delta_log.actions import DataFile, parse_path, transaction_action
 from lakeport.delta_log.reader import Commit, Contents, DeltaLog
-from lakeport.engine.spark.delta.transaction import Restoration
+from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
@@ -159,7 +159,7 @@ def _bring_back(txn: Transaction, location: TableLocation, version: int) -> int:
         "numOfFilesAfterRestore": len(then.files),
         "tableSizeAfterRestore": sum(file.bytes for file in then.files),
     }
-    return txn.commit(actions, Restoration(version, metrics))
+    return txn.commit(actions, Operation(name="RESTORE", version=version, metrics=metrics))
 
 
 def _counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:

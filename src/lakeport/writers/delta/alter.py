@@ -30,8 +30,7 @@ from lakeport.schema.nested import with_text
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
-from lakeport.writers.delta.conversion import Converted, FileConverter, convert_files
-from lakeport.writers.delta.merge.files import TableFiles
+from lakeport.writers.delta.merge.files import Converted, FileConverter, TableFiles, convert_files
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter

@@ -54,7 +54,6 @@ from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
 from lakeport.engine.spark.delta.transaction import (
     DeltaTransaction,
     Operation,
-    Restoration,
     conflict,
 )
 from lakeport.engine.spark.failures import lost_call
@@ -343,7 +342,7 @@ class Transaction(DeltaTransaction):
         """
         self.remove_adds((file.add() for file in files), changes_rows=changes_rows)
 
-    def commit(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
+    def commit(self, actions: Sequence[str], operation: Operation) -> int:
         """Commit, whatever blind appends others have made meanwhile.
 
         Args:

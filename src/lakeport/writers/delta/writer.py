@@ -48,8 +48,7 @@ from lakeport.writers.delta.commit import (
     replaced_files,
     write_change,
 )
-from lakeport.writers.delta.conversion import FileConverter, convert_files
-from lakeport.writers.delta.merge.files import TableFiles
+from lakeport.writers.delta.merge.files import FileConverter, TableFiles, convert_files
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.sink import DeltaSink

@@ -55,8 +55,9 @@ class Operation:
         partition_columns: the table's, for the commit that creates it.
         user_metadata: free text kept with the commit.
         metrics: numbers for the history, such as `numFiles`.
-        name: WRITE, MERGE, DELETE or UPDATE.
+        name: WRITE, MERGE, DELETE, UPDATE or RESTORE.
         condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
+        version: the older one whose contents a RESTORE brings back.
     """
 
     overwrite: bool = False
@@ -67,19 +68,7 @@ class Operation:
     metrics: Mapping[str, int] = field(default_factory=dict)
     name: str = "WRITE"
     condition: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Restoration:
-    """A commit that brings an older version's contents back.
-
-    Attributes:
-        version: the older version.
-        metrics: numbers for the history.
-    """
-
-    version: int
-    metrics: Mapping[str, int]
+    version: int = -1
 
 
 class DeltaTransaction:
@@ -147,7 +136,7 @@ class DeltaTransaction:
         files = map(self._action, actions)
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
-    def commit_actions(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
+    def commit_actions(self, actions: Sequence[str], operation: Operation) -> int:
         """Commit, whatever blind appends others have made meanwhile; return the new version.
 
         Args:
@@ -198,16 +187,14 @@ def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> Spar
     return own
 
 
-def _annotated(
-    spark: SparkSession, operation: Operation | Restoration
-) -> AbstractContextManager[None]:
+def _annotated(spark: SparkSession, operation: Operation) -> AbstractContextManager[None]:
     """Run this thread's commit in a session whose settings suit it.
 
     They have it know its own work again, and give it user metadata where its description has no
     room for that.
     """
     settings = dict(COMMIT_SETTINGS)
-    if isinstance(operation, Operation) and operation.name != "WRITE":
+    if operation.name not in ("WRITE", "RESTORE"):
         settings[USER_METADATA] = operation.user_metadata
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         return nullcontext()
@@ -254,10 +241,10 @@ def _java_name(error: Exception) -> str:
         return ""
 
 
-def _described(spark: SparkSession, operation: Operation | Restoration) -> Any:
+def _described(spark: SparkSession, operation: Operation) -> Any:
     """Delta's own description of a commit, as the transaction in the JVM takes it."""
     jvm: Any = spark._jvm
-    if isinstance(operation, Restoration):
+    if operation.name == "RESTORE":
         version = option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
         return _kind(jvm, "Restore")(version, option(jvm))
     if operation.name == "WRITE":

@@ -1,4 +1,4 @@
-"""The data files of a Delta table as its log names them: their rows, and their values' bounds.
+"""The data files of a Delta table: their rows, their values' bounds, and how they are written anew.
 
 Runs without Spark; `TableFiles` is pickled into tasks.
 """
@@ -6,8 +6,9 @@ Runs without Spark; `TableFiles` is pickled into tasks.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -20,10 +21,11 @@ from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import SchemaConflict
 from lakeport.model import Staged, Storage
 from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.exact import InexactError
 from lakeport.schema.named import alter_command
 from lakeport.schema.nested import ValueFound, emptied
 from lakeport.shape import fit_column
-from lakeport.writers.delta.sink import relabelled
+from lakeport.writers.delta.sink import DeltaSink, relabelled
 from lakeport.writers.delta.untyped import readable
 
 if TYPE_CHECKING:
@@ -263,6 +265,82 @@ def rewrite_files(
         list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
         discard=discard,
     )
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A file with other types; `wrong` is the first value that has no equal."""
+
+    staged: tuple[Staged, ...] = ()
+    rows: int = 0
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
+class FileConverter:
+    """The kernel: reads files of the table, and writes them with other types. Pickled into tasks.
+
+    Attributes:
+        table: how they are read.
+        sink: where the new files go; None to look at the values alone.
+        convert: makes the batches to write of those that are read; raises `InexactError`.
+    """
+
+    table: TableFiles
+    sink: DeltaSink | None
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Converted]:
+        """Convert a task's files, up to the first that can't be."""
+        number, files = item
+        done: list[Converted] = []
+        try:
+            for file in files:
+                done.append(self._file(file, number))
+                if done[-1].wrong:
+                    break
+        except BaseException:
+            self.discard(done)
+            raise
+        return done
+
+    def discard(self, done: Sequence[Converted]) -> None:
+        """Drop what was staged."""
+        for staged in (staged for one in done for staged in one.staged):
+            self.table.log.storage.discard(staged)
+
+    def _file(self, file: DataFile, number: int) -> Converted:
+        rows = 0
+
+        def converted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in self.table.batches(file):
+                rows += len(batch)
+                yield batch if self.convert is None else self.convert(batch)
+
+        try:
+            if self.sink is None:
+                for _ in converted():
+                    pass
+                return Converted(rows=rows)
+            # Names are made from the job: no two of a task's files may have the same one.
+            sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+            return Converted(tuple(sink.write(converted(), number)), rows)
+        except InexactError as error:
+            return Converted(wrong=repr(error.value) if error.value != "" else "an empty text")
+
+
+def convert_files(
+    kernel: FileConverter, files: Sequence[DataFile], engine: Engine | None
+) -> list[Converted]:
+    """Run the kernel on data files; without an engine, in this thread."""
+    if not files:
+        return []
+    if engine is None:
+        return kernel((0, tuple(files)))
+
+    what = f"rewrite files of {kernel.table.log.uri}"
+    return rewrite_files(engine, what, kernel, files, kernel.table.log.storage)
 
 
 def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
