@@ -18,13 +18,13 @@ FROM generate_series(1, 30000) i
     "how",
     [
         {},
-        {"splits": 1},
+        pytest.param({"splits": 1}, marks=pytest.mark.soak),
         {"splits": 7},
-        {"splits": 5, "split_by": "id"},
-        {"splits": 4, "split_by": "day"},
+        pytest.param({"splits": 5, "split_by": "id"}, marks=pytest.mark.soak),
+        pytest.param({"splits": 4, "split_by": "day"}, marks=pytest.mark.soak),
         {"splits": 3, "split_by": "changed"},
         {"splits": 3, "split_by": "part"},
-        {"splits": 6, "split_by": "amount"},
+        pytest.param({"splits": 6, "split_by": "amount"}, marks=pytest.mark.soak),
     ],
     ids=str,
 )

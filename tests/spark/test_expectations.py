@@ -213,7 +213,7 @@ CONDITIONS: tuple[tuple[dict[str, Any], str], ...] = (
 
 @given(VALUES)
 @settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

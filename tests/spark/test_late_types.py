@@ -99,7 +99,11 @@ AGGREGATE = "SELECT id, max(c) AS c, count(*) AS n FROM source GROUP BY id"
 CHECK = [{"check": "id > 0 OR length(cast(c AS string)) > 0 OR id IS NULL"}]
 
 
-@pytest.mark.parametrize("keys", [{"expect": CHECK}, {"sql": AGGREGATE}], ids=["check", "sql"])
+@pytest.mark.parametrize(
+    "keys",
+    [pytest.param({"expect": CHECK}, marks=pytest.mark.soak), {"sql": AGGREGATE}],
+    ids=["check", "sql"],
+)
 def test_what_spark_computes_of_no_value_has_no_type_yet(
     keys: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -60,7 +60,11 @@ def land(store: BrokenS3, **more: Any) -> None:
     ("fault", "answer"),
     [
         (Fault("status", FOR_EVER, **COMMIT), "kept answering 503"),
-        (Fault("status", FOR_EVER, status=500, **COMMIT), "kept answering 500"),
+        pytest.param(
+            Fault("status", FOR_EVER, status=500, **COMMIT),
+            "kept answering 500",
+            marks=pytest.mark.soak,
+        ),
         (Fault("reset-before", FOR_EVER, **COMMIT), "was cut"),
     ],
 )
@@ -146,7 +150,13 @@ def storming(proxy: FaultProxy, at: Point, fault: RequestFault) -> Iterator[None
 @pytest.mark.parametrize(
     ("at", "fault", "kind", "words"),
     [
-        (AZURE_COMMIT, storm(status=503), OutcomeUnknown, "kept answering 503"),
+        pytest.param(
+            AZURE_COMMIT,
+            storm(status=503),
+            OutcomeUnknown,
+            "kept answering 503",
+            marks=pytest.mark.soak,
+        ),
         (AZURE_COMMIT, storm(hangs=True), OutcomeUnknown, "stayed silent"),
         (AZURE_FIRST, storm(status=503, everywhere=True), Unreachable, "kept answering 503"),
     ],
@@ -172,7 +182,7 @@ def test_a_copy_on_azure_whose_answer_is_cut_is_found_made(
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_azure_credentials_that_end_during_a_commit(
     azurite: Azurite, azure: FaultProxy, shared: bool
 ) -> None:

@@ -93,7 +93,7 @@ def loads(driver: DriverSession, tmp_path: Path) -> Iterator[Loads]:
 
 @pytest.mark.parametrize(
     "properties",
-    [{}, MAPPED, *(pytest.param(each, marks=pytest.mark.soak) for each in (FEED, VECTORS))],
+    [MAPPED, *(pytest.param(each, marks=pytest.mark.soak) for each in ({}, FEED, VECTORS))],
     ids=str,
 )
 def test_each_row_comes_once(loads: Loads, properties: dict[str, str]) -> None:
@@ -138,7 +138,12 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(
-    ("operation", "properties"), [("DELETE", VECTORS), ("UPDATE", {}), ("WRITE", {})]
+    ("operation", "properties"),
+    [
+        ("DELETE", VECTORS),
+        pytest.param("UPDATE", {}, marks=pytest.mark.soak),
+        pytest.param("WRITE", {}, marks=pytest.mark.soak),
+    ],
 )
 def test_rows_that_changed_are_an_error(
     loads: Loads, operation: str, properties: dict[str, str]
@@ -176,7 +181,7 @@ def test_a_feed_that_does_not_reach_back(loads: Loads) -> None:
         loads()
 
 
-@pytest.mark.parametrize("added", [0, 1])
+@pytest.mark.parametrize("added", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_a_table_made_anew(loads: Loads, added: int) -> None:
     loads.create()
     loads()
