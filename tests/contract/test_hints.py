@@ -169,7 +169,7 @@ BY_SPARK = (
 # or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
-        cli/rows cli/sources cli/tables destinations errors loading/conflicts loading/plan
+        cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/stream pages/lake pipeline/run schema/casting schema/named
         schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
         sources/csv/reader sources/database/source sources/excel/plan sources/files/places
@@ -178,16 +178,16 @@ NAMING = {
         tables/maintenance tables/overview tables/runs tables/undo tables/views
         writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
-    "words of help, not a hint": """cli/app cli/output/formatting cli/output/page cli/target
-        config/base config/lake/read config/lake/schema""",
-    "says which option of the command is wrong": """cli/jars mage/records sources/files/declared""",
+    "words of help, not a hint": """cli/app cli/output/formatting cli/target
+        config/base config/lake/read""",
+    "says which option of the command is wrong": """cli/jars mage/flags sources/files/declared""",
     "names the command in general": """pages/serve cli/output/help""",
-    "needs a server or a terminal": """cli/page cli/ui pages/address""",
+    "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
-        engine/threads pipeline/session schema/calendars engine/spark/failures
+        engine/threads schema/calendars engine/spark/failures
         engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files
         engine/spark/workers warm/client""",
-    "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
+    "needs a store that fails, or a file of others": """pipeline/report sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/bookmarks
         writers/delta/merge/files""",
 }

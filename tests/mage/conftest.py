@@ -19,7 +19,7 @@ from lakeport.mage import (
     DeltaLakeAzure,
     DeltaLakeS3,
     GoogleCloudStorage,
-    connection,
+    running,
 )
 from tests.contract.targets import AzureFiles, Files, GcsFiles, S3Files
 from tests.emulators import Azurite, FakeGcs, Minio
@@ -123,8 +123,8 @@ def state(value: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection test has time enough for a machine that is busy."""
-    monkeypatch.setattr(connection, "SECONDS", 120.0)
-    monkeypatch.setattr(connection, "_SPARK_SECONDS", 180.0)
+    monkeypatch.setattr(running, "SECONDS", 120.0)
+    monkeypatch.setattr(running, "_SPARK_SECONDS", 180.0)
 
 
 @pytest.fixture(scope="session")

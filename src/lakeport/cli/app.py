@@ -9,19 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.check import check
 from lakeport.cli.guide.init import init
 from lakeport.cli.guide.pages import docs, explain
-from lakeport.cli.jars import jars, version
+from lakeport.cli.jars import check, jars, version
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, Guard, about, mute_stdout
-from lakeport.cli.page import page
+from lakeport.cli.pages import page, ui
 from lakeport.cli.pipeline import run as run_lake
 from lakeport.cli.rows import quarantine
 from lakeport.cli.signals import endable
 from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
-from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.process import forbid_core_dumps, pandas_hidden, started_by

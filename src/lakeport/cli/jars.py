@@ -1,27 +1,62 @@
-"""`lakeport jars` and `lakeport version`."""
+"""`lakeport check`, `jars` and `version`: what loads need."""
 
 from __future__ import annotations
 
 import os
 import platform
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import Guard
+from lakeport.cli.tables import Invocation, lake_command
 from lakeport.engine.spark.jvm.java import find_java
-from lakeport.errors import ConfigError, MissingDependency
+from lakeport.errors import ConfigError, DestinationError, MissingDependency
 from lakeport.host.process import available_cores
 from lakeport.native import parser
 from lakeport.units import count, counted, size
 
+if TYPE_CHECKING:
+    from lakeport.loading.check import CheckReport
+
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
 """What `--for` takes -> its name in `spark.jvm.jars`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
+
+
+_Place = Annotated[
+    str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
+]
+
+
+@partial(lake_command, what=_Place)
+def check(lake: Invocation) -> None:
+    """Test the connection: credentials, region, permission to write, conditional writes, clock."""
+    from lakeport.loading.check import check as test_connection
+
+    report, output = test_connection(lake.config), lake.output
+    if isinstance(output, Json):
+        rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]
+        output.rows(report.target, ("status", "item", "found", "hint"), rows)
+    else:
+        output.close()
+        _tell(report, output)
+    if not report.ok:
+        raise typer.Exit(DestinationError.exit_code)
+
+
+def _tell(report: CheckReport, output: Console) -> None:
+    """An item, and the whole hint below it, however long."""
+    output.say(report.target)
+    for item in report.items:
+        output.say(f"{item.status:<8} {item.name}: {item.detail}", hanging=9)
+        if item.hint:
+            output.say(f"         Hint: {item.hint}")
 
 
 def jars(

@@ -36,7 +36,7 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import RUN_AGAIN, Guard
-from lakeport.cli.page import PagePath, observed, page_of_plan
+from lakeport.cli.pages import PagePath, observed, page_of_plan
 from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
 from lakeport.config.base import DestinationConfig
 from lakeport.config.files import expand

@@ -11,7 +11,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.help import Guard
-from lakeport.cli.page import PagePath
+from lakeport.cli.pages import PagePath
 
 _AGAIN = "`lakeport run {file} --resume` does what it did not come to."
 

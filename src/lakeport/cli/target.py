@@ -20,8 +20,8 @@ from lakeport.cli.options import (
     refuse_secrets,
 )
 from lakeport.cli.output.help import RUN_AGAIN, Guard
+from lakeport.mage.flags import Flags, caller, config_of, on_or_off, template
 from lakeport.mage.observer import LogLines, MageObserver
-from lakeport.mage.records import Flags, config_of, on_or_off
 
 _USAGE = 2
 _SIGNALS = 128
@@ -102,8 +102,6 @@ def target(
     lines = LogLines(name, out.buffer, bare=flags.log_to_stdout, debug=debug)
     observer = MageObserver(lines)
     with Guard(observer, debug, _exit_code, again=RUN_AGAIN) as guard, lines.library():
-        from lakeport.mage.templates import caller, template
-
         if flags.show_templates and not flags.test_connection:
             sys.stdout.write(json.dumps(template(name)))
             return
@@ -113,14 +111,12 @@ def target(
         guard.protect(made)
         lines.protect(made.secrets())
         refuse_secrets(given, type(made))
+        from lakeport.mage import running
+
         if flags.test_connection:
-            from lakeport.mage.connection import test_connection as test
-
-            test(made, lines, since=begun)
-            return
-        from lakeport.mage.running import land
-
-        land(made, flags, observer)
+            running.test_connection(made, lines, since=begun)
+        else:
+            running.land(made, flags, observer)
 
 
 def _exit_code(code: int) -> int:

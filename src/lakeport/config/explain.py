@@ -64,14 +64,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return folded[close[0]] if close else ""
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question about the known word that is most like this one; empty if none is.
+
+    Example:
+        >>> did_you_mean("buckt", ["bucket", "table"])
+        '; did you mean `bucket`?'
+    """
+    close = nearest(word, known)
+    return f"; did you mean `{close}`?" if close else ""
+
+
 def no_such(what: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not among the known ones."""
     names = sorted(known)
-    close = nearest(name, names)
-    return ConfigError(
-        f"there is no {what} {name!r}" + (f"; did you mean `{close}`?" if close else ""),
-        f"there are: {', '.join(names)}.",
-    )
+    guess = did_you_mean(name, names)
+    return ConfigError(f"there is no {what} {name!r}{guess}", f"there are: {', '.join(names)}.")
 
 
 def same_key(one: str, other: str) -> ConfigError:
@@ -125,14 +133,12 @@ def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
     if detail["type"] == "missing":
         return f"the key `{key}` is missing"
     if detail["type"] == "extra_forbidden":
-        close = nearest(key, model.model_fields)
-        return f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
+        return f"there is no key `{key}`{did_you_mean(key, model.model_fields)}"
     seen = "" if key in model.secret_keys() | _MAPPINGS else _seen(detail["input"])
     expected = detail.get("ctx", {}).get("expected")
     if isinstance(expected, str):
         choices = re.findall(r"'([^']*)'", expected)
-        close = nearest(str(detail["input"]), choices) if seen else ""
-        guess = f"; did you mean `{close}`?" if close else ""
+        guess = did_you_mean(str(detail["input"]), choices) if seen else ""
         return f"`{key}`:{seen} is not one of {', '.join(choices)}{guess}"
     return f"`{key}`:{seen} {reason(detail)}"
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from lakeport.config.base import config_class, destination_of, table_destination
-from lakeport.config.explain import Problem, nearest, reason
+from lakeport.config.explain import Problem, did_you_mean, reason
 from lakeport.errors import ConfigError
 from lakeport.scrub import is_secret_name, scrub, secret_arguments
 
@@ -71,8 +71,7 @@ def _explained(
         own = f"`{path[0]}`: {about[path[0]]}" if path and path[0] in about else hint
         kinds = {detail["type"] for detail in details}
         if "extra_forbidden" in kinds:
-            close = nearest(key, about)
-            text = f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
+            text = f"there is no key `{key}`{did_you_mean(key, about)}"
         elif "missing" in kinds:
             text = f"the key `{key}` is missing"
         else:

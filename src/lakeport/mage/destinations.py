@@ -26,11 +26,11 @@ from lakeport.config.mage.io_config import ConfigLoader, destination_keys
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading import run
 from lakeport.loading.report import Failure, LandingReport
-from lakeport.mage import connection
+from lakeport.mage import running
+from lakeport.mage.flags import Flags, config_of, template
 from lakeport.mage.observer import LogLines, MageObserver
-from lakeport.mage.records import Flags, bare_records, batch_lines, batch_table, config_of
+from lakeport.mage.records import bare_records, batch_lines, batch_table
 from lakeport.mage.running import SchemaNotes, land
-from lakeport.mage.templates import template
 from lakeport.model import Mode
 from lakeport.writers.naming import table_name
 
@@ -152,7 +152,7 @@ class Destination:
             ConfigError: something is wrong with the config.
         """
         self._observer.lines.protect(self.config.secrets())
-        connection.test_connection(self.config, self._observer.lines)
+        running.test_connection(self.config, self._observer.lines)
         return True
 
     def process(self, input_buffer: BinaryIO | Any) -> LandingReport | None:

@@ -1,16 +1,21 @@
-"""Run a load as Mage's targets do: Singer lines in, STATE out, log lines, declared schemas."""
+"""What Mage's targets do: land Singer lines, note their schemas, and test the connection.
+
+A test of the connection is answered before Mage's orchestrator gives up, with one error for all.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakeport.errors import InputError
+from lakeport.errors import DestinationError, InputError
 from lakeport.loading import run
+from lakeport.loading.check import check
 from lakeport.sources.input.decompression import STDIN, open_input, unpack_limits
 from lakeport.sources.singer.messages import Schema, decode
 from lakeport.sources.singer.state import StateOutput
@@ -20,8 +25,8 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import LandingReport
-    from lakeport.mage.observer import MageObserver
-    from lakeport.mage.records import Flags
+    from lakeport.mage.flags import Flags
+    from lakeport.mage.observer import LogLines, MageObserver
 
 
 def land(
@@ -128,3 +133,43 @@ class _Noting(io.RawIOBase):
             stop = len(lines) if stop < 0 else stop
             self._note(lines[lines.rfind(b"\n", 0, at) + 1 : stop])
             at = lines.find(_WORD, stop)
+
+
+SECONDS = 6.0
+"""From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
+
+_SPARK_SECONDS = 8.0
+
+
+def test_connection(
+    config: DestinationConfig, lines: LogLines, *, since: float | None = None
+) -> None:
+    """Test the connection, and log what was found.
+
+    Args:
+        config: the destination's config.
+        lines: takes a line for each thing that was looked at.
+        since: the moment (`time.monotonic`) from which the time counts; default: now.
+
+    Raises:
+        DestinationError: all that would make a load fail, and what to change.
+        MissingDependency: the destination's SDK is not installed.
+    """
+    begun = time.monotonic() if since is None else since
+    lines.log("INFO", "Testing connection...")
+    store, spark = (
+        max(1.0, round(begun + seconds - time.monotonic(), 1))
+        for seconds in (SECONDS, _SPARK_SECONDS)
+    )
+    report = check(config, store, spark)
+    for item in report.items:
+        if item.status != "failed":
+            text = f"{item.name}: {item.detail}" + (f" ({item.hint})" if item.hint else "")
+            lines.log("INFO", text, {"item": item.name, "status": item.status})
+    failed = [item for item in report.items if item.status == "failed"]
+    if failed:
+        raise DestinationError(
+            f"{report.target}: " + "; ".join(f"{item.name}: {item.detail}" for item in failed),
+            " ".join(dict.fromkeys(item.hint for item in failed if item.hint)),
+        )
+    lines.log("INFO", f"{report.target} can be landed in.", {"target": report.target})

@@ -24,10 +24,9 @@ from lakeport.config.base import config_class
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, Unreachable
 from lakeport.loading import run as landing
 from lakeport.loading.report import LandingReport, StreamReport
-from lakeport.mage import connection
+from lakeport.mage import running
+from lakeport.mage.flags import Flags, config_of, template
 from lakeport.mage.observer import LogLines
-from lakeport.mage.records import Flags, config_of
-from lakeport.mage.templates import template
 from lakeport.model import Landed
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
@@ -495,7 +494,7 @@ def silent_port() -> Iterator[int]:
 def test_a_connection_test_ends_before_mage_gives_up(
     fake: FakeLoad, capsys: Cap, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "SECONDS", 1.5)
+    monkeypatch.setattr(running, "SECONDS", 1.5)
     config = {**S3, "aws_endpoint": f"http://127.0.0.1:{silent_port}"}
     command = ["target", "amazon_s3", "--config_json", json.dumps(config), "--test_connection"]
     assert main([*command, "--show_templates"]) == 1
@@ -508,7 +507,7 @@ def test_a_connection_test_ends_before_mage_gives_up(
 def test_a_connection_test_that_passes(
     fake: FakeLoad, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "SECONDS", 120.0)
+    monkeypatch.setattr(running, "SECONDS", 120.0)
     config = json.dumps({"path": str(tmp_path / "lake")})
     assert main(["target", "local", "--config_json", config, "--test_connection"]) == 0
     out, err = capsys.readouterr()

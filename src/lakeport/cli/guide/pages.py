@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
+import posixpath
+import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +17,7 @@ from lakeport.cli.output.console import Console
 from lakeport.cli.output.help import Guard
 from lakeport.errors import ConfigError, LakeportError
 
+_LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 _HERE = Path(errors.__file__).parent
 _ELSEWHERE = ("adr/", "benchmarks/", "errors/")  # for developers; what `explain` shows
 _PAGES = "`lakeport docs PAGE` shows one of these, `lakeport explain CODE` that of an error"
@@ -138,9 +141,46 @@ def _title(path: Path) -> str:
 
 def _show(text: str, name: str) -> None:
     """Print a page: formatted on a terminal, as it is elsewhere."""
-    if not sys.stdout.isatty():
+    if sys.stdout.isatty():
+        print_page(text, name)
+    else:
         typer.echo(text.rstrip("\n"))
-        return
-    from lakeport.cli.output.page import print_page
 
-    print_page(text, name)
+
+def print_page(text: str, name: str) -> None:
+    """Print a page, formatted, for a terminal, where nobody can follow a link to a file.
+
+    Args:
+        text: its Markdown.
+        name: what `lakeport docs` calls it.
+    """
+    from rich.console import Console as Terminal
+    from rich.markdown import Heading, Markdown
+
+    class LeftHeading(Heading):
+        """A heading that begins where the text does."""
+
+        def __rich_console__(self, console: Any, options: Any) -> Any:
+            self.text.justify = "left"
+            yield self.text
+
+    class Page(Markdown):
+        """Markdown with such headings."""
+
+        elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012
+
+    Terminal().print(Page(with_commands(text, name), hyperlinks=False))
+
+
+def with_commands(text: str, name: str) -> str:
+    """A page's text, in which links to others are the commands that show them.
+
+    >>> with_commands("See [types](../types.md#dates).", "errors/SchemaConflict")
+    'See types (`lakeport docs types`).'
+    """
+
+    def command(link: re.Match[str]) -> str:
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(name), link[2]))
+        return f"{link[1]} (`lakeport docs {page}`)"
+
+    return _LINK.sub(command, text)

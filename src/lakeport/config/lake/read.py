@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from lakeport.config.base import OTHER_NAMES, DestinationConfig, all_keys, canonical, config_class
 from lakeport.config.expectations import Expectation, expectations
-from lakeport.config.explain import nearest
+from lakeport.config.explain import did_you_mean
 from lakeport.config.files import (
     Document,
     Place,
@@ -459,10 +459,10 @@ class _Reader:
     ) -> None:
         for key in values:
             if key not in known:
-                close = nearest(key, known)
-                guess = f"; did you mean `{close}`?" if close else ""
                 hint = _MERGED if key == "<<" else ""
-                self.mistakes.add((*path, key), f"there is no key `{key}`{guess}", hint)
+                self.mistakes.add(
+                    (*path, key), f"there is no key `{key}`{did_you_mean(key, known)}", hint
+                )
 
     def _expanded(self, value: Any, path: tuple[str | int, ...]) -> Any:
         """Values with variables replaced; where one is not set, the text stays as it is."""
@@ -682,10 +682,8 @@ def _missing(key: str) -> str:
 
 
 def _no_table(name: str, tables: Tables) -> tuple[str, str]:
-    close = nearest(name, tables.targets)
-    guess = f"; did you mean `{close}`?" if close else ""
     return (
-        f"no load of the file is called {name!r}{guess}",
+        f"no load of the file is called {name!r}{did_you_mean(name, tables.targets)}",
         "name a load, or a table elsewhere by its path or URI, which has a `/` in it.",
     )
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from lakeport.config.explain import nearest, no_such
+from lakeport.config.explain import did_you_mean, no_such
 from lakeport.config.files import expand, parse_text, read_text
 from lakeport.errors import ConfigError
 
@@ -225,10 +225,9 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     for name, value in streams.items():
         if name not in _OVERRIDE_KEYS:
-            close = nearest(str(name), _OVERRIDE_KEYS)
+            guess = did_you_mean(str(name), _OVERRIDE_KEYS)
             raise ConfigError(
-                f"`_streams`: there is no key {name!r}"
-                + (f"; did you mean `{close}`?" if close else ""),
+                f"`_streams`: there is no key {name!r}{guess}",
                 "it takes `columns` and `partition_keys`, which are for every stream.",
             )
         if value is None:

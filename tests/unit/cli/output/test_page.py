@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.cli.guide.pages import pages
-from lakeport.cli.output.page import print_page
+from lakeport.cli.guide.pages import pages, print_page
 
 
 @pytest.mark.parametrize("name", ["errors/SchemaConflict", "concepts"])
