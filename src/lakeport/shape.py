@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import ConfigError, InputError, SourceError
-from lakeport.schema.casting import is_json
+from lakeport.schema.casting import TIMESTAMP, is_json
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.exact import InexactError, as_declared, exactly
 from lakeport.schema.named import like, listed, no_column
-from lakeport.schema.nested import OBJECT, ValueFound, emptied
+from lakeport.schema.nested import OBJECT, ValueFound, assembled, emptied, parts
 from lakeport.schema.text import cast_declared, json_column, text_column
 from lakeport.schema.types import declared_type, storable
 
@@ -130,7 +130,6 @@ def absent(column: str, what: str, names: Iterable[str]) -> SourceError:
 
 
 HeaderCase = Literal["lower", "upper"]
-TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 def header_name(name: str, case: HeaderCase | None) -> str:
@@ -207,10 +206,10 @@ class Shape:
             name.lower(): self._column(source, batch.column(at))
             for (source, name), at in zip(self.names, self._places(batch), strict=True)
         }
-        parts = {name.lower(): self._part(source) for source, name in self.names}
+        given = {name.lower(): self._part(source) for source, name in self.names}
         for name, value in self.constants:
             columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
-            parts.pop(name.lower(), None)
+            given.pop(name.lower(), None)
         if self.created:
             stamp = pa.scalar(self.clock, TIMESTAMP)
             known = columns.get(self.created.lower())
@@ -219,7 +218,7 @@ class Shape:
             )
             columns[self.updated.lower()] = pa.repeat(stamp, len(batch))
         arrays = [
-            fit_column(columns.get(key), field, len(batch), parts.get(key))
+            fit_column(columns.get(key), field, len(batch), given.get(key))
             for field in self.schema
             for key in (field.name.lower(),)
         ]
@@ -405,21 +404,13 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
             else pa.nulls(len(column), child.type)
             for child in wanted
         ]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
+        return assembled(column, children, wanted)
     if pa.types.is_list(wanted):
-        values = _cast(column.flatten(), part and part.type.value_field, wanted.value_field)
-        lengths = pc.fill_null(pc.list_value_length(column), 0)
-        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
-        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, values, type=wanted, mask=column.is_null())
+        ((_, values),) = parts(column)
+        values = _cast(values, part and part.type.value_field, wanted.value_field)
+        return assembled(column, [values], wanted)
     if pa.types.is_map(wanted):
-        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        keys, items = (some.slice(first, last - first) for some in (column.keys, column.items))
-        return pa.MapArray.from_arrays(
-            pc.subtract(column.offsets, column.offsets[0]),
-            keys.cast(wanted.key_type),
-            _cast(items, part and part.type.item_field, wanted.item_field),
-            type=wanted,
-            mask=column.is_null(),
-        )
+        (_, keys), (_, items) = parts(column)
+        items = _cast(items, part and part.type.item_field, wanted.item_field)
+        return assembled(column, [keys.cast(wanted.key_type), items], wanted)
     return column.cast(wanted)

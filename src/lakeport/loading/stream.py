@@ -38,12 +38,12 @@ from lakeport.loading.policies import Policies
 from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.casting import is_json
+from lakeport.schema.casting import TIMESTAMP, is_json
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import declared_type, merge_kinds, type_of_kind
 from lakeport.schema.width import check_width
-from lakeport.shape import TIMESTAMP, header_name, internal_names
+from lakeport.shape import header_name, internal_names
 from lakeport.units import counted
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files

@@ -30,10 +30,10 @@ from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
-from lakeport.shape import TIMESTAMP
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, published
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
