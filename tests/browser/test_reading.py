@@ -1,4 +1,4 @@
-"""What readers do with the pages: follow links, sort, search, compare, copy."""
+"""What readers do with the pages: follow links, sort, search, copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import deltalake
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -94,22 +93,10 @@ def test_every_picture_has_its_data_one_click_away(reader: Reader, in_file: Site
             assert section.locator("details[open] table:visible").count() > 0
 
 
-def test_two_versions_are_compared(reader: Reader, site: Site, lake: Path) -> None:
-    table = deltalake.DeltaTable(lake / "sales" / "orders")
+def test_a_version_says_which_columns_came(reader: Reader, site: Site) -> None:
     page = site.open(reader, ORDERS)
-    compare = page.locator("section.compare:visible")
-    compare.get_by_label("From version").fill("0")
-    compare.get_by_label("to version").fill(str(table.version()))
-    rows = [table.to_pyarrow_table().num_rows, len(table.file_uris())]
-    table.load_as_version(0)
-    before = [table.to_pyarrow_table().num_rows, len(table.file_uris())]
-    told = compare.locator(".difference")
-    expect(told).to_contain_text(f"rows: {before[0]:,} → {rows[0]:,} (+{rows[0] - before[0]:,})")
-    expect(told).to_contain_text(f"files: {before[1]:,} → {rows[1]:,}")
-    expect(told).to_contain_text("new: note, string")
-    expect(told).to_contain_text("day=2026-11-03")
-    compare.get_by_label("From version").fill("4711")
-    expect(told).to_contain_text("There are versions 0 to")
+    page.get_by_text("The versions", exact=True).locator("visible=true").click()
+    assert "new: note, string" in page.locator("table.versions:visible").inner_text()
 
 
 def test_a_command_is_copied(reader: Reader, site: Site, lake: Path) -> None:

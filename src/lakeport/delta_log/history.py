@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from lakeport.delta_log.actions import DataFile, Entry
@@ -110,8 +109,6 @@ class Version:
         added: the files that it added.
         removed: the files that it removed.
         held: the files that the table had then; None where the log no longer tells.
-        touched: the partitions of these files, each once, as the log spells them, the first ones.
-        more_touched: how many further ones there are.
         changes_metadata: whether it changes the table's schema or properties.
     """
 
@@ -121,8 +118,6 @@ class Version:
     added: Amount = field(default_factory=Amount)
     removed: Amount = field(default_factory=Amount)
     held: Amount | None = None
-    touched: tuple[Values, ...] = ()
-    more_touched: int = 0
     changes_metadata: bool = False
 
     @property
@@ -167,7 +162,6 @@ def read_history(
     *,
     most_bytes: int,
     most_versions: int | None = None,
-    most_partitions: int = 0,
 ) -> History | None:
     """Walk through a table's log.
 
@@ -175,7 +169,6 @@ def read_history(
         log: the files of its log.
         most_bytes: of commits and of one checkpoint; older commits are left out.
         most_versions: so many commits at most.
-        most_partitions: how many partitions a version names.
 
     Returns:
         None when what may be read does not tell the table's contents.
@@ -191,7 +184,7 @@ def read_history(
         if found is None:
             return None
         start, checkpoint = found
-    walk = _Walk(most_partitions)
+    walk = _Walk()
     if start < first:
         walk.begin(checkpoint)
     numbers = range(first, log.newest + 1)
@@ -238,8 +231,7 @@ def _oldest_checkpoint(log: LogFiles, since: int, most_bytes: int) -> tuple[int,
 class _Walk:
     """The commits of a log, one after the other."""
 
-    def __init__(self, most_partitions: int) -> None:
-        self._most_partitions = most_partitions
+    def __init__(self) -> None:
         self._history = History()
         self._files: dict[Any, KnownFile] = {}
         self._since: dict[str, int] = {}
@@ -276,7 +268,6 @@ class _Walk:
                 self._files[entry.add.ident] = known
                 came.append(known)
         version.added, version.removed = Amount.of(came), Amount.of(gone)
-        self._touch(version, (*came, *gone))
         if self._held is not None:
             version.held = self._held = self._held.changed(version.added, version.removed)
         self._history.versions.append(version)
@@ -317,14 +308,3 @@ class _Walk:
         if text not in schemas:
             schemas.append(text)
         self._schema = schemas.index(text)
-
-    def _touch(self, version: Version, files: Iterable[KnownFile]) -> None:
-        if not self._most_partitions:
-            return
-        seen: dict[tuple[tuple[str, str | None], ...], Values] = {}
-        for known in files:
-            values = known.file.partition_values
-            if values:
-                seen.setdefault(tuple(sorted(values.items())), values)
-        version.touched = tuple(islice(seen.values(), self._most_partitions))
-        version.more_touched = len(seen) - len(version.touched)

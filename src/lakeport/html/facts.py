@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-MOST_PARTITIONS = 20
-"""So many partitions a version names."""
 MOST_POINTS = 60
 """So many points a table's growth has."""
 
@@ -34,9 +32,7 @@ class VersionFacts:
         rows_removed: rows in the files that it removed; None where one does not say.
         files_added: how many data files it added.
         files_removed: how many it removed.
-        schema: place of its schema in `TableFacts.schemas`; -1 where the log no longer tells.
-        partitions: the partitions that it touched, as `column=value`; at most `MOST_PARTITIONS`.
-        more_partitions: how many further ones it touched.
+        columns: columns that came, went or got another type with it, in words.
         run_id: id or name of the run that made it; None for other programs.
         state: the Singer STATE that it carries, as JSON text; None for none.
     """
@@ -51,9 +47,7 @@ class VersionFacts:
     rows_removed: int | None
     files_added: int
     files_removed: int
-    schema: int
-    partitions: tuple[str, ...] = ()
-    more_partitions: int = 0
+    columns: tuple[str, ...] = ()
     run_id: str | None = None
     state: str | None = None
 
@@ -120,7 +114,6 @@ class TableFacts:
         partition_columns: names.
         versions: oldest first; empty for files.
         older_versions: how many versions the log no longer tells.
-        schemas: the schemas that the versions have had, each once: (column, type) pairs.
         protocol: such as `reader 1, writer 2`; None for files.
         features: the table features of the protocol.
         readers: program -> why it can't read the table; empty where it can.
@@ -146,7 +139,6 @@ class TableFacts:
     partition_columns: tuple[str, ...] = ()
     versions: Sequence[VersionFacts] = ()
     older_versions: int = 0
-    schemas: Sequence[Sequence[tuple[str, str]]] = ()
     protocol: str | None = None
     features: tuple[str, ...] = ()
     readers: Sequence[tuple[str, str]] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +23,14 @@ _VERSIONS = (
     ("rows added", "n"),
     ("rows removed", "n"),
     ("size", "n"),
+    ("files", "n"),
     ("files added", "n"),
     ("files removed", "n"),
+    ("columns", ""),
     ("run", ""),
     ("STATE", ""),
 )
 _MOST_PARTITIONS = 1000
-_MOST_SCHEMA = 200_000  # characters of all schemas that two versions are compared by
 _LONGEST = 200  # characters of a value
 
 
@@ -59,7 +59,6 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     """
     versions = facts.versions
     partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
-    compared, touched = _compared(facts)
 
     def value(text: str | None) -> Markup | str:
         if text is None:
@@ -76,9 +75,6 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         sizes=growth(versions, lambda v: v.bytes, "size", size, 130) if versions else "",
         grown=over_time(facts.growth),
         points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
-        before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
-        compared=compared,
-        touched=dict(zip((v.number for v in versions), touched, strict=True)),
         histogram=histogram(facts.file_sizes, facts.small_file_bytes, facts.target_file_bytes),
         band=f"The band marks {file_size(facts.small_file_bytes)} to "
         f"{file_size(facts.target_file_bytes)}: large enough to be read fast.",
@@ -121,26 +117,6 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
     if facts.last_change is not None:
         told.append(("last change", moment(facts.last_change)))
     return told
-
-
-def _compared(facts: TableFacts) -> tuple[Markup, list[str]]:
-    """What two versions are compared by.
-
-    Returns:
-        Schemas and names of partitions as JSON that may stand in a `<script>`; and for each version
-        the places of the partitions that it touched, in these names.
-    """
-    places: dict[str, int] = {}
-    touched = [
-        " ".join(str(places.setdefault(name, len(places))) for name in version.partitions)
-        for version in facts.versions
-    ]
-    schemas: list[object] = [list(map(list, schema)) for schema in facts.schemas]
-    if len(json.dumps(schemas)) > _MOST_SCHEMA:
-        schemas = [None for _ in schemas]
-    told = json.dumps({"schemas": schemas, "partitions": list(places)})
-    safe = told.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(safe), touched  # noqa: S704 -- no character is left that ends it
 
 
 def _nulls_share(column: ColumnFacts, rows: int | None) -> str:

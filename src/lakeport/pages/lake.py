@@ -190,9 +190,7 @@ class LakePages:
     ) -> Page:
         """Return the lake's page; its tables are looked for unless they are given."""
         tables = self.tables() if tables is None else tables
-        pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
-        lines = [_line(run, pages) for run in runs]
-        body = lake_body(self.storage.uri(self.folder), tables, lines, datetime.now(UTC), href)
+        body = lake_body(self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href)
         return Page("/", "Lake", body)
 
     def of_table(self, name: str) -> Page:
@@ -246,24 +244,18 @@ def _unreadable(run: LakeRun) -> SourceError:
     )
 
 
-def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
+_RunLine = tuple["LakeRun", str, int, list[tuple[str, str]]]
+"""A run, its page, how many bad records it set aside, and names and pages of its tables."""
+
+
+def _line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
     facts = run_facts(run.report)
-    streams = facts.streams if facts else []
-    uris = [each.table.rstrip("/") for each in streams]
+    uris = [each.table for each in facts.streams] if facts else []
     if run.file:
-        uris = [uri.rstrip("/") for load in run.report["loads"] for uri in load.get("tables", ())]
-    return RunLine(
-        path=f"{_RUN}{run.name}" if facts else "",
-        run_id=run.run_id,
-        ok=run.ok,
-        error=run.error or "",
-        started=run.started,
-        seconds=run.seconds,
-        rows=run.rows,
-        rejected=facts.rejected if facts else 0,
-        loads=", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items()),
-        tables=[(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri],
-    )
+        uris = [uri for load in run.report["loads"] for uri in load.get("tables", ())]
+    found = [uri.rstrip("/") for uri in uris if uri]
+    named = [(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in found]
+    return run, f"{_RUN}{run.name}" if facts else "", facts.rejected if facts else 0, named
 
 
 def _is_name(name: str) -> bool:
@@ -291,37 +283,8 @@ _Day = tuple[str, int, int, int]
 """Day (UTC), good runs, failed ones, rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """One run, as its line shows it.
-
-    Attributes:
-        path: of its page.
-        run_id: its id, or the name that it was given.
-        ok: whether it came to its end.
-        error: what it ended with; empty for a good one.
-        started: when it began, UTC.
-        seconds: how long it took.
-        rows: rows that it landed.
-        rejected: bad records that it set aside.
-        tables: name and page of each table that it landed something in; no page for others.
-        loads: of a run of a lake's file, how many loads came to what; else empty.
-    """
-
-    path: str
-    run_id: str
-    ok: bool
-    error: str
-    started: datetime
-    seconds: float
-    rows: int
-    rejected: int
-    tables: Sequence[tuple[str, str]]
-    loads: str = ""
-
-
 def lake_body(
-    uri: str, tables: Sequence[LakeTable], runs: Sequence[RunLine], now: datetime, href: Href
+    uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
 ) -> Markup:
     """Return the page of a lake.
 
@@ -333,11 +296,12 @@ def lake_body(
         href: gives the links.
     """
     by_day = _by_day(runs, now)
+    pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
     return render(
         "lake.html",
         uri=uri,
         tables=tables,
-        runs=runs,
+        runs=[_line(run, pages) for run in runs],
         href=href,
         columns=_LAKE_COLUMNS,
         totals=_totals(tables, runs),
@@ -349,7 +313,7 @@ def lake_body(
     )
 
 
-def _totals(tables: Sequence[LakeTable], runs: Sequence[RunLine]) -> list[tuple[str, object]]:
+def _totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[str, object]]:
     rows = [table.rows for table in tables]
     known = [each for each in rows if each is not None]
     more = " and more" if len(known) < len(rows) else ""
@@ -378,7 +342,7 @@ def _spark(table: LakeTable) -> Markup:
     return sparkline(points, f"rows, from {count(first)} to {count(last)}")
 
 
-def _by_day(runs: Sequence[RunLine], now: datetime) -> list[_Day]:
+def _by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
     """Those of the last two weeks that had runs."""
     found: dict[str, tuple[int, int, int]] = {}
     oldest = (now - timedelta(days=_DAYS - 1)).date()

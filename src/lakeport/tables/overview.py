@@ -34,7 +34,6 @@ from lakeport.delta_log.state import TableState
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import (
-    MOST_PARTITIONS,
     MOST_POINTS,
     ColumnFacts,
     PartitionFacts,
@@ -404,19 +403,16 @@ def _each(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     return [tree.get(last) for tree in trees]
 
 
-def partition_name(values: Mapping[str, str | None] | None, columns: Mapping[str, Leaf]) -> str:
+def partition_name(values: Mapping[str, str | None], columns: Iterable[Leaf]) -> str:
     """Return a partition as `column=value`, with `/` between; empty for a table without any.
 
     Args:
         values: column in the data files -> value as the log spells it.
-        columns: the same -> the partition column.
+        columns: the partition columns.
     """
-    told = values or {}
-    if told.keys() != columns.keys():  # of a time when the table had other columns
-        return "/".join(f"{name}={text or 'null'}" for name, text in told.items())
     return "/".join(
-        f"{leaf.name}={_spelled_alike(told[name] or 'null', leaf.type)}"
-        for name, leaf in columns.items()
+        f"{leaf.name}={_spelled_alike(values.get(leaf.path[0]) or 'null', leaf.type)}"
+        for leaf in columns
     )
 
 
@@ -476,7 +472,7 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
         SourceError: its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    history = read_history(log, most_bytes=_LOG_BYTES, most_partitions=MOST_PARTITIONS)
+    history = read_history(log, most_bytes=_LOG_BYTES)
     if history is None:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
@@ -501,10 +497,10 @@ def delta_facts(
     """
     newest = column_leaves(str(history.metadata["schemaString"]))
     by = tuple(history.metadata.get("partitionColumns") or ())
-    columns = {leaf.path[0]: leaf for name in by for leaf in newest if leaf.name == name}
-    versions = [_version(version, columns) for version in history.versions]
+    columns = [leaf for name in by for leaf in newest if leaf.name == name]
+    versions = _versions(history)
     partitions = partition_facts(
-        (partition_name(known.file.partition_values, columns), known.file.bytes, known.rows)
+        (partition_name(known.file.partition, columns), known.file.bytes, known.rows)
         for known in history.files
     )
     properties = dict(history.metadata.get("configuration") or {})
@@ -527,9 +523,6 @@ def delta_facts(
         partition_columns=by,
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
-        schemas=[
-            [(leaf.name, leaf.told) for leaf in column_leaves(schema)] for schema in history.schemas
-        ],
         protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
         features=_features(protocol),
         readers=_readers(protocol),
@@ -545,9 +538,31 @@ def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
     return column_facts(history.files, leaves, known, by, history.cluster_columns)
 
 
-def _version(version: Version, columns: Mapping[str, Leaf]) -> VersionFacts:
+def _versions(history: History) -> list[VersionFacts]:
+    schemas = [{leaf.name: leaf.told for leaf in column_leaves(s)} for s in history.schemas]
+    told, before = [], -1
+    for version in history.versions:
+        known = before >= 0 and version.schema >= 0
+        changes = _changes(schemas[before], schemas[version.schema]) if known else ()
+        told.append(_version(version, tuple(changes)))
+        before = version.schema
+    return told
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    """Tell what became of columns, by name -> type.
+
+    >>> list(_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
+    ['a: integer became float', 'new: c, date', 'gone: b, text']
+    """
+    kept = ((name, type_) for name, type_ in new.items() if name in old)
+    yield from (f"{name}: {old[name]} became {now}" for name, now in kept if old[name] != now)
+    yield from (f"new: {name}, {type_}" for name, type_ in new.items() if name not in old)
+    yield from (f"gone: {name}, {type_}" for name, type_ in old.items() if name not in new)
+
+
+def _version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
     info, held = version.info, version.held
-    named = (partition_name(values, columns) for values in version.touched)
     mark = Mark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
     return VersionFacts(
@@ -561,9 +576,7 @@ def _version(version: Version, columns: Mapping[str, Leaf]) -> VersionFacts:
         rows_removed=version.removed.rows,
         files_added=version.added.files,
         files_removed=version.removed.files,
-        schema=version.schema,
-        partitions=tuple(dict.fromkeys(named)),
-        more_partitions=version.more_touched,
+        columns=columns,
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
         state=None if state is None else state.decode("utf-8", "replace"),
     )

@@ -30,8 +30,7 @@ def version(number: int, text: str = "run", **others: Any) -> VersionFacts:
         "rows_removed": 0,
         "files_added": 1,
         "files_removed": 0,
-        "schema": 0,
-        "partitions": (text,),
+        "columns": (text,),
         "run_id": text,
         "state": text,
     }
@@ -56,7 +55,6 @@ def table(text: str = "t", versions: int = 3, partitions: int = 2, **others: Any
         ],
         "partition_columns": (text,),
         "versions": [version(number, text) for number in range(versions)],
-        "schemas": [[(text, text)]],
         "protocol": text,
         "features": (text,),
         "readers": [(text, text)],

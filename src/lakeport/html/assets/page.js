@@ -1,4 +1,4 @@
-// What a page can do beyond being read: sort, search, compare, copy, the reader's time and theme.
+// What a page can do beyond being read: sort, search, copy, the reader's time and theme.
 "use strict";
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -67,74 +67,12 @@
     show();
   }
 
-  // Two versions beside each other.
   const element = (name, text, kind) => {
     const made = document.createElement(name);
     made.textContent = text;
     if (kind) made.className = kind;
     return made;
   };
-  const list = (title, lines) => {
-    if (!lines.length) return [];
-    const made = document.createElement("ul");
-    made.append(...lines.map((line) => element("li", line)));
-    return [element("h3", title), made];
-  };
-  const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "±") + number.format(Math.abs(value));
-  const columns = (one, other) => {
-    if (!one || !other) return ["unknown"];
-    const [old, now] = [new Map(one), new Map(other)];
-    return [
-      ...other.filter(([name]) => !old.has(name)).map(([name, type]) => `new: ${name}, ${type}`),
-      ...one.filter(([name]) => !now.has(name)).map(([name, type]) => `gone: ${name}, ${type}`),
-      ...other
-        .filter(([name, type]) => old.has(name) && old.get(name) !== type)
-        .map(([name, type]) => `${name}: ${old.get(name)} became ${type}`),
-    ];
-  };
-  for (const section of all(".compare")) {
-    const page = section.parentElement;
-    const rows = new Map(all("tr[data-version]", page).map((row) => [Number(row.dataset.version), row]));
-    const { schemas, partitions: names } = JSON.parse(section.querySelector(".known").textContent);
-    const [from, to] = [section.querySelector(".from"), section.querySelector(".to")];
-    const out = section.querySelector(".difference");
-    const value = (row, name) => row.dataset[name] ?? row.cells[{ rows: 3, bytes: 6 }[name]].dataset.v;
-    const counted = (one, other, name) => {
-      const [a, b] = [value(one, name), value(other, name)];
-      return a === "" || b === "" ? `${name}: unknown` : `${name}: ${number.format(a)} → ${number.format(b)} (${signed(b - a)})`;
-    };
-    const show = () => {
-      const [one, other] = [rows.get(from.valueAsNumber), rows.get(to.valueAsNumber)];
-      if (!one || !other) {
-        out.replaceChildren(element("p", `There are versions ${section.dataset.oldest} to ${section.dataset.newest}.`, "note"));
-        return;
-      }
-      const [least, most] = [from.valueAsNumber, to.valueAsNumber].sort((a, b) => a - b);
-      const touched = new Set();
-      let more = false;
-      for (const [version, row] of rows) {
-        if (version > least && version <= most) {
-          if (row.dataset.partitions) row.dataset.partitions.split(" ").forEach((place) => touched.add(names[place]));
-          more ||= row.dataset.more !== "0";
-        }
-      }
-      const named = [...touched].sort();
-      const partitions = named.slice(0, 50);
-      if (named.length > 50 || more) partitions.push("and further ones");
-      // A log that was cleaned tells no schema (-1) of its oldest versions.
-      const schema = columns(schemas[one.dataset.schema], schemas[other.dataset.schema]);
-      out.replaceChildren(
-        ...list("Table", ["rows", "bytes", "files"].map((name) => counted(one, other, name))),
-        ...list("Columns", schema.length ? schema : ["the same"]),
-        ...list(`Partitions written by versions ${least + 1} to ${most}`, partitions),
-      );
-    };
-    section.hidden = false;
-    section.addEventListener("input", show);
-    section.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-    show();
-  }
-
   // Commands are copied by a button.
   for (const command of all(".command")) {
     const button = element("button", "Copy", "copy");

@@ -56,7 +56,7 @@ def test_parquet_footers_tell_what_duckdb_counts(tmp_path: Path) -> None:
             text(greatest),
         ), column
     assert (told.format, told.rows, len(told.file_sizes), told.small_files) == ("parquet", 40, 2, 2)
-    assert (told.versions, told.schemas, told.protocol) == ((), (), None)
+    assert (told.versions, told.protocol) == ((), None)
 
 
 def test_dates_of_the_hybrid_calendar_have_no_bounds(tmp_path: Path) -> None:

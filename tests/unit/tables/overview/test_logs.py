@@ -65,7 +65,7 @@ def test_what_went_before_the_oldest_contents_may_have_had_any_rows(tmp_path: Pa
     assert [one.rows for one in told] == [None, *(one.rows for one in whole[7:])]
     assert [one.files for one in told] == [one.files for one in whole[6:]]
     assert told[1].rows_removed is None
-    assert [one.schema for one in told] == [0] * 6
+    assert [one.columns for one in told] == [()] * 6
 
 
 def test_a_schema_that_the_log_no_longer_tells_is_none(tmp_path: Path) -> None:
@@ -74,8 +74,7 @@ def test_a_schema_that_the_log_no_longer_tells_is_none(tmp_path: Path) -> None:
     checkpoint(tmp_path / "t", 7)
     clean(log, 4)
     told = facts(tmp_path / "t")
-    assert [one.schema for one in told.versions] == [-1, -1, 0, 0]
-    assert told.schemas == [[("id", "integer"), ("more", "string")]]
+    assert [one.columns for one in told.versions] == [()] * 4
 
 
 def test_only_a_checkpoint_is_left(tmp_path: Path) -> None:
@@ -290,7 +289,7 @@ def test_columns_have_their_own_names_and_not_those_of_the_files(tmp_path: Path)
         ("of.unit price", "decimal(5,2)", "", "9.00", "10.50"),
         ("the day", "date", "partition", "2024-05-01", "2024-05-01"),
     ]
-    assert told.versions[0].partitions == ("the day=2024-05-01",)
+    assert [one.name for one in told.partitions] == ["the day=2024-05-01"]
 
 
 def key(number: int) -> dict[str, Any]:
@@ -311,21 +310,6 @@ def test_partitions_by_any_spelling_of_a_value(tmp_path: Path) -> None:
     assert [(c.nulls, c.minimum, c.approximate) for c in told.columns[1:]] == [
         (6, "2024-05-01T10:30:00Z", "")
     ]
-
-
-def test_partitions_of_a_time_with_other_columns_keep_their_names(tmp_path: Path) -> None:
-    columns = {"id": "long", "day": "date", "of": "string"}
-    begin = [PROTOCOL, metadata(columns, "day"), add("a", values={"day": "2024-05-01"})]
-    both = [add("b", values={"of": "x", "day": None}), add("c", values={"day": "", "of": "x"})]
-    later = [metadata(columns, "of", "day"), remove("a"), *both]
-    write(tmp_path / "t", [begin, later, [metadata(columns), remove("b"), remove("c"), add("d")]])
-    told = facts(tmp_path / "t")
-    assert [one.partitions for one in told.versions] == [
-        ("day=2024-05-01",),
-        ("of=x/day=null", "day=null/of=x", "day=2024-05-01"),
-        ("of=x/day=null", "day=null/of=x"),
-    ]
-    assert told.partitions == []
 
 
 ODD: list[dict[str, Any]] = [

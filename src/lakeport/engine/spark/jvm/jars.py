@@ -20,7 +20,6 @@ from lakeport.host.activity import activity, reached
 from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch, cache_folder
 
-PYSPARK: Final = "4.2.0"
 SCALA: Final = "2.13"
 DELTA: Final = "4.4.0"
 HADOOP: Final = "3.5.0"
