@@ -18,8 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import column_lineage_dataset as facets
-from openlineage.client.facet_v2 import schema_dataset
+from openlineage.client.facet_v2 import (
+    error_message_run,
+    output_statistics_output_dataset,
+    parent_run,
+    schema_dataset,
+)
+from openlineage.client.transport.file import FileConfig, FileTransport
+from openlineage.client.transport.http import (
+    ApiKeyTokenProvider,
+    HttpConfig,
+    HttpTransport,
+    TokenProvider,
+)
+from openlineage.client.uuid import generate_new_uuid
 from sqlglot import exp, parse_one
 from sqlglot.lineage import Node, lineage
 from sqlglot.optimizer.qualify import qualify
@@ -27,7 +42,6 @@ from sqlglot.optimizer.scope import build_scope
 
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import LakeportError
-from lakeport.host.extras import missing
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import header_name, internal_names
@@ -75,8 +89,6 @@ def name_of(place: str) -> Name:
 Name(namespace='file', name='/data/lake/flights'))
     """
     if "://" not in place or place.startswith("file://"):
-        from pathlib import Path
-
         return Name("file", str(Path(place.removeprefix("file://")).expanduser().absolute()))
     parts = urlsplit(place)
     host = parts.netloc.rpartition("@")[2] if parts.password else parts.netloc
@@ -290,23 +302,15 @@ class Events(PipelineObserver):
         lake: the file.
         lineage: where events go.
         warn: takes a sentence for the user.
-
-    Raises:
-        MissingDependency: OpenLineage's client is not installed.
     """
 
     def __init__(self, lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> None:
-        try:
-            from openlineage.client.uuid import generate_new_uuid
-        except ImportError:
-            problem = "lineage is sent by the package `openlineage-python`, which is not installed"
-            raise missing(problem, "lineage") from None
         self._lake = lake
         self._warn = warn
         self._namespace = lineage.namespace
         self._parent = str(generate_new_uuid())
         self._ids = {name: str(generate_new_uuid()) for name in lake.loads}
-        self._client: Any = _client(lineage)
+        self._client: OpenLineageClient | None = _client(lineage)
 
     def on_begun(self, load: str) -> None:
         """Send START."""
@@ -326,10 +330,7 @@ class Events(PipelineObserver):
             self._client = None
             self._warn(f"lineage could not be sent, and no more is: {type(error).__name__}")
 
-    def _event(self, load: str, state: str, report: LoadReport | None) -> Any:
-        from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-        from openlineage.client.facet_v2 import error_message_run, parent_run
-
+    def _event(self, load: str, state: str, report: LoadReport | None) -> RunEvent:
         file = Path(self._lake.path).stem
         facets: dict[str, Any] = {
             "parent": parent_run.ParentRunFacet(
@@ -352,8 +353,6 @@ class Events(PipelineObserver):
 
 def _datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
     """What a load reads, and the tables that it has landed in: with their columns, once it has."""
-    from openlineage.client.event_v2 import InputDataset, OutputDataset
-
     streams = report.landing.streams if report is not None and report.landing else ()
     read = read_by(load, streams) if report is not None else {}
     known: dict[Name, dict[str, Any]] = {
@@ -384,24 +383,13 @@ def _facets(load: Load, stream: StreamReport, read: Mapping[str, Dataset]) -> di
 
 
 def _statistics(stream: StreamReport) -> Any:
-    from openlineage.client.facet_v2 import output_statistics_output_dataset
-
     return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
     )
 
 
-def _client(lineage: Lineage) -> Any:
+def _client(lineage: Lineage) -> OpenLineageClient:
     """OpenLineage's client; without file and URL, as its own variables and file say."""
-    from openlineage.client import OpenLineageClient
-    from openlineage.client.transport.file import FileConfig, FileTransport
-    from openlineage.client.transport.http import (
-        ApiKeyTokenProvider,
-        HttpConfig,
-        HttpTransport,
-        TokenProvider,
-    )
-
     if lineage.file:
         return OpenLineageClient(transport=FileTransport(FileConfig(lineage.file, append=True)))
     if lineage.url is None:

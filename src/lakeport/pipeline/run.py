@@ -31,6 +31,7 @@ from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.errors import ConfigError, LakeportError, LoadsFailed
 from lakeport.host.activity import carried, whole
+from lakeport.host.extras import missing
 from lakeport.host.process import available_cores, command_line, masked
 from lakeport.loading.cancellation import Cancellation, waited_for
 from lakeport.loading.progress import shown
@@ -38,7 +39,6 @@ from lakeport.loading.report import Failure, Observer, together
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode
-from lakeport.pipeline.lineage import Events
 from lakeport.pipeline.report import (
     Earlier,
     LoadReport,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import os
 
     from lakeport.config.inputs import Input
-    from lakeport.config.lake import LakeFile, Load
+    from lakeport.config.lake import LakeFile, Lineage, Load
     from lakeport.engine.base import Engine
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
@@ -538,7 +538,7 @@ class _Run:
         self.full_refresh = full_refresh
         self.storage = storage
         self.users = together(*observers)
-        lineage = [] if lake.lineage is None else [Events(lake, lake.lineage, self.warn)]
+        lineage = [] if lake.lineage is None else [_lineage(lake, lake.lineage, self.warn)]
         self.observer = together(self.users, *lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
@@ -689,6 +689,20 @@ class _Run:
 
     def _id_of(self, load: Load) -> str | None:
         return self.earlier.run_ids.get(load.name) or name_of_run(load, self.name)
+
+
+def _lineage(lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> PipelineObserver:
+    """Return the observer that sends a run's lineage.
+
+    Raises:
+        MissingDependency: OpenLineage's client is not installed.
+    """
+    try:
+        from lakeport.pipeline.lineage import Events
+    except ImportError:
+        problem = "lineage is sent by the package `openlineage-python`, which is not installed"
+        raise missing(problem, "lineage") from None
+    return Events(lake, lineage, warn)
 
 
 def _make_importable(folders: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ import lakeport
 from lakeport.config.expectations import Expectation
 from lakeport.config.inputs import DatabaseSource
 from lakeport.config.lake import Lineage, Notices
-from lakeport.errors import LoadsFailed, SourceError
+from lakeport.errors import LoadsFailed, MissingDependency, SourceError
 from lakeport.pipeline.lineage import inputs_of, name_of
 from lakeport.pipeline.run import run_lake as run
 from tests.unit.pipeline.hooks import endpoint
@@ -176,3 +177,13 @@ def test_names_of_datasets(place: str, namespace: str, name: str) -> None:
 )
 def test_names_of_databases_hold_no_secret(uri: str, table: str, found: Any) -> None:
     assert inputs_of(DatabaseSource(database=uri, table=table)) == [found]
+
+
+def test_a_run_without_lineage_does_without_its_package(
+    tmp_path: Path, lander: Lander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lakeport.pipeline.lineage", None)
+    assert run(lake_of(tmp_path, a={})).ok
+    with pytest.raises(MissingDependency, match="`openlineage-python`") as caught:
+        run(replace(lake_of(tmp_path, a={}), lineage=Lineage(url="http://localhost:1")))
+    assert "lakeport[lineage]" in caught.value.hint
