@@ -32,6 +32,7 @@ __all__ = [
     "check_range",
     "is_json",
     "normalise",
+    "widened",
 ]
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -245,7 +246,7 @@ def _plain(array: Any, target: Any, path: str) -> Any:
             "convert the column in the source, or land it under another name.",
         )
     try:
-        cast = _by_decimal(array, target) if pa.types.is_decimal(target) else array.cast(target)
+        cast = widened(array, target).cast(target)
     except pa.ArrowInvalid:
         cast = None
     if cast is None or (pa.types.is_floating(target) and not _same(array, cast)):
@@ -277,11 +278,11 @@ def _may_become(source: Any, target: Any) -> bool:
     return False
 
 
-def _by_decimal(array: Any, target: Any) -> Any:
-    """Arrow judges integers by their type's widest value, so go through the widest decimal."""
-    if pa.types.is_integer(array.type):
-        array = array.cast(pa.decimal128(20, 0)).cast(pa.decimal256(76, target.scale))
-    return array.cast(target)
+def widened(array: Any, target: Any) -> Any:
+    """Return integers on their way to decimals, which Arrow judges by their type's widest value."""
+    if not (pa.types.is_decimal(target) and pa.types.is_integer(array.type)):
+        return array
+    return array.cast(pa.decimal128(20, 0)).cast(pa.decimal256(76, target.scale))
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 from lakeport.schema.calendars import days, microseconds
-from lakeport.schema.casting import TIMESTAMP, check_range
+from lakeport.schema.casting import TIMESTAMP, check_range, widened
 from lakeport.schema.named import type_name
 from lakeport.schema.numbers import double
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
-_WIDEST = 76
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -143,23 +142,16 @@ def _at(column: pa.Array, index: int) -> InexactError:
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
     """Arrow's cast, which rounds some; None where it refuses a value."""
     try:
-        cast = _widened(column, target).cast(target)
+        cast = widened(column, target).cast(target)
     except pa.ArrowInvalid:
         return None
     return cast if check_range(cast) else None
 
 
-def _widened(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Integers on their way to decimals, which Arrow judges by their type's widest value."""
-    if not (pa.types.is_decimal(target) and pa.types.is_integer(column.type)):
-        return column
-    return column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(_WIDEST, target.scale))
-
-
 def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
     """Where a value is not what it was, as it does not lead back."""
     try:
-        back = _widened(after, before.type).cast(before.type, safe=False)
+        back = widened(after, before.type).cast(before.type, safe=False)
     except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
         if len(before) == 1:
             return pa.array([before.null_count == 0])

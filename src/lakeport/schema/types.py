@@ -287,14 +287,6 @@ def _decimal(a: FieldType, b: FieldType) -> FieldType:
     return FieldType(Kind.DECIMAL, precision=whole + scale, scale=scale, text=text)
 
 
-_TYPES: dict[str, pa.DataType] = {
-    "null": pa.string(),
-    "boolean": pa.bool_(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "string": pa.string(),
-    "json": pa.string(),
-}
 _LONG = range(-(2**63), 2**63)
 
 
@@ -337,4 +329,4 @@ def type_of_kind(kind: str) -> pa.DataType:
         >>> type_of_kind("number")
         DataType(double)
     """
-    return _TYPES[kind]
+    return arrow_type(FieldType(Kind(kind)))

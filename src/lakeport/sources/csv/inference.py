@@ -343,11 +343,15 @@ class CsvFile(NamedTuple):
         file: plain UTF-8.
         head: where its records begin.
         form: its columns, and how it is written.
+        splits: how it is cut, once that is known.
+        kinds: what its columns can be, if that was seen on the way.
     """
 
     file: SourceFile
     head: Head
     form: Form
+    splits: Sequence[Split] = ()
+    kinds: Sequence[ColumnKinds] | None = None
 
     def beginning(self) -> Block | None:
         """The first records; None if there are none, or if the first one is too long."""

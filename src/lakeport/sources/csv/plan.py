@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -34,14 +34,6 @@ _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
 
-class _Cut(NamedTuple):
-    """How a file is cut; and what its columns can be, if that was seen on the way."""
-
-    uri: str
-    splits: list[Split]
-    kinds: list[ColumnKinds] | None
-
-
 def plan_csv(files: FileSet) -> Batch:
     """Find out how files are written, infer the types of undeclared columns, and cut the files.
 
@@ -54,15 +46,14 @@ def plan_csv(files: FileSet) -> Batch:
     heads = heads_of(files, plain, list(declared))
     known = {name for name, type_ in declared.items() if not _has_formats(type_, readings)}
     skip = known if files.csv.infer_types else _named_columns(heads) - (declared.keys() - known)
-    infer_now = partial(_cut, files.options.split_bytes, readings, skip, files.local)
-    cuts = files.look(infer_now, heads)
-    heads, warnings = _without_empty(files, heads, cuts, declared)
+    cut = partial(_cut, files.options.split_bytes, readings, skip, files.local)
+    heads, warnings = _without_empty(files, files.look(cut, heads), declared)
     forms = tuple(dict.fromkeys(file.form for file in heads))
     names = _columns(files, tuple(form.layout for form in forms), declared)
     places = {file.file.uri: forms.index(file.form) for file in heads}
     inferred = {*names} if files.csv.infer_types else {*declared}
     wanted = [name for name in names if name in inferred and name not in known]
-    choices = _choices(files, wanted, heads, cuts, readings)
+    choices = _choices(files, wanted, heads, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
         name: format_
@@ -81,7 +72,7 @@ def plan_csv(files: FileSet) -> Batch:
         empty=untyped,
     )
     size = sum(file.bytes for file in plain)
-    splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
+    splits = [split for file in heads for split in file.splits if split.start < split.end]
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
     texts = {n for n, c in choices.items() if pa.types.is_string(c.type) and not c.empty}
     texts -= doubts.keys() | declared.keys()
@@ -123,7 +114,7 @@ def _named_columns(heads: list[CsvFile]) -> set[str]:
 
 def _cut(
     split_bytes: int, readings: Readings, skip: Collection[str], local: bool, csv: CsvFile
-) -> list[_Cut]:
+) -> list[CsvFile]:
     """Cut a file into splits, and infer all columns but those to `skip`.
 
     On Spark, tasks infer the columns of each split afterwards.
@@ -132,8 +123,9 @@ def _cut(
     columns = frozenset(layout).difference(skip)
     infer = InferKinds(layout, columns, dialect, readings)
     if infer.native and (local or not columns):
-        return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
-    return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
+        splits, kinds = split_and_infer(csv.file, csv.head, infer, split_bytes)
+        return [csv._replace(splits=splits, kinds=kinds)]
+    return [csv._replace(splits=split_file(csv.file, csv.head, dialect, split_bytes))]
 
 
 def _columns(
@@ -166,7 +158,6 @@ def _columns(
 def _without_empty(
     files: FileSet,
     heads: list[CsvFile],
-    cuts: list[_Cut],
     declared: Mapping[str, pa.DataType],
 ) -> tuple[list[CsvFile], tuple[str, ...]]:
     """Leave columns out that have neither a name nor a value; and say so of all without a name."""
@@ -174,7 +165,7 @@ def _without_empty(
     if not unnamed:
         return heads, ()
     named = {n for file in heads for n in {*file.form.layout} - {*dict(file.head.unnamed)}}
-    kinds = _kinds(files, unnamed, heads, cuts, Readings())
+    kinds = _kinds(files, unnamed, heads, Readings())
     empty = {name for name in unnamed if kinds.get(name, ANY_KIND) & ANY_KIND == ANY_KIND}
     empty -= named | declared.keys()
     if not named and empty == unnamed.keys():
@@ -194,15 +185,14 @@ def _choices(
     files: FileSet,
     names: list[str],
     heads: list[CsvFile],
-    cuts: list[_Cut],
     readings: Readings,
 ) -> dict[str, Choice]:
     """Choose types and formats of columns, by all of their texts."""
     comma = all(file.form.dialect.delimiter != "," for file in heads)
-    kinds = _kinds(files, names, heads, cuts, readings)
+    kinds = _kinds(files, names, heads, readings)
     evidence = Evidence.of(readings, kinds.values(), comma=comma)
     if again := [name for name in kinds if is_partly_seen(readings, kinds[name], evidence)]:
-        kinds |= _kinds(files, again, heads, cuts, readings, thorough=True)
+        kinds |= _kinds(files, again, heads, readings, thorough=True)
         evidence = Evidence.of(readings, kinds.values(), comma=comma)
     return {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
 
@@ -211,24 +201,21 @@ def _kinds(
     files: FileSet,
     names: Iterable[str],
     heads: list[CsvFile],
-    cuts: list[_Cut],
     readings: Readings,
     *,
     thorough: bool = False,
 ) -> dict[str, int]:
     """What the texts of columns can be in all files that have them; see `InferKinds`."""
     wanted = frozenset(names)
-    splits_of = {cut.uri: cut.splits for cut in cuts if thorough or cut.kinds is None}
-    seen = () if thorough else cuts
-    found = [of for cut in seen for of in cut.kinds or () if of.name in wanted]
+    found: list[ColumnKinds] = []
     splits: dict[Form, list[Split]] = {}
     for file in heads:
-        splits.setdefault(file.form, []).extend(splits_of.get(file.file.uri, ()))
-    for form, some in splits.items():
-        if some:
-            layout, dialect = form
-            infer = InferKinds(layout, wanted, dialect, readings, thorough)
-            found += files.run(infer, some)
+        if thorough or file.kinds is None:
+            splits.setdefault(file.form, []).extend(file.splits)
+        else:
+            found += (of for of in file.kinds if of.name in wanted)
+    for (layout, dialect), some in splits.items():
+        found += files.run(InferKinds(layout, wanted, dialect, readings, thorough), some)
     return merged(found)
 
 

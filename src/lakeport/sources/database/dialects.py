@@ -135,13 +135,13 @@ class Dialect:
         """Begin the snapshot that a load reads; return what has another connection join it."""
         return ()
 
-    def relation(self, session: Session, table: str, query: str) -> str:
-        """What stands behind FROM.
+    def relation(self, session: Session, table: str) -> str:
+        """Return a table's name as it stands behind FROM.
 
         Raises:
             SourceError: there is no such table.
         """
-        return query_of(query) if query else ".".join(quoted(part) for part in parts(table))
+        return ".".join(quoted(part) for part in parts(table))
 
     def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
         """The columns, as they are asked for.
@@ -267,10 +267,8 @@ class DuckDb(Dialect):
         session.run(_UTC)
         return (_UTC,)
 
-    def relation(self, session: Session, table: str, query: str) -> str:
+    def relation(self, session: Session, table: str) -> str:
         """See `Dialect.relation`."""
-        if query:
-            return query_of(query)
         name = parts(table)
         known = session.rows("SELECT table_schema, table_name FROM information_schema.tables")
         if tuple(name[-2:]) not in known and (len(name) > 1 or table not in [t for _, t in known]):
@@ -374,10 +372,8 @@ class Postgres(Dialect):
         session.run(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
-    def relation(self, session: Session, table: str, query: str) -> str:
+    def relation(self, session: Session, table: str) -> str:
         """See `Dialect.relation`."""
-        if query:
-            return query_of(query)
         name = ".".join(quoted(part) for part in parts(table))
         if session.value(f"SELECT to_regclass({_literal(name)})::text") is None:
             raise absent(table, [row[0] for row in session.rows(_TABLES)])
@@ -584,10 +580,8 @@ _SAMPLE: Final = {
 class Sqlite(Dialect):
     """See the module."""
 
-    def relation(self, session: Session, table: str, query: str) -> str:
+    def relation(self, session: Session, table: str) -> str:
         """See `Dialect.relation`."""
-        if query:
-            return query_of(query)
         known = [
             row[0]
             for row in session.rows(

@@ -43,7 +43,15 @@ from lakeport.schema.marks import DELETED_AT
 from lakeport.schema.named import type_name
 from lakeport.schema.types import storable
 from lakeport.sources.database.access import Session, access_of
-from lakeport.sources.database.dialects import Column, Dialect, DuckDb, Postgres, Sqlite, quoted
+from lakeport.sources.database.dialects import (
+    Column,
+    Dialect,
+    DuckDb,
+    Postgres,
+    Sqlite,
+    query_of,
+    quoted,
+)
 from lakeport.sources.database.reader import (
     DatabaseReader,
     column_named,
@@ -545,7 +553,7 @@ class DatabaseFlushes:
     def _batches(self, session: Session) -> Iterator[Batch]:
         source, dialect = self.source, self._dialect
         joining = dialect.begin(session)
-        relation = dialect.relation(session, source.table, source.query)
+        relation = _relation(session, dialect, source)
         columns = dialect.columns(session, relation)
         keys = self._keys(session, columns)
         if source.deletes == "compare":
@@ -690,10 +698,15 @@ def described(source: DatabaseSource) -> pa.Schema:
     """
     dialect = _dialect(source)
     with access_of(source).connected() as session:
-        relation = dialect.relation(session, source.table, source.query)
+        relation = _relation(session, dialect, source)
         columns = dialect.columns(session, relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
     return pa.schema([storable(c.name, type_) for c, type_ in zip(columns, types, strict=True)])
+
+
+def _relation(session: Session, dialect: Dialect, source: DatabaseSource) -> str:
+    """Return what stands behind FROM."""
+    return query_of(source.query) if source.query else dialect.relation(session, source.table)
 
 
 def _dialect(source: DatabaseSource) -> Dialect:

@@ -18,6 +18,8 @@ from lakeport.sources.input.lines import read_blocks
 from lakeport.sources.options import format_path
 
 MAX_RECORD_CHARS = 100 << 20
+_NAMED = 20
+_KINDS = {'"': "text", "t": "a boolean", "f": "a boolean", "n": "null"}
 _CHUNK = 1 << 20
 _HEAD = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -82,12 +84,23 @@ def document_to_lines(values: Iterable[str], target: BinaryIO) -> int:
 class Values:
     """The texts of the records in a file of records and arrays of records, one after another.
 
+    With a path, of the records that it leads to, in each document. Arrays on the way, such as one
+    of pages, are gone through. At its end stands an array of records, one record, or null for none.
+    What lies beside the path is passed over, a value at a time.
+
+    Args:
+        source: the file.
+        name: of the file, for errors.
+        path: names of fields.
+
     Raises:
         SourceError: (while iterating) the file is not JSON, or a value is longer than 100 million
-            characters.
+            characters; or an object has no field of that name, or two, or something else stands
+            there.
     """
 
-    def __init__(self, source: BinaryIO, name: str) -> None:
+    def __init__(self, source: BinaryIO, name: str, path: Sequence[str] = ()) -> None:
+        self._path = tuple(path)
         self._source = source
         self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
@@ -98,11 +111,14 @@ class Values:
         self._count = 0
 
     def __iter__(self) -> Iterator[str]:
-        while (character := self._next()) != "":
-            if character == "[":
-                yield from self._items()
-            else:
-                yield self._value()
+        try:
+            while (character := self._next()) != "":
+                if self._path:
+                    yield from self._below(0)
+                else:
+                    yield from self._items() if character == "[" else (self._value(),)
+        except RecursionError:
+            raise self._wrong("it is nested too deeply") from None
 
     def _items(self) -> Iterator[str]:
         """The items of the array that begins here."""
@@ -173,75 +189,6 @@ class Values:
             self._more(size)
             size *= 2
 
-    def _wrong(self, reason: str) -> SourceError:
-        return SourceError(
-            f"file {self._name!r} is not valid JSON behind record {self._count}: {reason}",
-            "give one array of records, records one after another, or JSON lines (.jsonl); for an "
-            "array within an object, `--records-path` (`records_path=`) names the field.",
-        )
-
-
-def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
-    """Cut a plain file at line ends into ranges of about `split_bytes`, each with its line number.
-
-    An empty file gives none.
-    """
-    size = file.bytes
-    splits: list[Split] = []
-    with file.open() as source:
-        start = at = len(_BOM) if source.read(3) == _BOM else 0
-        source.seek(start)
-        line = seen = 1
-        while chunk := source.read(min(split_bytes, _CHUNK)):
-            while (cut := _cut(chunk, start + split_bytes - at)) > 0:
-                seen += chunk.count(b"\n", 0, cut)
-                at += cut
-                splits.append(file.split(start, at, line))
-                start, line, chunk = at, seen, chunk[cut:]
-            seen += chunk.count(b"\n")
-            at += len(chunk)
-    if start < size:
-        splits.append(file.split(start, size, line))
-    return splits
-
-
-def _cut(chunk: bytes, wanted: int) -> int:
-    """One past the first line end at or behind `wanted`; 0 where the chunk has none."""
-    return chunk.find(b"\n", max(wanted - 1, 0)) + 1 if wanted <= len(chunk) else 0
-
-
-_NAMED = 20
-_KINDS = {'"': "text", "t": "a boolean", "f": "a boolean", "n": "null"}
-
-
-class WrappedValues(Values):
-    """The texts of the records that a path leads to, in each document of a file.
-
-    Arrays on the way, such as one of pages, are gone through. At its end stands an array of
-    records, one record, or null for none. What lies beside the path is passed over, a value at a
-    time.
-
-    Args:
-        source: the file.
-        name: of the file, for errors.
-        path: names of fields, at least one.
-
-    Raises:
-        SourceError: (while iterating) as `Values`; or an object has no field of that name, or
-            two, or something else stands there.
-    """
-
-    def __init__(self, source: BinaryIO, name: str, path: Sequence[str]) -> None:
-        super().__init__(source, name)
-        self._path = tuple(path)
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            while self._next() != "":
-                yield from self._below(0)
-        except RecursionError:
-            raise self._wrong("it is nested too deeply") from None
-
     def _below(self, depth: int) -> Iterator[str]:
         """The records in the value that begins here, to which this much of the path has led."""
         character = self._next()
@@ -301,6 +248,42 @@ class WrappedValues(Values):
             f"{self._name!r}, behind record {self._count}: {at}, {what}",
             "name the fields that lead to the records, with dots between them.",
         )
+
+    def _wrong(self, reason: str) -> SourceError:
+        return SourceError(
+            f"file {self._name!r} is not valid JSON behind record {self._count}: {reason}",
+            "give one array of records, records one after another, or JSON lines (.jsonl); for an "
+            "array within an object, `--records-path` (`records_path=`) names the field.",
+        )
+
+
+def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
+    """Cut a plain file at line ends into ranges of about `split_bytes`, each with its line number.
+
+    An empty file gives none.
+    """
+    size = file.bytes
+    splits: list[Split] = []
+    with file.open() as source:
+        start = at = len(_BOM) if source.read(3) == _BOM else 0
+        source.seek(start)
+        line = seen = 1
+        while chunk := source.read(min(split_bytes, _CHUNK)):
+            while (cut := _cut(chunk, start + split_bytes - at)) > 0:
+                seen += chunk.count(b"\n", 0, cut)
+                at += cut
+                splits.append(file.split(start, at, line))
+                start, line, chunk = at, seen, chunk[cut:]
+            seen += chunk.count(b"\n")
+            at += len(chunk)
+    if start < size:
+        splits.append(file.split(start, size, line))
+    return splits
+
+
+def _cut(chunk: bytes, wanted: int) -> int:
+    """One past the first line end at or behind `wanted`; 0 where the chunk has none."""
+    return chunk.find(b"\n", max(wanted - 1, 0)) + 1 if wanted <= len(chunk) else 0
 
 
 def hint_of(files: Sequence[SourceFile], fields: Sequence[Field]) -> str:

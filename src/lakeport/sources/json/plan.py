@@ -21,7 +21,6 @@ from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
     Values,
-    WrappedValues,
     begins_as_lines,
     document_to_lines,
     hint_of,
@@ -81,10 +80,7 @@ def _as_lines(
     at = spool.new(number, "lines.jsonl")
     try:
         with file.open() as document, spool.create(at) as target:
-            values = (
-                WrappedValues(document, file.name, path) if path else Values(document, file.name)
-            )
-            size = document_to_lines(values, target)
+            size = document_to_lines(Values(document, file.name, path), target)
     except SourceError:
         if path or not begins_as_lines(file):
             raise

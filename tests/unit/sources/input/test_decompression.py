@@ -201,7 +201,7 @@ def test_long_lines_stand_alone_and_are_skipped(most: int) -> None:
     assert found == [b"a\n", b"x", b"y" * 60 + b"\n", b"z"]
 
 
-def test_the_nth_line_is_found_by_halving() -> None:
+def test_the_nth_line_is_found() -> None:
     chance = random.Random(1)
     for _ in range(200):
         lines = [b"x" * chance.choice([0, 1, 5, 100]) + b"\n" for _ in range(chance.randint(1, 60))]

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.json import documents
-from lakeport.sources.json.documents import WrappedValues
+from lakeport.sources.json.documents import Values
 from lakeport.sources.options import format_path, parse_path
 from tests.unit.sources.file_batch import file_batch
 
 
 def found(content: bytes, path: str) -> list[str]:
-    return list(WrappedValues(io.BytesIO(content), "x.json", parse_path(path)))
+    return list(Values(io.BytesIO(content), "x.json", parse_path(path)))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_records_are_found_beside_anything(
         data = content.encode()
     except UnicodeEncodeError:
         return
-    values = WrappedValues(io.BytesIO(data), "x.json", names)
+    values = Values(io.BytesIO(data), "x.json", names)
     assert [json.loads(text) for text in values] == records
 
 
