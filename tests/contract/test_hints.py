@@ -183,7 +183,7 @@ NAMING = {
     "says which option of the command is wrong": """cli/jars mage/flags sources/files/declared""",
     "names the command in general": """pages/serve cli/output/help""",
     "needs a server or a terminal": """cli/pages pages/address""",
-    "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
+    "needs another Spark, or a warm session": """cli/warm host/warm loading/check
         engine/threads schema/calendars engine/spark/failures
         engine/spark/jvm/jars engine/spark/lease engine/spark/sql/values engine/spark/delta/files
         engine/spark/workers warm/client""",

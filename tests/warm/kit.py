@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lakeport.host.scratch import cache_folder
-from lakeport.host.warm.meeting import PROGRAM
+from lakeport.host.warm import PROGRAM
 from tests.faults.kit import (
     BY_SPARK,
     PATIENCE,

@@ -14,9 +14,7 @@ import pytest
 
 from lakeport.cli.app import main
 from lakeport.cli.warm import _ask
-from lakeport.host.warm import identity
-from lakeport.host.warm.identity import Unfit
-from lakeport.host.warm.meeting import sessions
+from lakeport.host.warm import Unfit, sessions
 from lakeport.warm import client
 from tests.faults.kit import BY_SPARK, PATIENCE, Lake
 from tests.warm.kit import Warm, cache
@@ -133,7 +131,7 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
     def unfit() -> dict[str, str]:
         raise Unfit("warm sessions are for Linux")
 
-    monkeypatch.setattr(identity, "facts", unfit)
+    monkeypatch.setattr("lakeport.host.warm.facts", unfit)
     _, _, problem = client.through("lakeport", ["check", "--to", "lake", "--warm"])
     assert problem is not None
     assert str(problem).startswith("a warm session can't be started: warm sessions are for Linux")

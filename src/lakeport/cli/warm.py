@@ -13,8 +13,7 @@ from lakeport.cli.output.help import SET_UP, Commands, Guard, about, help_alone
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_there
-from lakeport.host.warm import identity
-from lakeport.host.warm.meeting import MEMORY, Channel, begin, failure, find, sessions
+from lakeport.host.warm import MEMORY, Channel, Unfit, begin, facts, failure, find, sessions
 from lakeport.html.text import duration
 
 warm = typer.Typer(
@@ -127,14 +126,14 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _suits(facts: dict[str, str]) -> str:
+def _suits(theirs: dict[str, str]) -> str:
     """`yes`, or what differs between the session and this process."""
     try:
-        here = identity.facts()
-    except identity.Unfit as reason:
+        here = facts()
+    except Unfit as reason:
         return f"no: {reason}"
-    names = sorted(here.keys() | facts.keys())
-    other = [name for name in names if here.get(name) != facts.get(name)]
+    names = sorted(here.keys() | theirs.keys())
+    other = [name for name in names if here.get(name) != theirs.get(name)]
     return f"no: another {', '.join(other)}" if other else "yes"
 
 

@@ -65,10 +65,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeport.engine.base import EngineReport
 from lakeport.errors import LakeportError
-from lakeport.host.pace import Pace, Point
 from lakeport.model import Landed
 from lakeport.scrub import scrub
-from lakeport.writers.stopwatch import within
+from lakeport.writers.stopwatch import Pace, Point, within
 
 if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult

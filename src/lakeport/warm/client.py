@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.warm.meeting import Channel, NotStarted, begin, failure, find
+from lakeport.host.warm import Channel, NotStarted, begin, failure, find
 from lakeport.warm.child import PASSED_ON, Command
 
 _OPTION: Final = "--warm"

@@ -30,7 +30,7 @@ from typing import Any, Final, NoReturn
 
 import lakeport
 from lakeport.host.process import die_with, forbid_core_dumps
-from lakeport.host.warm.meeting import LISTENER, Channel, locked, remove
+from lakeport.host.warm import LISTENER, Channel, locked, remove
 from lakeport.warm.child import PASSED_ON, Command, become
 
 _BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
@@ -51,7 +51,7 @@ _SETTINGS: Final = {
 
 
 def serve() -> None:
-    """Be a warm session until it ends; see `meeting.begin` for what this process has."""
+    """Be a warm session until it ends; see `host.warm.begin` for what this process has."""
     told = json.load(sys.stdin)
     os.chdir("/")  # no folder stays in use by it
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's: a process that forks should have no thread

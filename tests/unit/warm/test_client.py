@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.host.warm.meeting import Channel, NotStarted
+from lakeport.host.warm import Channel, NotStarted
 from lakeport.warm import client
 from lakeport.warm.child import Command
 from lakeport.warm.client import Lost, _Waiting, option_of

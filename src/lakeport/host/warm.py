@@ -1,15 +1,23 @@
-"""Where processes of a user meet warm sessions: sockets in a folder that only this user can open.
+"""Warm sessions of a user, each one Spark that stays for a while: who shares one, and how.
 
-A session's socket has the name of what its clients have in common with it (`identity.key`). The
-process that starts a session listens for it, so that whoever comes can connect at once, and waits
-for an answer.
+Sessions listen at sockets in a folder that only this user can open. A socket has the name of what
+two processes must have in common to be the same to Spark (`facts`, `key`). A run through a session
+has its own environment, working folder and streams. What a running JVM can't take over from it has
+to be the same from the start: limits, umask, namespaces, the variables that the JVM and its Python
+workers read, lakeport's code, Java and the jars.
+
+The process that starts a session listens for it, so that whoever comes can connect at once, and
+waits for an answer. Only Python's own library is imported here: such a run begins here.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import resource
+import shutil
 import socket
 import stat
 import sys
@@ -19,9 +27,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
+from lakeport.host.process import bundled_java
 from lakeport.host.scratch import cache_folder
-from lakeport.host.warm import identity
-from lakeport.host.warm.identity import Unfit
 
 IDLE_SECONDS: Final = 15 * 60.0
 MEMORY: Final = "2g"
@@ -33,6 +40,144 @@ _LOG: Final = ".log"
 _LONGEST: Final = 1 << 18  # bytes of a message
 _FILES: Final = 16  # descriptors that come with a message at most
 _WAITING: Final = 128  # connections that nobody has taken up yet
+
+_NAMES: Final = {
+    "AWS_CA_BUNDLE",
+    "AWS_CONFIG_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "HADOOP_CONF_DIR",
+    "HOME",
+    "JAVA_HOME",
+    "LAKEPORT_CACHE",
+    "LAKEPORT_CDS",
+    "LAKEPORT_MAVEN_URL",
+    "REQUESTS_CA_BUNDLE",
+    "SPARK_CONF_DIR",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TZ",
+    "XDG_CACHE_HOME",
+    "YARN_CONF_DIR",
+}
+_STARTS: Final = ("AWS_EC2_METADATA_", "JAVA_TOOL_", "JDK_JAVA_", "KRB5", "LD_", "MALLOC_")
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_PYTHON: Final = ("PYTHON", "PYSPARK_")
+_HARMLESS: Final = {"PYTHONUNBUFFERED", "PYTHONWARNINGS"}  # they concern the client alone
+_NAMESPACES: Final = ("ipc", "mnt", "net", "pid", "user")
+_BESIDE: Final = ("PATH", "TMPDIR", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE")
+_CODE: Final = Path(__file__).parents[1]
+_CODE_FILES: Final = (".py", ".jar", ".lock", ".so")
+
+
+class Unfit(Exception):
+    """This process can't use a warm session; says why."""
+
+
+def environment() -> dict[str, str]:
+    """The variables that a warm session is started with: no others, and so no secrets.
+
+    Raises:
+        Unfit: as for `facts`.
+    """
+    return _shared() | {name: os.environ[name] for name in _BESIDE if name in os.environ}
+
+
+def facts() -> dict[str, str]:
+    """What a process is to Spark, by names that can be shown.
+
+    Raises:
+        Unfit: the system lacks what a warm session is built on, or the environment has a proxy
+            whose address holds a password.
+    """
+    home = os.environ.get("JAVA_HOME")
+    javas = (home and f"{home}/bin/java", shutil.which("java"), bundled_java())
+    found = {f"variable {name}": value for name, value in _shared().items()}
+    found |= {f"limit {name}": value for name, value in _limits()}
+    for name in _NAMESPACES:
+        with suppress(OSError):
+            found[f"namespace {name}"] = str(Path(f"/proc/self/ns/{name}").readlink())
+    return found | {
+        "umask": _umask(),
+        "groups": f"{os.getgid()} {' '.join(map(str, sorted(os.getgroups())))}",
+        "cores": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
+        "encoding": f"{sys.getfilesystemencoding()} {_locale()}",
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+        "Python": f"{sys.executable} {sys.version}",
+        "Java": " ".join(map(_stamp, javas)),
+        "lakeport": f"{_CODE} {_fingerprint(_CODE)}",
+        "jars": _fingerprint(cache_folder() / "jars"),
+    }
+
+
+def key(found: Mapping[str, str]) -> str:
+    """A short name of these facts."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _shared() -> dict[str, str]:
+    if sys.platform != "linux":
+        raise Unfit("warm sessions are for Linux")
+    found = {}
+    for name, value in os.environ.items():
+        proxy = name.lower() in _PROXIES
+        if proxy and "@" in value:
+            raise Unfit(f"the proxy in {name} has a password, which no session is to hold")
+        python = name.startswith(_PYTHON) and name not in _HARMLESS
+        if proxy or python or name in _NAMES or name.startswith(_STARTS):
+            found[name] = value
+    return found
+
+
+def _limits() -> Iterator[tuple[str, str]]:
+    for name in dir(resource):
+        # Core dumps are forbidden to every process of ours.
+        if name.startswith("RLIMIT_") and name != "RLIMIT_CORE":
+            with suppress(OSError, ValueError):
+                yield name, "{} {}".format(*resource.getrlimit(getattr(resource, name)))
+
+
+def _umask() -> str:
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next((line for line in lines if line.startswith("Umask:")), "")
+
+
+def _locale() -> str:
+    return os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
+
+
+def _stamp(name: str | Path | None) -> str:
+    """Which program a name stands for, and since when."""
+    with suppress(OSError):
+        if name:
+            real = Path(name).resolve(strict=True)
+            return f"{real} {real.stat().st_mtime_ns}"
+    return "none"
+
+
+def _fingerprint(folder: Path) -> str:
+    """Which code a folder holds, by its files' sizes and times."""
+    found = sorted(
+        f"{entry.path} {(told := entry.stat()).st_size} {told.st_mtime_ns}"
+        for entry in _files(str(folder))
+        if entry.name.endswith(_CODE_FILES)
+    )
+    return hashlib.sha256("\n".join(found).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue  # such as a jar that is being fetched
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            else:
+                yield entry
 
 
 class NotStarted(ConfigError):
@@ -97,7 +242,7 @@ def find() -> Channel | None:
     """Connect to the session that suits this process; None if none runs."""
     with suppress(OSError, Unfit):
         if any(_sockets()):  # which takes no time, as what follows does
-            return _connect(_folder() / identity.key(identity.facts()))
+            return _connect(_folder() / key(facts()))
     return None
 
 
@@ -112,8 +257,8 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
         NotStarted: there can be none.
     """
     try:
-        told = {"idle": idle, "memory": memory, "facts": identity.facts()}
-        place = _folder() / identity.key(identity.facts())
+        told = {"idle": idle, "memory": memory, "facts": facts()}
+        place = _folder() / key(facts())
         place.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
         _check_private()
         with locked():
@@ -133,7 +278,7 @@ def failure() -> NotStarted:
     """The error for a session that ended before it answered, with its last words."""
     words = ""
     with suppress(OSError):
-        log = (_folder() / identity.key(identity.facts())).with_suffix(_LOG)
+        log = (_folder() / key(facts())).with_suffix(_LOG)
         words = log.read_text(errors="replace").strip().rpartition("\n")[2]
     return NotStarted(words or "it ended")
 
@@ -184,7 +329,7 @@ def _launch(listener: socket.socket, log: Path, told: Mapping[str, object]) -> N
         os.posix_spawn(
             sys.executable,
             [sys.executable, "-P", "-m", PROGRAM],
-            identity.environment(),
+            environment(),
             file_actions=[(os.POSIX_SPAWN_DUP2, *each) for each in streams],
             setsid=True,
         )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.warm import identity
-from lakeport.host.warm.identity import Unfit
+from lakeport.host import warm as identity
+from lakeport.host.warm import Unfit
 
 
 def key() -> str:
@@ -73,7 +73,7 @@ def test_other_code_or_jars_are_another_session(
 
 
 def test_limits_and_umask_count() -> None:
-    program = "from lakeport.host.warm import identity as i; print(i.key(i.facts()))"
+    program = "from lakeport.host import warm as i; print(i.key(i.facts()))"
     found = {
         subprocess.run(
             ["sh", "-c", f'{before}; exec "$0" -c "$1"', sys.executable, program],

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.warm import meeting
-from lakeport.host.warm.meeting import Channel, NotStarted
+from lakeport.host import warm as meeting
+from lakeport.host.warm import Channel, NotStarted
 
 
 @pytest.fixture(autouse=True)

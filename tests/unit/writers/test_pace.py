@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lakeport.host.pace import Pace
+from lakeport.writers.stopwatch import Pace
 
 
 def test_what_comes_in_any_order_adds_up() -> None:
