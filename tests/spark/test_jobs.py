@@ -7,18 +7,20 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakeport.engine.spark import workers
-from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
+from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, run_frame, run_tasks
 from lakeport.errors import (
     BadRecord,
     BadRecords,
     InputError,
+    LakeportError,
     MissingDependency,
     SparkFailure,
     UnknownFields,
@@ -127,6 +129,59 @@ def test_an_unforeseen_error_tells_where_and_not_the_data(driver: DriverSession)
     assert "value of a record" not in str(caught.value)
     assert isinstance(caught.value.__cause__, TaskTraceError)
     assert "value of a record" in str(caught.value.__cause__)
+
+
+def in_threads(queue: JobQueue, requests: list[Request]) -> list[Any]:
+    """The outcomes of requests that threads hand over, or what each has raised."""
+
+    def hand_over(request: Request) -> Any:
+        try:
+            return sorted(queue.outcomes(request, "many"), key=lambda outcome: outcome.task)
+        except LakeportError as error:
+            return error
+
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(hand_over, requests))
+
+
+def test_small_requests_that_wait_share_jobs_and_large_ones_do_not(driver: DriverSession) -> None:
+    def work(item: int) -> list[int]:
+        time.sleep(0.05)
+        if item == 7:
+            raise InputError("item 7")
+        return [item]
+
+    counted: list[int] = []
+    small = [Request(f"small {i}", work, [i], [10]) for i in range(20)]
+    large = [Request(f"large {i}", work, [i, i + 1], [1 << 30, 5]) for i in (100, 200)]
+    found = in_threads(JobQueue(driver, counted.append), [*small, *large])
+    assert len(counted) <= 8 and sum(counted) < 20
+    for number, outcomes in enumerate(found[:20]):
+        (outcome,) = outcomes
+        if number == 7:
+            assert isinstance(outcome.error, InputError)
+        else:
+            assert outcome.results == (number,)
+    assert [[one.results[0] for one in outcomes] for outcomes in found[20:]] == [
+        [100, 101],
+        [200, 201],
+    ]
+
+
+def test_a_job_that_fails_whole_is_the_failure_of_those_alone_that_fail_alone(
+    driver: DriverSession,
+) -> None:
+    def work(item: int) -> list[int]:
+        time.sleep(0.1)
+        if item == 5:
+            os._exit(3)
+        return [item]
+
+    found = in_threads(
+        JobQueue(driver, lambda tasks: None), [Request("r", work, [i], [1]) for i in range(8)]
+    )
+    assert isinstance(found.pop(5), SparkFailure)
+    assert sorted(outcomes[0].results[0] for outcomes in found) == [0, 1, 2, 3, 4, 6, 7]
 
 
 def test_a_worker_that_dies(driver: DriverSession) -> None:

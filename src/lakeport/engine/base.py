@@ -137,14 +137,18 @@ class Engine(ABC):
         function: Callable[[T], list[R]],
         items: Sequence[T],
         *,
+        sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item, one task each; return all results in the items' order.
+        """Run `function` on every item in tasks; return all results in the items' order.
+
+        Each item has a task of its own; small ones that several threads hand over share tasks.
 
         Args:
             step: what the tasks do, in words, such as `write orders to s3://lake/orders`.
             function: pickled into Spark's tasks (lambdas and partials are fine).
-            items: pickled into the tasks, one each.
+            items: pickled into the tasks.
+            sizes: bytes that each item reads; empty where they are unknown.
             discard: called with the results of the tasks that succeeded when another one failed.
 
         Raises:

@@ -25,14 +25,12 @@ class Outcome:
         results: what its function returned.
         error: what it raised.
         trace: the stack of an error that nobody foresaw.
-        attempt: how often the task was tried before.
     """
 
     task: int
     results: tuple[Any, ...] = ()
     error: LakeportError | None = None
     trace: str = ""
-    attempt: int = 0
 
     def check(self) -> None:
         """Raise the error, if there is one."""
@@ -66,7 +64,7 @@ class Policy:
         if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
             return Outcome(task)
         try:
-            return Outcome(task, tuple(work()), attempt=attempt)
+            return Outcome(task, tuple(work()))
         except Exception as error:
             return self.failed(task, attempt, error)
 

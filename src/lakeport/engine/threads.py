@@ -19,6 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _MOST_THREADS: Final = 8  # what of a task is Python, they do one after another
+_AT_ONCE: Final = 4  # calls that get their threads: the memory of tasks has a bound
 _HINT: Final = (
     "use `engine: spark`, the default: change the key `engine`, the option `--engine` or the "
     "variable LAKEPORT_ENGINE, whichever says `threads`."
@@ -36,6 +37,7 @@ class ThreadEngine(Engine):
         super().__init__()
         self._tasks = 0
         self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(_AT_ONCE * self._most, "lakeport-task")
 
     def run_tasks(
         self,
@@ -43,6 +45,7 @@ class ThreadEngine(Engine):
         function: Callable[[T], list[R]],
         items: Sequence[T],
         *,
+        sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on every item; see `Engine.run_tasks`. No task is tried twice."""
@@ -61,17 +64,16 @@ class ThreadEngine(Engine):
                 if found[-1].error is not None:
                     waiting.clear()
 
-        threads = min(len(items), available_cores(), _MOST_THREADS)
-        with ThreadPoolExecutor(threads, "lakeport-task") as executor:
-            running = [executor.submit(carried(run)) for _ in range(threads)]
-            try:
-                outcomes = [outcome for each in running for outcome in each.result()]
-            except BaseException:
-                waiting.clear()
-                done = [one for each in running for ended in each.result() for one in ended.results]
-                if discard is not None and done:
-                    discard(done)
-                raise
+        threads = min(len(items), self._most)
+        running = [self._pool.submit(carried(run)) for _ in range(threads)]
+        try:
+            outcomes = [outcome for each in running for outcome in each.result()]
+        except BaseException:
+            waiting.clear()
+            done = [one for each in running for ended in each.result() for one in ended.results]
+            if discard is not None and done:
+                discard(done)
+            raise
         with self._lock:
             self._tasks += len(outcomes)
         return gather(outcomes, discard)
@@ -79,6 +81,11 @@ class ThreadEngine(Engine):
     def require_spark(self, what: str) -> NoReturn:
         """Refuse `what`; see `Engine.require_spark`."""
         raise ConfigError(f"{what} takes Spark, and `engine` is `threads`", _HINT)
+
+    @property
+    def _most(self) -> int:
+        """How many threads the items of one call get at most."""
+        return min(self.cores, _MOST_THREADS)
 
     @property
     def is_local(self) -> bool:
@@ -113,4 +120,5 @@ class ThreadEngine(Engine):
         """End nothing: tasks end when they look at their load's cancellation."""
 
     def close(self) -> None:
-        """Hold nothing that others could want."""
+        """Let the threads end."""
+        self._pool.shutdown(wait=False)

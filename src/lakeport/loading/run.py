@@ -24,7 +24,12 @@ from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches.streams import check_streams, leaves_table, raise_first
+from lakeport.loading.batches.streams import (
+    check_streams,
+    leaves_table,
+    raise_first,
+    streams_at_once,
+)
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
@@ -252,7 +257,8 @@ class _Run:
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
-            threads = min(len(by_stream), 4)
+            size = sum(max(0, batch.bytes) for batch in flush.batches)
+            threads = streams_at_once(len(by_stream), size)
             with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)

@@ -430,6 +430,7 @@ class StreamLoader:
             step,
             partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
+            sizes=[task.bytes for task in tasks],
             discard=self._discard,
         )
 

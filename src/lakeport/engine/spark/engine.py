@@ -12,6 +12,7 @@ from lakeport.engine.spark import adopt, jobs, workers
 from lakeport.engine.spark.filesystems import hand_over, session_for
 from lakeport.engine.spark.jobs import JobLabel
 from lakeport.engine.spark.session import DriverSession
+from lakeport.engine.tasks import gather
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ class SparkEngine(Engine):
         self._counted = threading.Lock()
         self._jobs = self._tasks = 0
         self.session = DriverSession.start(request, user=self)
+        self._queue = jobs.JobQueue(self.session, self._count)
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted
         told = request.settings
@@ -62,13 +64,15 @@ class SparkEngine(Engine):
         function: Callable[[T], list[R]],
         items: Sequence[T],
         *,
+        sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
-        if items and self.session.context:  # jobs that never began are none
-            self._count(len(items))
-        label = JobLabel(step, self.run)
-        return jobs.run_tasks(self.session, label, function, items, discard=discard)
+        """Run `function` on every item in Spark tasks; see `Engine.run_tasks`."""
+        if not items:
+            return []
+        request = jobs.Request(step, function, items, sizes)
+        outcomes = self._queue.outcomes(request, self.run)
+        return gather(outcomes, discard)
 
     def run_frame(
         self,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import pickle
 import shutil
 import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.engine.spark.failures import translate
 from lakeport.engine.tasks import Outcome, Policy, gather
+from lakeport.errors import LakeportError
 from lakeport.host.activity import carried, reached_share, working_for
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ R = TypeVar("R")
 _COLUMN: Final = "outcome"
 _LEAVE_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 1.0
+_JOBS_AT_ONCE: Final = 4
+_SMALL_BYTES: Final = 8 << 20
+_BEFORE_SMALL: Final = 2  # jobs: fewer at once means larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,107 @@ class JobLabel:
         return f"lakeport {self.run}" if self.run else "lakeport"
 
 
+@dataclass(eq=False)
+class Request:
+    """Tasks that are to run in Spark, and their outcomes once they have ended.
+
+    Attributes:
+        step: what the tasks do, in words.
+        function: run on every item.
+        items: one a task, or a part of one.
+        sizes: bytes that each item reads, where they are known.
+        outcomes: the tasks' outcomes, in any order.
+    """
+
+    step: str
+    function: Callable[[Any], list[Any]]
+    items: Sequence[Any]
+    sizes: Sequence[int] = ()
+    outcomes: Future[list[Outcome]] = field(default_factory=Future)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a job of its own would cost about as much as the work in it."""
+        return bool(self.sizes) and min(self.sizes) >= 0 and sum(self.sizes) < _SMALL_BYTES
+
+
+class JobQueue:
+    """Runs requests as Spark jobs, a few at once; small requests that have to wait share a job.
+
+    So a thousand streams of a few records each take some dozen jobs, and the first streams are
+    committed while others are written.
+
+    Args:
+        session: where to run.
+        count: called with the number of tasks of each job.
+    """
+
+    def __init__(self, session: DriverSession, count: Callable[[int], None]) -> None:
+        """Begin without requests."""
+        self._session, self._count = session, count
+        self._changed = threading.Condition()
+        self._waiting: list[Request] = []
+        self._running = 0
+
+    def outcomes(self, request: Request, run: str) -> list[Outcome]:
+        """Have a request's tasks run, in a job of this thread or another one's; return outcomes.
+
+        Args:
+            request: what to run.
+            run: name of the run whose tasks these are.
+
+        Raises:
+            LakeportError: the job failed; see `in_group`.
+        """
+        most = _BEFORE_SMALL if request.is_small else _JOBS_AT_ONCE
+        with self._changed:
+            self._waiting.append(request)
+            try:
+                self._changed.wait_for(lambda: self._running < most or request not in self._waiting)
+                taken = self._share(request) if request in self._waiting else []
+                self._running += bool(taken)
+            except BaseException:
+                self._waiting = [each for each in self._waiting if each is not request]
+                raise
+        if taken:
+            try:
+                self._run(taken, run)
+            finally:
+                with self._changed:
+                    self._running -= 1
+                    self._changed.notify_all()
+        return request.outcomes.result()
+
+    def _share(self, request: Request) -> list[Request]:
+        """Take a request and those that share its job off the list."""
+        taken = [
+            each
+            for each in self._waiting
+            if each is request or (each.is_small and request.is_small)
+        ]
+        self._waiting = [each for each in self._waiting if each not in taken]
+        return taken
+
+    def _run(self, requests: Sequence[Request], run: str) -> None:
+        others = len(requests) - 1
+        step = requests[0].step + (f", and {others:,} more" if others else "")
+        try:
+            found = run_job(self._session, JobLabel(step, run), requests, self._count)
+        except LakeportError as error:
+            if not others:
+                requests[0].outcomes.set_exception(error)
+            else:  # whose failure it was shows when each has a job of its own
+                for each in requests:
+                    self._run([each], run)
+        except BaseException as error:
+            for each in requests:
+                each.outcomes.set_exception(error)
+            raise
+        else:
+            for each, outcomes in zip(requests, found, strict=True):
+                each.outcomes.set_result(outcomes)
+
+
 def run_tasks(
     session: DriverSession,
     label: JobLabel,
@@ -68,22 +175,69 @@ def run_tasks(
     *,
     discard: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
-    """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
+    """Run `function` on every item, as a job of its own; see `Engine.run_tasks`."""
     if not items:
         return []
-    context = session.context
-    with shared_folder(session) as flags:
-        policy = Policy(session.attempts, flags, session.surroundings)
-        task = partial(_run_items, function, policy)
+    (outcomes,) = run_job(session, label, [Request(label.step, function, items)])
+    return gather(outcomes, discard)
 
-        def job() -> list[Outcome]:
-            numbered = context.parallelize(list(enumerate(items)), len(items))
+
+def run_job(
+    session: DriverSession,
+    label: JobLabel,
+    requests: Sequence[Request],
+    count: Callable[[int], None] = lambda tasks: None,
+) -> list[list[Outcome]]:
+    """Run the tasks of some requests as one Spark job; return the outcomes of each request.
+
+    Args:
+        session: where to run.
+        label: what Spark says of the job.
+        requests: what to run.
+        count: called with the number of tasks, once Spark is there.
+    """
+    context = session.context
+    tasks = _shared_out(requests, session.cores)
+    count(len(tasks))
+    with ExitStack() as stack:
+        folders = [
+            stack.enter_context(shared_folder(session)) if len(each.items) > 1 else ""
+            for each in requests
+        ]
+        policies = [Policy(session.attempts, each, session.surroundings) for each in folders]
+        work = [(each.function, policy) for each, policy in zip(requests, policies, strict=True)]
+        task = partial(_run_items, work)
+
+        def job() -> list[tuple[int, Outcome]]:
             # `collect` would name the stage by a line of this file.
-            found: list[Outcome] = context.runJob(numbered, task)
+            found: list[tuple[int, Outcome]] = context.runJob(
+                context.parallelize(tasks, len(tasks)), task
+            )
             return found
 
         outcomes = in_group(session, label, job)
-    return gather(outcomes, discard)
+    found: list[list[Outcome]] = [[] for _ in requests]
+    for place, outcome in outcomes:
+        found[place].append(outcome)
+    return found
+
+
+def _shared_out(requests: Sequence[Request], cores: int) -> list[list[tuple[int, int, Any]]]:
+    """Share the items of some requests out to tasks, of about equal size: (request, number, item).
+
+    Each item of a single request is a task. Items of several become as many tasks as there are
+    cores, or as the largest request has items.
+    """
+    total, most = sum(len(each.items) for each in requests), max(len(r.items) for r in requests)
+    tasks: list[list[tuple[int, int, Any]]] = [[] for _ in range(min(total, max(cores, most)))]
+    lightest = [(0, place) for place in range(len(tasks))]
+    for place, request in enumerate(requests):
+        for number, item in enumerate(request.items):
+            weight, at = lightest[0]
+            tasks[at].append((place, number, item))
+            size = request.sizes[number] if request.sizes else 0
+            heapq.heapreplace(lightest, (weight + max(size, 1), at))
+    return tasks
 
 
 def run_frame(
@@ -124,11 +278,14 @@ def shared_folder(session: DriverSession) -> Iterator[str]:
 
 
 def _run_items(
-    function: Callable[[T], list[R]], policy: Policy, items: Iterable[tuple[int, T]]
-) -> Iterator[Outcome]:
+    work: Sequence[tuple[Callable[[Any], list[Any]], Policy]],
+    tasks: Iterable[list[tuple[int, int, Any]]],
+) -> Iterator[tuple[int, Outcome]]:
     attempt = attempt_number()
-    for number, item in items:
-        yield policy.outcome(number, attempt, partial(function, item))
+    for task in tasks:
+        for place, number, item in task:
+            function, policy = work[place]
+            yield place, policy.outcome(number, attempt, partial(function, item))
 
 
 def _run_batches(

@@ -100,6 +100,12 @@ class Task:
     part: Part
     splits: tuple[Split, ...]
 
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it reads; -1 where that is unknown."""
+        batch = self.part.batch
+        return max(-1, batch.bytes * len(self.splits) // max(1, len(batch.splits)))
+
 
 def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
     """The first value for which the table's column is too narrow, in words."""

@@ -116,6 +116,7 @@ class AwsSettings(CloudSettings):
 ROLE_SECONDS = 3600
 """How long a role is assumed for; it is renewed before."""
 _CONTENDED = RetryPolicy(deadline=10)
+_CONNECTIONS = 32  # kept open: as many streams may be landed at once
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _CARRIED = {
     "complete_multipart_upload": "ETag",
@@ -341,6 +342,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             connect_timeout=settings.connect_seconds,
             read_timeout=settings.read_timeout,
             tcp_keepalive=True,
+            max_pool_connections=_CONNECTIONS,
             retries={"total_max_attempts": 1, "mode": "standard"},
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
