@@ -11,8 +11,7 @@ import typer
 from lakeport.cli.app import app
 from lakeport.config.base import config_class
 from lakeport.config.files import expand, parse_text
-from lakeport.config.lake.read import read_lake
-from lakeport.config.load import load_sink, names_sink
+from lakeport.config.load import names_sink
 from tests.docs.generate import CONFIGS, command_paths, rendered
 from tests.docs.pages import (
     DOCS,
@@ -27,6 +26,7 @@ from tests.docs.pages import (
     pictures,
     slug,
 )
+from tests.unit.config.kit import load_sink, read_lake
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
 CONSOLE = [block for block in BLOCKS if block.language == "console"]

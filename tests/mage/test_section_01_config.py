@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.load import load_file
 from lakeport.errors import ConfigError
 from lakeport.mage import AmazonS3, DeltaLakeAzure, DeltaLakeS3, GoogleCloudStorage
 from tests.mage.conftest import Place, record, schema
+from tests.unit.config.kit import load_file
 
 INTEGER = {"type": ["null", "integer"]}
 STRING = {"type": ["null", "string"]}

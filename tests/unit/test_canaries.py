@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakeport.cli.app import main
-from lakeport.config.load import load_target
 from lakeport.destinations import open_storage
 from lakeport.engine.spark.failures import translate
 from lakeport.errors import ConfigError, LakeportError
 from tests.echo_store import TOKEN, EchoStore
+from tests.unit.config.kit import load_target
 
 ID = "AKIA" + "CANARY0123456789"
 SECRET = "canary/" + "of+the/secret/0123456789=="

@@ -20,7 +20,7 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import shown
-from lakeport.cli.output.help import KEEP, LOOK, Commands, Guard, about, help_alone
+from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
 from lakeport.cli.tables import Invocation, Target, lake_command
 from lakeport.errors import ConfigError
 from lakeport.units import count, counted
@@ -98,12 +98,7 @@ def _expectation(text: str) -> dict[str, Any]:
 
 Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
 
-quarantine = typer.Typer(
-    cls=Commands,
-    callback=help_alone,
-    help="Look at what was set aside, and land it once it is right.",
-    invoke_without_command=True,
-)
+quarantine = group("Look at what was set aside, and land it once it is right.")
 
 
 @quarantine.command("show", **about(LOOK, "lakeport quarantine show ./lake flights --records 5"))

@@ -22,7 +22,7 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import moment, readable, shown
-from lakeport.cli.output.help import KEEP, LOOK, Commands, Guard, about, help_alone
+from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
 from lakeport.engine.base import EngineReport
 from lakeport.errors import ConfigError, SourceError
 from lakeport.units import count, size
@@ -291,12 +291,7 @@ def _tells(value: object) -> bool:
     return value not in (None, "", 0, [], {})
 
 
-table = typer.Typer(
-    cls=Commands,
-    callback=help_alone,
-    help="Look at a table, now or as it was, and keep it in order.",
-    invoke_without_command=True,
-)
+table = group("Look at a table, now or as it was, and keep it in order.")
 
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
@@ -400,12 +395,7 @@ def _show(command: Invocation, rows: pa.Table) -> None:
     command.output.rows("", rows.column_names, list(zip(*columns, strict=True)))
 
 
-state = typer.Typer(
-    cls=Commands,
-    callback=help_alone,
-    help="The Singer STATE that tables keep.",
-    invoke_without_command=True,
-)
+state = group("The Singer STATE that tables keep.")
 
 
 @table.command(

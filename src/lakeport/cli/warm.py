@@ -9,20 +9,14 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.help import SET_UP, Commands, Guard, about, help_alone
+from lakeport.cli.output.help import SET_UP, Guard, about, group
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_there
 from lakeport.host.warm import MEMORY, Channel, Unfit, begin, facts, failure, find, sessions
 from lakeport.html.text import duration
 
-warm = typer.Typer(
-    cls=Commands,
-    callback=help_alone,
-    help="Keep one Spark between loads, so that small ones need not wait for it to start.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+warm = group("Keep one Spark between loads, so that small ones need not wait for it to start.")
 
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 30.0

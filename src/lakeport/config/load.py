@@ -29,13 +29,12 @@ _PREFIX = "LAKEPORT_"
 _CONFIGS = (".yaml", ".yml", ".json")
 
 
-def target_values(target: Any, folder: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+def target_values(target: Any, folder: Path) -> dict[str, Any]:
     """The keys that `target` stands for: its own, a config file's, or those of a folder or a URI.
 
     Args:
         target: its value, with variables replaced.
         folder: of the lake's file, from which relative paths go.
-        environ: the environment, for a config file's variables.
 
     Raises:
         ConfigError: it is none of these, or the config file is wrong.
@@ -56,7 +55,7 @@ def target_values(target: Any, folder: Path, environ: Mapping[str, str]) -> dict
     if not target.lower().endswith(_CONFIGS):
         return uri_values(str(path), may_be_uri=False)
     name = f"config file {str(path)!r}"
-    return placed(expand(flat(parse_text(read_text(path), name)), environ, name), path.parent)
+    return placed(expand(flat(parse_text(read_text(path), name)), os.environ, name), path.parent)
 
 
 def placed(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -72,8 +71,6 @@ def placed(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def load_target(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
     overrides: Mapping[str, Any] | None = None,
-    *,
-    environ: Mapping[str, str] | None = None,
 ) -> DestinationConfig:
     """The config of a target.
 
@@ -81,42 +78,39 @@ def load_target(
         to: a folder, a URI, a YAML or JSON config file, a mapping of keys, or a config.
         overrides: keys that win over those of `to`; null ones are absent. Keys that nothing names
             are taken from the environment as `LAKEPORT_` and the key in capitals.
-        environ: the environment; default: the process's.
 
     Raises:
         ConfigError: naming what is wrong and what is valid.
     """
-    environ = os.environ if environ is None else environ
     overrides = overrides or {}
     if isinstance(to, DestinationConfig):
         if not any(value is not None for value in overrides.values()):
             return to
         given = {name: getattr(to, name) for name in to.model_fields_set}
         values = {**given, "destination": to.destination}
-        return build(values, overrides, environ).warned(*to.warnings)
+        return build(values, overrides).warned(*to.warnings)
     if isinstance(to, Mapping):
         with prefixed_errors("the config"):
             values = flat(to)
-        return build(values, overrides, environ)
+        return build(values, overrides)
     text = os.fspath(to)
     if not text.strip():
         raise ConfigError("the target is empty", what_to_name())
     if is_config_file(text, isinstance(to, str)):
-        return load_file(text, overrides, environ=environ)
+        return load_file(text, overrides)
     if "://" not in text and Path(text).expanduser().is_file():
         raise ConfigError(
             f"the target {text!r} is a file",
             "name a folder to land in, a URI, or a config file, whose name ends with "
             f"{', '.join(_CONFIGS)}.",
         )
-    return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides, environ)
+    return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides)
 
 
 def load_file(
     path: str | os.PathLike[str],
     overrides: Mapping[str, Any] | None = None,
     *,
-    environ: Mapping[str, str] | None = None,
     destination: str = "",
     variables: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
@@ -125,7 +119,6 @@ def load_file(
     Args:
         path: the file.
         overrides: as for `load_target`.
-        environ: as for `load_target`.
         destination: the destination's name, where the file does not have to tell.
         variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
@@ -133,11 +126,9 @@ def load_file(
         ConfigError: naming what is wrong; also when the file names another destination, and when
             it holds secrets and others may write to it.
     """
-    environ = os.environ if environ is None else environ
     return load_files(
         [path],
         overrides,
-        environ=environ,
         translate=partial(for_destination, destination),
         variables=variables,
         guarded=True,
@@ -148,7 +139,6 @@ def load_files(
     paths: Sequence[str | os.PathLike[str]],
     overrides: Mapping[str, Any] | None = None,
     *,
-    environ: Mapping[str, str] | None = None,
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
     variables: Mapping[str, Any] | None = None,
     guarded: bool = False,
@@ -158,7 +148,6 @@ def load_files(
     Args:
         paths: the files.
         overrides: as for `load_target`.
-        environ: as for `load_target`.
         translate: brings the keys of the files under lakeport's names; may refuse them.
         variables: as for `load_file`.
         guarded: whether a file that holds secrets and that others may write to is refused. Else
@@ -167,7 +156,6 @@ def load_files(
     Raises:
         ConfigError: naming what is wrong.
     """
-    environ = os.environ if environ is None else environ
     held: dict[Path, tuple[dict[str, Any], int]] = {}
     values: dict[str, Any] = {}
     for path in map(Path, paths):
@@ -177,13 +165,13 @@ def load_files(
             keys = raw if "loads" in raw else flat(raw)
         held[path] = keys, mode
         if "loads" in raw:  # a lake's file, of which the target is meant
-            target = expand(raw.get("target"), environ, _called(path), variables=variables)
+            target = expand(raw.get("target"), os.environ, _called(path), variables=variables)
             with prefixed_errors(_called(path)):
-                values |= target_values(target, path.absolute().parent, environ)
+                values |= target_values(target, path.absolute().parent)
         else:
-            values |= expand(keys, environ, _called(path), variables=variables)
+            values |= expand(keys, os.environ, _called(path), variables=variables)
     with prefixed_errors(", ".join(map(_called, paths))):
-        config = build(translate(values), overrides, environ)
+        config = build(translate(values), overrides)
     for path, (keys, mode) in held.items():
         if any(secret in text for text in texts(keys) for secret in config.secrets()):
             config = config.warned(*exposure(path, _called(path), mode, guarded=guarded))
@@ -209,7 +197,6 @@ def load_sink(
     to: str | os.PathLike[str] | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
-    environ: Mapping[str, str] | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> tuple[DestinationConfig, Buffer]:
     """The config of Mage's streaming sinks (`connector_type`), and when their buffer is landed.
@@ -217,18 +204,16 @@ def load_sink(
     Args:
         to: a YAML or JSON file, or a mapping of keys.
         overrides: as for `load_target`.
-        environ: as for `load_target`.
         variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
     Raises:
         ConfigError: naming what is wrong and what is valid; also when a file holds secrets and
             others may write to it.
     """
-    environ = os.environ if environ is None else environ
     if isinstance(to, Mapping):
-        return load_target(to, overrides, environ=environ), sink_keys(to)[1]
-    config = load_file(to, overrides, environ=environ, variables=variables)
-    values = expand(_parsed(to), environ, _called(to), variables=variables)
+        return load_target(to, overrides), sink_keys(to)[1]
+    config = load_file(to, overrides, variables=variables)
+    values = expand(_parsed(to), os.environ, _called(to), variables=variables)
     return config, sink_keys(values)[1]
 
 
@@ -237,7 +222,6 @@ def load_values(
     overrides: Mapping[str, Any] | None = None,
     name: str = "",
     *,
-    environ: Mapping[str, str] | None = None,
     destination: str = "",
 ) -> DestinationConfig:
     """The config in a mapping of keys, flat or with `config:`, for a destination that is known.
@@ -246,15 +230,13 @@ def load_values(
         values: the keys.
         overrides: as for `load_target`.
         name: how errors call the place where the keys stand; empty for none.
-        environ: as for `load_target`.
         destination: the destination's name, where the keys do not have to tell.
 
     Raises:
         ConfigError: naming what is wrong; also when the keys name another destination.
     """
-    environ = os.environ if environ is None else environ
     with prefixed_errors(name):
-        return build(for_destination(destination, flat(values)), overrides, environ)
+        return build(for_destination(destination, flat(values)), overrides)
 
 
 def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -308,14 +290,13 @@ def exposure(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, .
 
 
 def build(
-    values: Mapping[str, Any], overrides: Mapping[str, Any] | None, environ: Mapping[str, str]
+    values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
 ) -> DestinationConfig:
     """The config that keys make: those that win, those given, then the environment's.
 
     Args:
         values: the keys given, flat; those of a streaming sink count as its destination's.
         overrides: keys that win; null ones are absent.
-        environ: the environment, asked for `LAKEPORT_` and the key in capitals.
 
     Raises:
         ConfigError: naming what is wrong and what is valid.
@@ -329,20 +310,17 @@ def build(
         raise ConfigError("the key `destination` is missing", what_to_name())
     model = config_class(destination)
     for key in model.model_fields:
-        value = environ.get(_PREFIX + key.upper())
+        value = os.environ.get(_PREFIX + key.upper())
         if value and key != "destination":
             merged.setdefault(key, value)
     return model(**merged)
 
 
-def environment_keys(
-    prefix: str, environ: Mapping[str, str], more: Iterable[str] = ()
-) -> tuple[dict[str, str], list[str]]:
+def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
     """The keys that variables give: those named by a prefix and the key in capitals.
 
     Args:
         prefix: how the variables' names begin.
-        environ: the environment.
         more: keys that are known besides those of the destinations.
 
     Returns:
@@ -350,7 +328,7 @@ def environment_keys(
     """
     known = all_keys().union(more)
     found, unknown = {}, []
-    for name, value in environ.items():
+    for name, value in os.environ.items():
         key = name.removeprefix(prefix).lower()
         if not name.startswith(prefix) or not value:
             continue

@@ -6,7 +6,6 @@ named `TARGET_LAKEPORT_` and the setting in capitals, which win over files as in
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,24 +40,20 @@ _SDK = {
 }
 
 
-def load_settings(
-    configs: Sequence[str], environ: Mapping[str, str] | None = None
-) -> DestinationConfig:
+def load_settings(configs: Sequence[str]) -> DestinationConfig:
     """The config that `--config` options name; without any it is taken from the environment.
 
     Args:
         configs: paths of YAML or JSON files, and `ENV` for the environment's variables.
-        environ: the environment; default: the process's.
 
     Raises:
         ConfigError: naming what is wrong and what is valid.
     """
-    environ = os.environ if environ is None else environ
     files = [config for config in configs if config != "ENV"]
     told: dict[str, Any] = {}
     warnings: list[str] = []
     if len(files) < len(configs) or not configs:
-        told, unknown = environment_keys(PREFIX, environ, (*_SDK, *_NOT_HAD, "validate_records"))
+        told, unknown = environment_keys(PREFIX, (*_SDK, *_NOT_HAD, "validate_records"))
         warnings = [_unknown(name) for name in unknown]
     told = _own(told)
 
@@ -73,7 +68,7 @@ def load_settings(
         return found
 
     try:
-        config = load_files(files, told, environ=environ, translate=translate)
+        config = load_files(files, told, translate=translate)
     except ConfigError as error:
         hint = error.hint or "`target-lakeport --about` lists the settings."
         raise type(error)(error.message, " ".join([hint, *warnings])) from None

@@ -112,7 +112,6 @@ def config_of(
     destination: str,
     flags: Flags,
     overrides: Mapping[str, Any],
-    environ: Mapping[str, str] | None = None,
 ) -> DestinationConfig:
     """The config that the flags give: `config_json`, else `config`, else `settings`, whole.
 
@@ -122,7 +121,6 @@ def config_of(
         destination: its name.
         flags: where the keys are.
         overrides: keys that win over them.
-        environ: the environment; default: the process's.
 
     Raises:
         ConfigError: naming what is wrong.
@@ -135,16 +133,14 @@ def config_of(
     if flags.config_json is not None:
         values = json_object(flags.config_json, "--config_json")
         if values:
-            config = load_values(
-                values, overrides, "`--config_json`", environ=environ, destination=destination
-            )
+            config = load_values(values, overrides, "`--config_json`", destination=destination)
             return config.warned(*_exposed(config, values))
     path = flags.config
     if flags.settings and (not path or _is_empty(path)):
         path = flags.settings
     if path:
-        return load_file(path, overrides, destination=destination, environ=environ)
-    return load_values({}, overrides, environ=environ, destination=destination)
+        return load_file(path, overrides, destination=destination)
+    return load_values({}, overrides, destination=destination)
 
 
 def _is_empty(path: str) -> bool:

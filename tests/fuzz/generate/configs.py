@@ -154,7 +154,11 @@ def case(rng: random.Random) -> Case:
         data = damaged(rng, data)
     environ = {
         "HOME": "/home/ada",
-        "LAKEPORT_" + rng.choice(_SOME).upper(): text(rng).replace("\0", ""),
+        # What an environment can hold.
+        "LAKEPORT_" + rng.choice(_SOME).upper(): text(rng)
+        .replace("\0", "")
+        .encode("utf-8", "ignore")
+        .decode(),
     }
     return Case(data, {"environ": environ if rng.random() < 0.5 else {"HOME": "/home/ada"}})
 

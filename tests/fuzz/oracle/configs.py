@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lakeport.config.load import load_file, load_sink, load_target, load_values, names_sink
+from lakeport.config.load import names_sink
 from lakeport.errors import ConfigError
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY
+from tests.unit.config.kit import load_file, load_sink, load_target, load_values
 
 _PLAIN = ("table", "bucket", "run_id", "object_key_path", "internal_columns_prefix")
 

@@ -11,9 +11,9 @@ from lakeport.config import base, load
 from lakeport.config.base import DestinationConfig, config_class
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.files import parse_text
-from lakeport.config.load import load_file, load_target, load_values
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
+from tests.unit.config.kit import load_file, load_target, load_values
 
 CANARY = "canary-5f3a"
 

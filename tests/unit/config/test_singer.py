@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from lakeport.config.base import config_class, destinations
-from lakeport.config.singer import load_settings, settings_schema
+from lakeport.config.singer import settings_schema
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
+from tests.unit.config.kit import load_settings
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def config(tmp_path: Path) -> Any:
 def test_later_files_win_key_by_key(config: Any) -> None:
     one = config("one.json", destination="local", path="/a", table="t")
     two = config("two.yaml", path="/b")
-    found = load_settings([one, two], {})
+    found = load_settings([one, two], environ={})
     assert (found.destination, found.path, found.table) == ("local", "/b", "t")  # type: ignore[attr-defined]
 
 
@@ -41,8 +42,8 @@ def test_the_environment_counts_when_it_is_named_and_wins(config: Any) -> None:
         "TARGET_LAKEPORT__LOAD_SCHEMA": "an extra of Meltano's own",
     }
     name = config(destination="local", path="/file", table="t")
-    assert load_settings([name], environ).path == "/file"  # type: ignore[attr-defined]
-    found = load_settings(["ENV", name], environ)
+    assert load_settings([name], environ=environ).path == "/file"  # type: ignore[attr-defined]
+    found = load_settings(["ENV", name], environ=environ)
     assert (found.path, found.table) == ("/env", "t")  # type: ignore[attr-defined]
     assert found.partition_keys == ("a", "b,c")
     assert found.add_record_metadata
@@ -51,9 +52,9 @@ def test_the_environment_counts_when_it_is_named_and_wins(config: Any) -> None:
 
 def test_without_files_the_environment_is_all_there_is() -> None:
     environ = {"TARGET_LAKEPORT_DESTINATION": "local", "TARGET_LAKEPORT_PATH": "/env"}
-    assert load_settings([], environ).path == "/env"  # type: ignore[attr-defined]
+    assert load_settings([], environ=environ).path == "/env"  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="`destination` is missing"):
-        load_settings([], {})
+        load_settings([], environ={})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_without_files_the_environment_is_all_there_is() -> None:
 def test_settings_by_the_names_of_the_sdk(config: Any, sdk: str, mode: Mode) -> None:
     more = {"validate_records": True, "flattening_enabled": False, "flattening_max_depth": 3}
     name = config(destination="local", path="/a", load_method=sdk, batch_size_rows=7, **more)
-    found = load_settings([name], {})
+    found = load_settings([name], environ={})
     assert (found.mode, found.maximum_batch_rows) == (mode, 7)
 
 
@@ -74,19 +75,19 @@ def test_settings_by_the_names_of_the_sdk(config: Any, sdk: str, mode: Mode) -> 
 def test_what_lakeport_does_not_do_is_an_error(config: Any, key: str, value: Any) -> None:
     name = config(destination="local", path="/a", **{key: value})
     with pytest.raises(ConfigError, match=rf"{re.escape(name)}.*{key}") as caught:
-        load_settings([name], {})
+        load_settings([name], environ={})
     assert caught.value.hint
 
 
 def test_a_misspelt_variable_is_named(config: Any) -> None:
     name = config(destination="local", path="/a")
     environ = {"TARGET_LAKEPORT_FILE_TIPE": "csv"}
-    (warning,) = load_settings([name, "ENV"], environ).warnings
+    (warning,) = load_settings([name, "ENV"], environ=environ).warnings
     assert "TARGET_LAKEPORT_FILE_TIPE" in warning
     assert "TARGET_LAKEPORT_FILE_TYPE?" in warning
     environ = {"TARGET_LAKEPORT_DESTINATION": "local", "TARGET_LAKEPORT_PTH": "/a"}
     with pytest.raises(ConfigError) as caught:
-        load_settings([], environ)
+        load_settings([], environ=environ)
     assert "TARGET_LAKEPORT_PATH?" in caught.value.hint
 
 
@@ -95,11 +96,11 @@ def test_secrets_that_others_can_reach_are_told(config: Any) -> None:
     two = config("two.json", aws_access_key_id="AK", aws_secret_access_key="hush")
     for mode, problem in ((0o644, "read"), (0o664, "write")):  # as Meltano's umask has it
         Path(two).chmod(mode)
-        (warning,) = load_settings([one, two], {}).warnings
+        (warning,) = load_settings([one, two], environ={}).warnings
         assert "two.json" in warning
         assert f"others may {problem}" in warning
     Path(two).chmod(0o600)
-    assert load_settings([one, two], {}).warnings == ()
+    assert load_settings([one, two], environ={}).warnings == ()
 
 
 def test_the_schema_has_every_key_of_every_destination() -> None:

@@ -66,10 +66,20 @@ def about(
     return {"cls": kind, "rich_help_panel": group, "epilog": epilog}
 
 
-def help_alone(ctx: typer.Context) -> None:
-    """The callback of a group of commands: shows what there is where none is named."""
-    if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
+def group(text: str) -> typer.Typer:
+    """Return a group of commands, with its help, which its name alone shows."""
+
+    def help_alone(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
+
+    return typer.Typer(
+        cls=Commands,
+        callback=help_alone,
+        help=text,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+    )
 
 
 class _Command(TyperCommand):

@@ -152,16 +152,13 @@ class GoogleCloudStorageConfig(DestinationConfig):
             )
         return text
 
-    def gcp_settings(self, environ: Mapping[str, str] | None = None) -> GcpSettings:
-        """Return the settings of a connection to Google.
-
-        Args:
-            environ: looked at for STORAGE_EMULATOR_HOST; default: the process's environment.
+    def gcp_settings(self) -> GcpSettings:
+        """Return the settings of a connection to Google, or STORAGE_EMULATOR_HOST's emulator.
 
         Raises:
             ConfigError: the key's file can't be read.
         """
-        emulator = (os.environ if environ is None else environ).get(_EMULATOR, "")
+        emulator = os.environ.get(_EMULATOR, "")
         if emulator and "://" not in emulator:
             emulator = f"http://{emulator}"
         return GcpSettings(

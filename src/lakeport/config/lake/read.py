@@ -176,7 +176,6 @@ class Targets:
         target: the keys of `target`.
         defaults: the keys of `defaults`.
         raw: path in the file -> the keys that stand there, as they are called there.
-        environ: the environment.
         mistakes: gets what is wrong.
         many: whether the file has several loads.
     """
@@ -184,7 +183,6 @@ class Targets:
     target: Mapping[str, Any]
     defaults: Mapping[str, Any]
     raw: dict[tuple[str, ...], Mapping[str, Any]]
-    environ: Mapping[str, str]
     mistakes: Mistakes
     many: bool
     _shared: dict[str, Any] = field(init=False)
@@ -207,7 +205,7 @@ class Targets:
         if not of_streams:
             keys |= self._table(name, own, keys)
         try:
-            return build(keys, None, self.environ)
+            return build(keys)
         except ConfigError as error:
             for below, text, hint in error.problems:
                 named = [*map(str, below[:1]), *_NAMED.findall(text)]
@@ -390,26 +388,22 @@ _NAME = re.compile(r"[^\W_][\w-]*")
 _Settings = TypeVar("_Settings", bound=Input)
 
 
-def read_lake(
-    path: str | os.PathLike[str], *, environ: Mapping[str, str] | None = None
-) -> LakeFile:
+def read_lake(path: str | os.PathLike[str]) -> LakeFile:
     """What a lake's file says.
 
     Relative paths in it go from the file's own folder.
 
     Args:
         path: a YAML or JSON file.
-        environ: the environment, for `${NAME}`; default: the process's.
 
     Raises:
         ConfigError: all that is wrong, with lines.
     """
-    environ = os.environ if environ is None else environ
     path = Path(path)
     name = f"lake file {str(path)!r}"
     text, mode = read_with_mode(path)
     document = parse_document(text, name)
-    reader = _Reader(path, Mistakes(name, document), environ)
+    reader = _Reader(path, Mistakes(name, document))
     lake = reader.read(document.values)
     held = texts(document.values)
     if any(secret in text for text in held for secret in _secrets(lake)):
@@ -429,11 +423,10 @@ def _secrets(lake: LakeFile) -> Iterator[str]:
 class _Reader:
     """One reading of a file."""
 
-    def __init__(self, path: Path, mistakes: Mistakes, environ: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, mistakes: Mistakes) -> None:
         self.path = path
         self.folder = path.absolute().parent
         self.mistakes = mistakes
-        self.environ = environ
 
     def read(self, raw: Mapping[str, Any]) -> LakeFile:
         known = {"$schema": "", **TOP_KEYS}
@@ -471,7 +464,7 @@ class _Reader:
         if isinstance(value, list):
             return [self._expanded(item, (*path, at)) for at, item in enumerate(value)]
         key = next(part for part in reversed(path) if isinstance(part, str))
-        found = self.mistakes.tried(path, lambda: expand(value, self.environ, f"`{key}`"))
+        found = self.mistakes.tried(path, lambda: expand(value, os.environ, f"`{key}`"))
         return value if found is None else found
 
     def _loads(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -509,7 +502,7 @@ class _Reader:
         with self.mistakes.at("target"):
             if "target" not in values:
                 raise ConfigError(_missing("target"), TOP_KEYS["target"])
-            target = shared_keys(target_values(values["target"], self.folder, self.environ))
+            target = shared_keys(target_values(values["target"], self.folder))
             if not isinstance(target.get("destination"), str):
                 raise ConfigError("the key `destination` is missing", "such as `local`.")
             config_class(target["destination"])
@@ -530,9 +523,7 @@ class _Reader:
                 raw[*origin, "config"] = at.get("config") or {}
         if len(found) < 2:
             return None
-        return Targets(
-            found["target"], found["defaults"], raw, self.environ, self.mistakes, len(loads) > 1
-        )
+        return Targets(found["target"], found["defaults"], raw, self.mistakes, len(loads) > 1)
 
     def _tables(
         self, loads: Mapping[str, Mapping[str, Any]], targets: Targets | None

@@ -88,7 +88,6 @@ class ConfigFileLoader:
         filepath: the file; default: `io_config.yaml` in the current folder.
         profile: the profile's name.
         config: settings instead of a file's.
-        environ: the environment; default: the process's.
 
     Raises:
         ConfigError: the file can't be read, or has no such profile.
@@ -104,10 +103,7 @@ class ConfigFileLoader:
         filepath: str | os.PathLike[str] | None = None,
         profile: str = "default",
         config: Mapping[str, Any] | None = None,
-        *,
-        environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._environ = environ
         self.name = "the config"
         if config is not None:
             self._values = dict(config)
@@ -135,8 +131,7 @@ class ConfigFileLoader:
         found = self._raw(key)
         if found is None:
             return None
-        environ = os.environ if self._environ is None else self._environ
-        return expand(found, environ, f"{self.name}, `{key}`")
+        return expand(found, os.environ, f"{self.name}, `{key}`")
 
     def __getitem__(self, key: str) -> Any:
         return self.get(key)

@@ -10,11 +10,11 @@ import pytest
 from lakeport.config.base import config_class
 from lakeport.config.destinations.azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.s3 import DeltaLakeS3Config
-from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.retry import RetryPolicy
+from tests.unit.config.kit import load_target
 
 URI = "abfss://lake@acme.dfs.core.windows.net/silver/users"
 KEY = "Y2FuYXJ5LWtleQ=="

@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.config.lake import LakeFile, read_lake
+from lakeport.config.lake import LakeFile
 from lakeport.config.lake.model import tables_of
 from lakeport.errors import ConfigError
+from tests.unit.config.kit import read_lake
 
 NAMES = [f"t{number}" for number in range(8)]
 GRAPHS = st.fixed_dictionaries(

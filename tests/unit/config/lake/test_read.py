@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
-from lakeport.config.lake import LakeFile, read_lake
-from lakeport.config.load import load_target
+from lakeport.config.lake import LakeFile
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
+from tests.unit.config.kit import load_target, read_lake
 
 EXAMPLE = """\
 target: {destination: delta_lake_s3, bucket: acme-lake, object_key_path: bronze}

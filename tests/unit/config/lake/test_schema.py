@@ -8,9 +8,9 @@ from jsonschema import Draft202012Validator
 
 from lakeport.config.base import OTHER_NAMES, all_keys
 from lakeport.config.files import parse_text
-from lakeport.config.lake import read_lake
 from lakeport.config.lake.schema import lake_schema
 from lakeport.errors import ConfigError
+from tests.unit.config.kit import read_lake
 from tests.unit.config.lake.test_read import EXAMPLE, loads, written
 
 SCHEMA = lake_schema()

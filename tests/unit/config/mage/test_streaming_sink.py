@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lakeport.config.destinations.local import LocalConfig
-from lakeport.config.load import load_sink, load_target
 from lakeport.config.mage.io_config import ConfigFileLoader, destination_keys
 from lakeport.errors import ConfigError
+from tests.unit.config.kit import load_sink, load_target
 
 S3 = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
 AZURE_URI = "abfss://lake@acme.dfs.core.windows.net/silver/clicks"
@@ -122,8 +122,10 @@ def profiles(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_flat_profile(profiles: Path) -> None:
-    loader = ConfigFileLoader(profiles, "default", environ={"KEY_ID": "AK", "SECRET": SECRET})
+def test_a_flat_profile(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_ID", "AK")
+    monkeypatch.setenv("SECRET", SECRET)
+    loader = ConfigFileLoader(profiles, "default")
     assert destination_keys(loader, "delta_lake_s3") == {
         "aws_access_key_id": "AK",
         "aws_secret_access_key": SECRET,
@@ -138,8 +140,9 @@ def test_a_flat_profile(profiles: Path) -> None:
         loader["POSTGRES_PASSWORD"]
 
 
-def test_a_profile_with_headers(profiles: Path) -> None:
-    loader = ConfigFileLoader(profiles, "verbose", environ={"SECRET": SECRET})
+def test_a_profile_with_headers(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", SECRET)
+    loader = ConfigFileLoader(profiles, "verbose")
     assert destination_keys(loader, "amazon_s3") == {
         "aws_access_key_id": "AK",
         "aws_secret_access_key": SECRET,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakeport.config.files import expand, parse_text
-from lakeport.config.load import load_file
 from lakeport.errors import ConfigError
+from tests.unit.config.kit import load_file
 
 ODD = """p'a"ss: {#} \\ %} }} {{ env_var('X') }} ${X} \n- x"""
 """A secret that would end or change most texts it is put into."""

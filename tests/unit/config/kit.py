@@ -1,0 +1,30 @@
+"""Readers of configs, in an environment of the test's own where `environ` gives one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest.mock import patch
+
+from lakeport.config import lake, load, singer
+from lakeport.mage import flags
+
+
+def reading(read: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with the argument `environ`."""
+
+    def call(*given: Any, environ: Mapping[str, str] | None = None, **named: Any) -> Any:
+        with patch.dict(os.environ, environ or {}, clear=environ is not None):
+            return read(*given, **named)
+
+    return call
+
+
+load_file = reading(load.load_file)
+load_sink = reading(load.load_sink)
+load_target = reading(load.load_target)
+load_values = reading(load.load_values)
+load_settings = reading(singer.load_settings)
+config_of = reading(flags.config_of)
+read_lake = reading(lake.read_lake)
