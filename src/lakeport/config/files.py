@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakeport.config.mage.templates import Scope, hide, render, restore, shown
+from lakeport.config.mage.templates import hide, render, restore, shown
 from lakeport.errors import ConfigError, MissingDependency
 
 _LARGEST = 1 << 20
@@ -116,8 +116,6 @@ def expand(
     environ: Mapping[str, str],
     name: str,
     depth: int = 0,
-    *,
-    variables: Mapping[str, Any] | None = None,
 ) -> Any:
     """Replace `${NAME}` in every text by that environment variable, once; `$${` stands for `${`.
 
@@ -128,7 +126,6 @@ def expand(
         environ: the environment.
         name: how errors call the file.
         depth: how deep `value` lies.
-        variables: the run's variables, for `{{ variables('x') }}`.
 
     Raises:
         ConfigError: a variable that is not set, or values nested too deeply.
@@ -141,7 +138,7 @@ def expand(
         raise _too_deep(name)
 
     def below(item: Any) -> Any:
-        return expand(item, environ, name, depth + 1, variables=variables)
+        return expand(item, environ, name, depth + 1)
 
     if isinstance(value, dict):
         return {key: below(item) for key, item in value.items()}
@@ -161,8 +158,7 @@ def expand(
             )
         return environ[variable]
 
-    scope = Scope(environ, variables or {})
-    return render(value, scope, name, lambda text: _REFERENCE.sub(replace, text))
+    return render(value, environ, name, lambda text: _REFERENCE.sub(replace, text))
 
 
 def texts(value: Any, depth: int = 0) -> set[str]:

@@ -112,7 +112,6 @@ def load_file(
     overrides: Mapping[str, Any] | None = None,
     *,
     destination: str = "",
-    variables: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
     """The config that a YAML or JSON file holds, whatever the file is called.
 
@@ -120,7 +119,6 @@ def load_file(
         path: the file.
         overrides: as for `load_target`.
         destination: the destination's name, where the file does not have to tell.
-        variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
     Raises:
         ConfigError: naming what is wrong; also when the file names another destination, and when
@@ -130,7 +128,6 @@ def load_file(
         [path],
         overrides,
         translate=partial(for_destination, destination),
-        variables=variables,
         guarded=True,
     )
 
@@ -140,7 +137,6 @@ def load_files(
     overrides: Mapping[str, Any] | None = None,
     *,
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
-    variables: Mapping[str, Any] | None = None,
     guarded: bool = False,
 ) -> DestinationConfig:
     """The config that several YAML or JSON files hold together; later ones win, key by key.
@@ -149,7 +145,6 @@ def load_files(
         paths: the files.
         overrides: as for `load_target`.
         translate: brings the keys of the files under lakeport's names; may refuse them.
-        variables: as for `load_file`.
         guarded: whether a file that holds secrets and that others may write to is refused. Else
             there is a warning: what a runner such as Meltano writes has the mode of its umask.
 
@@ -165,11 +160,11 @@ def load_files(
             keys = raw if "loads" in raw else flat(raw)
         held[path] = keys, mode
         if "loads" in raw:  # a lake's file, of which the target is meant
-            target = expand(raw.get("target"), os.environ, _called(path), variables=variables)
+            target = expand(raw.get("target"), os.environ, _called(path))
             with prefixed_errors(_called(path)):
                 values |= target_values(target, path.absolute().parent)
         else:
-            values |= expand(keys, os.environ, _called(path), variables=variables)
+            values |= expand(keys, os.environ, _called(path))
     with prefixed_errors(", ".join(map(_called, paths))):
         config = build(translate(values), overrides)
     for path, (keys, mode) in held.items():
@@ -196,15 +191,12 @@ def names_sink(to: object) -> bool:
 def load_sink(
     to: str | os.PathLike[str] | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
-    *,
-    variables: Mapping[str, Any] | None = None,
 ) -> tuple[DestinationConfig, Buffer]:
     """The config of Mage's streaming sinks (`connector_type`), and when their buffer is landed.
 
     Args:
         to: a YAML or JSON file, or a mapping of keys.
         overrides: as for `load_target`.
-        variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
     Raises:
         ConfigError: naming what is wrong and what is valid; also when a file holds secrets and
@@ -212,8 +204,8 @@ def load_sink(
     """
     if isinstance(to, Mapping):
         return load_target(to, overrides), sink_keys(to)[1]
-    config = load_file(to, overrides, variables=variables)
-    values = expand(_parsed(to), os.environ, _called(to), variables=variables)
+    config = load_file(to, overrides)
+    values = expand(_parsed(to), os.environ, _called(to))
     return config, sink_keys(values)[1]
 
 

@@ -7,7 +7,7 @@ or hashes in it stays that password. The expressions are Jinja's, run in its san
 | call | gives |
 |---|---|
 | `env_var('X')` | the environment variable X |
-| `variables('x')` | the run's variable: from the mapping given in Python, else LAKEPORT_VAR_X |
+| `variables('x')` | the run's variable: LAKEPORT_VAR_X |
 | `mage_secret_var('x')`, `aws_secret_var('x')`, `azure_secret_var('x')` | the secret: from |
 | | LAKEPORT_SECRET_X, else from Mage itself where it is installed, else (AWS) by boto3 |
 | `json_value(text, 'a.b')` | a value inside JSON text |
@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -37,19 +36,6 @@ _MAGE_SECRETS = {
     "aws_secret_var": ("mage_ai.services.aws.secrets_manager.secrets_manager", "get_secret"),
     "azure_secret_var": ("mage_ai.services.azure.key_vault.key_vault", "get_secret"),
 }
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Where expressions find their values.
-
-    Attributes:
-        environ: the environment.
-        variables: the run's variables, by name.
-    """
-
-    environ: Mapping[str, str]
-    variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 def hide(text: str) -> tuple[str, list[str]]:
@@ -100,12 +86,12 @@ def shown(hidden: str, templates: Sequence[str], index: int) -> int:
     return index + moved
 
 
-def render(text: str, scope: Scope, name: str, plain: Callable[[str], str]) -> Any:
+def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[str], str]) -> Any:
     """Put values in place of the templates of one text.
 
     Args:
         text: the text.
-        scope: where expressions find their values.
+        environ: the environment, in which expressions find their values.
         name: how errors call the file.
         plain: what is done with the text around the templates; results are left as they are.
 
@@ -116,8 +102,7 @@ def render(text: str, scope: Scope, name: str, plain: Callable[[str], str]) -> A
         ConfigError: something that is not set or not there, or an expression that is none.
 
     Example:
-        >>> scope = Scope({"HOME": "/home/ada"})
-        >>> render("{{ env_var('HOME') }}/lake", scope, "lake.yaml", str)
+        >>> render("{{ env_var('HOME') }}/lake", {"HOME": "/home/ada"}, "lake.yaml", str)
         '/home/ada/lake'
     """
     statement = _STATEMENT.search(text)
@@ -130,10 +115,10 @@ def render(text: str, scope: Scope, name: str, plain: Callable[[str], str]) -> A
         return plain(text)
     whole = _TEMPLATE.fullmatch(text.strip())
     if whole:
-        return _value(whole[1], scope, name)
+        return _value(whole[1], environ, name)
     parts, at = [], 0
     for match in _TEMPLATE.finditer(text):
-        parts += [text[at : match.start()], str(_value(match[1], scope, name))]
+        parts += [text[at : match.start()], str(_value(match[1], environ, name))]
         at = match.end()
     parts.append(text[at:])
     if any("{{" in part for part in parts[::2]):
@@ -144,7 +129,7 @@ def render(text: str, scope: Scope, name: str, plain: Callable[[str], str]) -> A
     return "".join(part if number % 2 else plain(part) for number, part in enumerate(parts))
 
 
-def _value(expression: str, scope: Scope, name: str) -> Any:
+def _value(expression: str, environ: Mapping[str, str], name: str) -> Any:
     """The value of one expression.
 
     Raises:
@@ -178,7 +163,7 @@ def _value(expression: str, scope: Scope, name: str) -> Any:
             return False
 
     shown = expression.strip()
-    calls = _calls(scope, lambda text: Unset(hint=text))
+    calls = _calls(environ, lambda text: Unset(hint=text))
     try:
         environment = Bounded(undefined=Unset)
         made = environment.compile_expression(shown, undefined_to_none=False)(calls)
@@ -207,28 +192,27 @@ def _small(number: Any, bound: int = _LONG) -> bool:
     return isinstance(number, (int, float)) and abs(number) <= bound
 
 
-def _calls(scope: Scope, unset: Callable[[str], Any]) -> dict[str, Callable[..., Any]]:
+def _calls(
+    environ: Mapping[str, str], unset: Callable[[str], Any]
+) -> dict[str, Callable[..., Any]]:
     """What an expression can call."""
 
     def env_var(variable: str, default: Any = None) -> Any:
-        found = scope.environ.get(variable, default)
+        found = environ.get(variable, default)
         text = f"the environment variable {variable!r} is not set"
         return unset(text) if found is None else found
 
     def variables(variable: str) -> Any:
         other = _variable("LAKEPORT_VAR_", variable)
-        found = scope.variables.get(variable, scope.environ.get(other))
-        return (
-            unset(f"there is no variable {variable!r}, and {other} is not set either")
-            if (found is None)
-            else found
-        )
+        found = environ.get(other)
+        text = f"there is no variable {variable!r}: {other} is not set"
+        return unset(text) if found is None else found
 
     def secret(kind: str) -> Callable[..., Any]:
         def call(secret_name: str, *rest: Any, **named: Any) -> Any:
             other = _variable("LAKEPORT_SECRET_", secret_name)
-            if other in scope.environ:
-                return scope.environ[other]
+            if other in environ:
+                return environ[other]
             found = _stored_secret(kind, secret_name, *rest, **named)
             text = f"there is no secret {secret_name!r}, and {other} is not set either"
             return unset(text) if found is None else found

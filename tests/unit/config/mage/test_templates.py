@@ -18,8 +18,8 @@ ODD = """p'a"ss: {#} \\ %} }} {{ env_var('X') }} ${X} \n- x"""
 """A secret that would end or change most texts it is put into."""
 
 
-def read(text: str, environ: dict[str, str], **variables: Any) -> Any:
-    return expand(parse_text(text, "block.yaml"), environ, "block.yaml", variables=variables)
+def read(text: str, environ: dict[str, str]) -> Any:
+    return expand(parse_text(text, "block.yaml"), environ, "block.yaml")
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,7 @@ def test_a_value_comes_in_whole_however_it_is_quoted(written: str) -> None:
 def test_templates_stand_within_text_and_beside_variables() -> None:
     found = read(
         "path: ${HOME}/{{ env_var('A') }}-{{ variables('run') }}",
-        {"HOME": "/h", "A": "${B}"},
-        run=7,
+        {"HOME": "/h", "A": "${B}", "LAKEPORT_VAR_RUN": "7"},
     )
     assert found == {"path": "/h/${B}-7"}
 
@@ -141,7 +140,9 @@ def test_a_block_file_is_a_config(tmp_path: Path) -> None:
         "  streams:\n"
         "  - {tap_stream_id: users, schema: {properties: {id: {type: integer}}}}\n"
     )
-    config: Any = load_file(file, environ={"SECRET": ODD, "ID": "AK"}, variables={"bucket": "lake"})
+    config: Any = load_file(
+        file, environ={"SECRET": ODD, "ID": "AK", "LAKEPORT_VAR_BUCKET": "lake"}
+    )
     assert (config.bucket, config.aws_secret_access_key.get_secret_value()) == ("lake", ODD)
     assert list(config.catalog) == ["users"]
     assert config.warnings == ()
