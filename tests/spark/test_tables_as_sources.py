@@ -1,4 +1,4 @@
-"""Delta tables as sources, made by Spark and read by way of `open_source`."""
+"""Delta tables as sources, made by Spark and read by way of `SourceOpener`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.model import Batch, Flush
-from lakeport.sources.open import open_source
+from lakeport.sources.open import SourceOpener
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.target import TargetTables
@@ -59,15 +59,14 @@ class Loads:
         config = load_target(self.memory.storage.uri(), {"table": "copy", **keys})
         source = TablesSource(tables=[str(self.path)], incremental=True)
         spool = SpoolLocation(self.folder)
-        opened = open_source(
-            source,
+        opened = SourceOpener(
             ReadOptions(),
             config,
             spool,
             self.engine,
             lambda *_: None,
             self.tables(config),
-        )
+        ).open(source)
         (flush,) = opened
         return flush
 
@@ -229,15 +228,14 @@ def opened(loads: Loads) -> Callable[..., Any]:
     def open_tables(**tables: Path) -> Any:
         config = load_target(loads.memory.storage.uri(), {"table": "copy"})
         source = TablesSource(tables={name: str(path) for name, path in tables.items()})
-        return open_source(
-            source,
+        return SourceOpener(
             ReadOptions(),
             config,
             SpoolLocation(loads.folder),
             loads.engine,
             lambda *_: None,
             loads.tables(config),
-        )
+        ).open(source)
 
     return open_tables
 

@@ -119,16 +119,17 @@ class Prepared:
             InputError: the source can't be landed as it is.
             ConfigError: its kind or a setting is wrong.
         """
-        from lakeport.sources.open import open_source
+        from lakeport.sources.open import SourceOpener
         from lakeport.sources.spool import open_spool
 
         with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
                 self._memory, self._keys, self.storage, self.anew or self.config.mode
             )
-            found = open_source(
-                source, options, self.config, spool, self.engine, on_progress, tables, check
+            opener = SourceOpener(
+                options, self.config, spool, self.engine, on_progress, tables, check
             )
+            found = opener.open(source)
             try:
                 yield found, self.check_workers(source)
             finally:

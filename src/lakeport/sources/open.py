@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
     from lakeport.sources.files.source_file import SourceFile
+    from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool import SpoolLocation
 
@@ -72,20 +73,11 @@ class Source:
         return iter(self.flushes)
 
 
-def open_source(
-    source: Any,
-    options: ReadOptions,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    engine: Engine,
-    on_progress: Callable[[str, int, int], None],
-    tables: TargetTables,
-    check: Callable[[], None] = lambda: None,
-) -> Source:
-    """Open a source.
+@dataclass(frozen=True, slots=True)
+class SourceOpener:
+    """Opens the source of a load.
 
-    Args:
-        source: paths, a binary stream of Singer lines, a frame, records, or a description.
+    Attributes:
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
@@ -93,127 +85,228 @@ def open_source(
         on_progress: takes a stream, its records and its bytes so far.
         tables: what the source is landed in.
         check: called while input is waited for; raises when the load is to end.
-
-    Raises:
-        InputError: the source can't be landed as it is.
-        ConfigError: its kind or a setting is wrong.
     """
-    from lakeport.sources.files.declared import column_types
 
-    column_types(config.columns)  # what is no type shows before anything is read
-    if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
-        _check_options("singer", options)
-        _check_spool(config, engine)
-        lines = open_stream(source, limits=unpack_limits(config))
-        return _singer(lines, options, config, spool, on_progress, name="a stream")
-    asked = config.model_copy(update={"mode": tables.mode})  # one that begins anew replaces all
-    if isinstance(source, FilesSource):
-        options = options.of_files(source)
-        if source.new_only:
-            return _new_files(source, options, asked, spool, engine, tables)
-        source = source.names
-    if isinstance(source, TablesSource):
-        _check_options("a table", options)
-        _refuse_metadata(config)
-        return _tables(source, asked, spool, engine, tables)
-    if isinstance(source, TapSource):
-        _check_options("singer", options)
-        _check_spool(config, engine)
-        return _tap(source, options, config, spool, on_progress, tables, check)
-    if isinstance(source, DatabaseSource):
-        _check_options("a database", options)
-        _refuse_metadata(config)
-        return _database(source, asked, engine, tables)
-    names = _names(source)
-    if names is None:
-        _check_options("a frame", options)
-        _refuse_metadata(config)
-        return _frame(source, config, spool, engine)
-    _check_spool(config, engine)
-    limits = unpack_limits(config)
-    if names == [STDIN]:
-        if options.format not in ("", "singer"):
+    options: ReadOptions
+    config: DestinationConfig
+    spool: SpoolLocation
+    engine: Engine
+    on_progress: Callable[[str, int, int], None]
+    tables: TargetTables
+    check: Callable[[], None] = lambda: None
+
+    def open(self, source: Any) -> Source:
+        """Open paths, a binary stream of Singer lines, a frame, records, or a description.
+
+        Raises:
+            InputError: the source can't be landed as it is.
+            ConfigError: its kind or a setting is wrong.
+        """
+        from lakeport.sources.files.declared import column_types
+
+        column_types(self.config.columns)  # what is no type shows before anything is read
+        if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
+            self._check_options("singer")
+            self._check_spool()
+            return self._singer(open_stream(source, limits=self._limits), name="a stream")
+        if isinstance(source, FilesSource):
+            opener = replace(self, options=self.options.of_files(source))
+            return opener._new_files(source) if source.new_only else opener.open(source.names)
+        if isinstance(source, TablesSource):
+            self._check_options("a table")
+            self._refuse_metadata()
+            return self._tables(source)
+        if isinstance(source, TapSource):
+            self._check_options("singer")
+            self._check_spool()
+            return self._tap(source)
+        if isinstance(source, DatabaseSource):
+            self._check_options("a database")
+            self._refuse_metadata()
+            return self._database(source)
+        names = _names(source)
+        if names is None:
+            self._check_options("a frame")
+            self._refuse_metadata()
+            return self._frame(source)
+        return self._named(names)
+
+    @property
+    def _limits(self) -> UnpackLimits:
+        return unpack_limits(self.config)
+
+    @property
+    def _asked(self) -> DestinationConfig:
+        """The config with the mode that this load has: one that begins anew replaces all."""
+        return self.config.model_copy(update={"mode": self.tables.mode})
+
+    def _check_options(self, format_: str) -> None:
+        """Refuse options of one format for files of another.
+
+        Raises:
+            ConfigError: one is given.
+        """
+        for name, given, formats in (
+            ("records_path", self.options.records_path, ("json", "jsonl")),
+            ("sheet", self.options.sheet, ("xlsx",)),
+        ):
+            if given and format_ not in formats:
+                raise ConfigError(
+                    f"`{name}` is {given!r}, and the source is {format_}, not "
+                    f"{' or '.join(formats)}",
+                    "leave it out, or name the format with `--source-format` (`source_format=`).",
+                )
+
+    def _refuse_metadata(self) -> None:
+        if self.config.add_record_metadata:
             raise ConfigError(
-                f"standard input can't be read as {options.format!r}",
-                "pipe Singer messages in, or name files.",
+                "`add_record_metadata` adds what Singer's messages tell, and this source has none",
+                "leave it out for files and frames.",
             )
-        _check_options("singer", options)
-        opened = open_inputs(names, limits)
-        return _singer(opened, options, config, spool, on_progress, name="standard input")
-    format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(storage_of, config), limits=limits)
-    _check_options(files[0].format, options)
-    if files[0].format == "singer":
-        paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
-        timed = config.add_record_metadata  # when a record was read stands in a sidecar
-        origin = None if timed else _plain_file(paths, spool)
-        opened = open_inputs(paths, limits)
-        size = sum(file.bytes for file in files)
+
+    def _check_spool(self) -> None:
+        if not self.engine.is_local and self.config.spool_uri is None:
+            raise ConfigError(
+                "Spark's tasks run on other machines, which can't see this one's disk, and "
+                "`spool_uri` is not set",
+                "set it to a prefix in a store, such as s3://bucket/spool, or to a folder that "
+                "every worker mounts under the same path, such as file:///mnt/spool; a Spark "
+                "DataFrame needs none.",
+            )
+
+    def _named(self, names: list[str]) -> Source:
+        """Open what names name: files, folders and globs, or standard input."""
+        options, limits = self.options, self._limits
+        self._check_spool()
+        if names == [STDIN]:
+            if options.format not in ("", "singer"):
+                raise ConfigError(
+                    f"standard input can't be read as {options.format!r}",
+                    "pipe Singer messages in, or name files.",
+                )
+            self._check_options("singer")
+            return self._singer(open_inputs(names, limits), name="standard input")
+        format_ = options.format or ("singer" if _begin_as_singer(names) else "")
+        storage_for = partial(storage_of, self.config)
+        files = discover(names, format=format_, storage_for=storage_for, limits=limits)
+        self._check_options(files[0].format)
+        if files[0].format != "singer":
+            self._refuse_metadata()
+            return self._files(files, one_table(self.config) or stream_name(names, files))
+        paths = [_local_path(file, self.spool.folder, n) for n, file in enumerate(files)]
+        timed = self.config.add_record_metadata  # when a record was read stands in a sidecar
+        origin = None if timed else _plain_file(paths, self.spool)
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
-        return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
-    _refuse_metadata(config)
-    return _files(
-        files, one_table(config) or stream_name(names, files), options, config, spool, engine
-    )
+        size = sum(file.bytes for file in files)
+        return self._singer(open_inputs(paths, limits), origin, name=name, size=size)
 
+    def _new_files(self, source: FilesSource) -> Source:
+        from lakeport.sources.new_files import open_new_files, singer_files
 
-def _new_files(
-    source: FilesSource,
-    options: ReadOptions,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    engine: Engine,
-    tables: TargetTables,
-) -> Source:
-    from lakeport.sources.new_files import open_new_files, singer_files
+        self._check_spool()
+        self._refuse_metadata()
+        stream, new = open_new_files(
+            source, self.options, self._asked, self.spool.folder, self.tables.memory
+        )
+        if not new.files:
+            return Source(new.nothing(stream), name=stream)
+        first = new.files[0]
+        if first.format == "singer" or (not self.options.format and _begin_as_singer([first.uri])):
+            raise singer_files()
+        self._check_options(first.format)
+        found = replace(self, config=self._asked)._files(new.files, stream)
+        return replace(found, flushes=new.flushes(found))
 
-    _check_spool(config, engine)
-    _refuse_metadata(config)
-    stream, new = open_new_files(source, options, config, spool.folder, tables.memory)
-    if not new.files:
-        return Source(new.nothing(stream), name=stream)
-    first = new.files[0]
-    if first.format == "singer" or (not options.format and _begin_as_singer([first.uri])):
-        raise singer_files()
-    _check_options(first.format, options)
-    found = _files(new.files, stream, options, config, spool, engine)
-    return replace(found, flushes=new.flushes(found))
-
-
-def _check_options(format_: str, options: ReadOptions) -> None:
-    """Refuse options of one format for files of another.
-
-    Raises:
-        ConfigError: one is given.
-    """
-    for name, given, formats in (
-        ("records_path", options.records_path, ("json", "jsonl")),
-        ("sheet", options.sheet, ("xlsx",)),
-    ):
-        if given and format_ not in formats:
-            raise ConfigError(
-                f"`{name}` is {given!r}, and the source is {format_}, not {' or '.join(formats)}",
-                "leave it out, or name the format with `--source-format` (`source_format=`).",
-            )
-
-
-def _refuse_metadata(config: DestinationConfig) -> None:
-    if config.add_record_metadata:
-        raise ConfigError(
-            "`add_record_metadata` adds what Singer's messages tell, and this source has none",
-            "leave it out for files and frames.",
+    def _singer(
+        self,
+        lines: BinaryIO,
+        origin: Path | None = None,
+        *,
+        name: str,
+        size: int = -1,
+        tap: bool = False,
+    ) -> Source:
+        uploader = SpoolUploader(self.spool)
+        writer = SpoolWriter(
+            self.spool.folder,
+            _SINGER_SPLIT,
+            digest=self.config.run_id is not None,
+            times=self.config.add_record_metadata,
+            on_file=uploader.begin,
+        )
+        how = replace(SingerOptions.of(self.config, self.options), at_states=tap)
+        singer = SingerSource(lines, writer, how, origin, self.on_progress)
+        return Source(
+            uploader.flushes(singer),
+            lambda: list(singer.counts),
+            lambda: singer.stray_lines_skipped,
+            uploader.discard,
+            name=name,
+            bytes=size,
         )
 
+    def _tap(self, source: TapSource) -> Source:
+        tables = self.tables
+        memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
+        process = TapProcess(source, memory.state, self.spool.folder, self.check)
+        lines = open_stream(process, source.program, self._limits)
+        try:
+            found = self._singer(lines, name=source.program, tap=True)
+        except BaseException:
+            process.close()
+            raise
+        return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
 
-def _check_spool(config: DestinationConfig, engine: Engine) -> None:
-    if not engine.is_local and config.spool_uri is None:
-        raise ConfigError(
-            "Spark's tasks run on other machines, which can't see this one's disk, and `spool_uri` "
-            "is not set",
-            "set it to a prefix in a store, such as s3://bucket/spool, or to a folder that every "
-            "worker mounts under the same path, such as file:///mnt/spool; a Spark DataFrame needs "
-            "none.",
+    def _files(self, files: Sequence[SourceFile], stream: str) -> Source:
+        from lakeport.sources.files.source import FileSource
+
+        size = sum(file.bytes for file in files)
+        run = partial(self.engine.run_tasks, f"read the columns of {stream}")
+        options = FileOptions.of(self.config, self.options)
+        return Source(FileSource(files, stream, self.spool, options, run), name=stream, bytes=size)
+
+    def _frame(self, frame: Any) -> Source:
+        from lakeport.sources.files.declared import column_types
+        from lakeport.sources.frames.source import FrameSource, is_spark_frame
+
+        if is_spark_frame(frame):
+            self.engine.require_spark("a Spark frame")
+        else:
+            self._check_spool()
+        stream = one_table(self.config)
+        if stream is None:
+            raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
+        source = FrameSource(
+            frame,
+            stream,
+            self.spool.folder,
+            digest=self.config.run_id is not None,
+            max_columns=self.config.max_columns,
+            declared=column_types(self.config.columns),
         )
+        return Source(SpoolUploader(self.spool).flushes(source), name=stream)
+
+    def _tables(self, source: TablesSource) -> Source:
+        from lakeport.sources.tables.source import TableFlushes
+
+        stream = one_table(self.config) or _only(source.tables)
+        found = TableFlushes(
+            source, stream, self._asked, self.engine, self.spool.folder, self.tables.memory
+        )
+        return Source(found, frames=found.frames, name=", ".join(source.tables))
+
+    def _database(self, source: DatabaseSource) -> Source:
+        stream = one_table(self.config) or source.stream
+        if source.is_jdbc:
+            spark = self.engine.require_spark("a database that is read by JDBC")
+            from lakeport.sources.database.jdbc import JdbcFlushes
+
+            digest = self.config.run_id is not None
+            return Source(JdbcFlushes(source, stream, spark, digest), name=stream)
+        from lakeport.sources.database.source import DatabaseFlushes
+
+        flushes = DatabaseFlushes(source, stream, self.engine.cores, self._asked, self.tables)
+        return Source(flushes, close=flushes.close, name=stream)
 
 
 def _begin_as_singer(names: Sequence[str]) -> bool:
@@ -262,127 +355,7 @@ def _names(source: Any) -> list[str] | None:
     return None
 
 
-def _singer(
-    lines: BinaryIO,
-    options: ReadOptions,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    on_progress: Callable[[str, int, int], None],
-    origin: Path | None = None,
-    *,
-    name: str = "",
-    size: int = -1,
-    tap: bool = False,
-) -> Source:
-    uploader = SpoolUploader(spool)
-    writer = SpoolWriter(
-        spool.folder,
-        _SINGER_SPLIT,
-        digest=config.run_id is not None,
-        times=config.add_record_metadata,
-        on_file=uploader.begin,
-    )
-    how = replace(SingerOptions.of(config, options), at_states=tap)
-    singer = SingerSource(lines, writer, how, origin, on_progress)
-    return Source(
-        uploader.flushes(singer),
-        lambda: list(singer.counts),
-        lambda: singer.stray_lines_skipped,
-        uploader.discard,
-        name=name,
-        bytes=size,
-    )
-
-
-def _tap(
-    source: TapSource,
-    options: ReadOptions,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    on_progress: Callable[[str, int, int], None],
-    tables: TargetTables,
-    check: Callable[[], None],
-) -> Source:
-    memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
-    process = TapProcess(source, memory.state, spool.folder, check)
-    lines = open_stream(process, source.program, unpack_limits(config))
-    try:
-        found = _singer(lines, options, config, spool, on_progress, name=source.program, tap=True)
-    except BaseException:
-        process.close()
-        raise
-    return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
-
-
-def _files(
-    files: Sequence[SourceFile],
-    stream: str,
-    options: ReadOptions,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    engine: Engine,
-) -> Source:
-    from lakeport.sources.files.source import FileSource
-
-    size = sum(file.bytes for file in files)
-    run = partial(engine.run_tasks, f"read the columns of {stream}")
-    source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
-    return Source(source, name=stream, bytes=size)
-
-
-def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, engine: Engine) -> Source:
-    from lakeport.sources.files.declared import column_types
-    from lakeport.sources.frames.source import FrameSource, is_spark_frame
-
-    if is_spark_frame(frame):
-        engine.require_spark("a Spark frame")
-    else:
-        _check_spool(config, engine)
-    stream = one_table(config)
-    if stream is None:
-        raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
-    source = FrameSource(
-        frame,
-        stream,
-        spool.folder,
-        digest=config.run_id is not None,
-        max_columns=config.max_columns,
-        declared=column_types(config.columns),
-    )
-    return Source(SpoolUploader(spool).flushes(source), name=stream)
-
-
-def _tables(
-    source: TablesSource,
-    config: DestinationConfig,
-    spool: SpoolLocation,
-    engine: Engine,
-    tables: TargetTables,
-) -> Source:
-    from lakeport.sources.tables.source import TableFlushes
-
-    stream = one_table(config) or _only(source.tables)
-    found = TableFlushes(source, stream, config, engine, spool.folder, tables.memory)
-    return Source(found, frames=found.frames, name=", ".join(source.tables))
-
-
 def _only(tables: Mapping[str, str]) -> str:
     if len(tables) > 1:
         raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
     return next(iter(tables))
-
-
-def _database(
-    source: DatabaseSource, config: DestinationConfig, engine: Engine, tables: TargetTables
-) -> Source:
-    stream = one_table(config) or source.stream
-    if source.is_jdbc:
-        spark = engine.require_spark("a database that is read by JDBC")
-        from lakeport.sources.database.jdbc import JdbcFlushes
-
-        digest = config.run_id is not None
-        return Source(JdbcFlushes(source, stream, spark, digest), name=stream)
-    from lakeport.sources.database.source import DatabaseFlushes
-
-    flushes = DatabaseFlushes(source, stream, engine.cores, config, tables)
-    return Source(flushes, close=flushes.close, name=stream)
