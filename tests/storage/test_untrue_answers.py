@@ -15,10 +15,9 @@ from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, U
 from lakeport.model import Storage
 from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.connection import Connection
 from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
-from lakeport.storage.retry import NotFound, Retrier, RetryPolicy
+from lakeport.storage.retry import Connection, NotFound, Retrier, RetryPolicy
 from lakeport.storage.s3 import client as s3_client
 from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.store import S3Storage

@@ -136,7 +136,8 @@ def growth(
         f"{words} by version, from {shown(first[1])} in version {first[0]:,} "
         f"to {shown(last[1])} in version {last[0]:,}"
     )
-    numbers = dict.fromkeys([*range(least, end - 1, max(1, (end - 1 - least) // 4)), end - 1])
+    step = max(1, (end - 1 - least) // 4)
+    numbers = dict.fromkeys([*range(least, end - 1 - step // 2, step), end - 1])
     ticks = [(at(number + 0.5, least, end), f"v{number:,}") for number in numbers]
     points = [*steps(known), (float(end), float(last[1]))]
     return line(points, (least, end), told, ticks, shown, height)

@@ -16,8 +16,7 @@ from urllib.parse import unquote
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Level, Staged, StageWriter, Storage, StoredObject
 from lakeport.storage.checks import honours_create_only
-from lakeport.storage.connection import CloudSettings, Connection
-from lakeport.storage.retry import NotFound, found, replaced
+from lakeport.storage.retry import CloudSettings, Connection, NotFound, found, replaced
 
 MAX_KEY_BYTES = 1024
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
@@ -201,17 +200,7 @@ class Page(NamedTuple):
     folders: Sequence[str] = ()
 
 
-class Place(Storage, ABC):
-    """What is nothing in most storages."""
-
-    __slots__ = ()
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """None: Spark needs none, or has no connector for this store."""
-        return {}
-
-
-class CloudStorage(Place):
+class CloudStorage(Storage, ABC):
     """The base of the clouds' storages: all of `model.Storage` but staging.
 
     Each cloud's class names its place, stages and publishes, and sends the requests below:
@@ -236,6 +225,10 @@ class CloudStorage(Place):
     def hadoop_uri(self, key: str = "") -> str:
         """The same as `uri`."""
         return self.uri(key)
+
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """None: Spark has no connector for this store."""
+        return {}
 
     @property
     def can_rename_staged(self) -> bool:

@@ -23,8 +23,7 @@ from lakeport.errors import (
     ObjectExists,
     PermissionRefused,
 )
-from lakeport.model import Level, Staged, StoredObject
-from lakeport.storage.base import Place
+from lakeport.model import Level, Staged, Storage, StoredObject
 from lakeport.storage.checks import CheckItem, item_of
 from lakeport.storage.retry import replaced
 
@@ -185,7 +184,7 @@ _WEEK = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class LocalStorage(Place):
+class LocalStorage(Storage):
     """A folder of this machine; it and its parents are created when first written to.
 
     A key that leaves the root is a `DestinationError`, as is what the disk refuses.
@@ -222,6 +221,10 @@ class LocalStorage(Place):
     def hadoop_uri(self, key: str = "") -> str:
         """Return the `file://` URI as Hadoop's `Path` reads it: not percent-encoded."""
         return f"file://{self.uri(key)}"
+
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """None: Spark reads the disk as it is."""
+        return {}
 
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
         """Begin a file; the disk keeps no content type."""

@@ -1,22 +1,25 @@
-"""Retries of requests to a store: how long, how often, and one deadline for all layers.
+"""Requests to a store: retried for how long and how often, with one deadline for all layers.
 
-All SDKs here send their requests through urllib3, so a manager of its connections is the one place.
+A `Connection` is one process's to one store. All SDKs here send their requests through urllib3, so
+a manager of its connections is the one place where whole answers are limited.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import random
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, causes
 from lakeport.host import ending
@@ -25,6 +28,8 @@ GIVE_UP_SECONDS = 120.0
 """How long to go on asking a store that fails, unless the user says otherwise."""
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Hashable)
+C = TypeVar("C")
 _FIRST_CONTACT = 15.0  # seconds
 _NOBODY_THERE = 0.5  # seconds
 _NOBODY = (ConnectionRefusedError, socket.gaierror)
@@ -445,3 +450,131 @@ def limit_session(session: Any, seconds: float) -> None:
         classes = classes or limited(adapter.poolmanager.pool_classes_by_scheme, seconds)
         adapter.poolmanager.pool_classes_by_scheme = classes
         adapter.proxy_manager_for = by_proxy(adapter.proxy_manager_for)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudSettings:
+    """What the settings of every cloud have. Picklable; a repr shows no secret.
+
+    Attributes:
+        endpoint: address instead of the cloud's own; empty for that.
+        retry_policy: for transient failures.
+        connect_seconds: how long one connection may take to be made.
+        read_seconds: how long the endpoint may stay silent.
+    """
+
+    endpoint: str = ""
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    connect_seconds: float = 5
+    read_seconds: float = 60
+
+    @property
+    def read_timeout(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return self.retry_policy.read_timeout(self.read_seconds)
+
+
+class Connection(ABC):
+    """The base of the clouds' clients.
+
+    Attributes:
+        retrier: knows whether the store was reached, and how much time requests have.
+    """
+
+    def __init__(self, retry_policy: RetryPolicy) -> None:
+        self.retrier = Retrier()
+        self._retry_policy = retry_policy
+
+    @staticmethod
+    @abstractmethod
+    def is_transient(error: Exception) -> bool:
+        """Whether the same request may succeed later."""
+
+    @staticmethod
+    @abstractmethod
+    def has_response(error: Exception) -> bool:
+        """Whether the endpoint answered at all."""
+
+    def policy_for(self, error: Exception) -> RetryPolicy:
+        """How long to repeat a request that failed so."""
+        return self._retry_policy
+
+    def repeat(
+        self,
+        send: Callable[[], T],
+        translate: Callable[[Exception], LakeportError],
+        *,
+        transient_failures: list[Exception] | None = None,
+        retry_policy: RetryPolicy | None = None,
+    ) -> T:
+        """Send one request, again while its failure is transient.
+
+        Args:
+            send: the request.
+            translate: names the failure that stays.
+            transient_failures: gets the failures that were tried again; after some of them the
+                request may have succeeded, and is refused for that when it is repeated.
+            retry_policy: instead of the settings' own.
+
+        Raises:
+            LakeportError: as `translate` names it.
+        """
+
+        def is_transient(error: Exception) -> bool:
+            return isinstance(error, HollowAnswer) or self.is_transient(error)
+
+        def attempt() -> T:
+            try:
+                answer = send()
+            except Exception as error:
+                self.retrier.reached |= self.has_response(error)
+                if transient_failures is not None and is_transient(error):
+                    transient_failures.append(error)
+                raise
+            self.retrier.reached = True
+            return answer
+
+        def policy(error: Exception) -> RetryPolicy:
+            return retry_policy or self.policy_for(error)
+
+        try:
+            return self.retrier.call(attempt, is_transient, policy)
+        except Exception as error:
+            if isinstance(error, GivenUp) and isinstance(error.cause, HollowAnswer):
+                raise Unreachable(
+                    f"{error.cause}, is not the store's; it was asked for {error.seconds:.1f} s",
+                    "check the endpoint, and whether a proxy or a login page answers in its place.",
+                ) from None
+            raise translate(error) from None
+
+
+class PerProcess(Generic[S, C]):
+    """Connections by their settings, each made at its first use.
+
+    A process that was forked makes its own: sockets and locks must not be shared.
+
+    Args:
+        make: makes a connection.
+
+    Example:
+        >>> connections = PerProcess[str, list[str]](list)
+        >>> connections("ab") is connections("ab")
+        True
+    """
+
+    def __init__(self, make: Callable[[S], C]) -> None:
+        self._make = make
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def __call__(self, settings: S) -> C:
+        """The connection for these settings; raises what making it raises."""
+        with self._lock:
+            if settings not in self._made:
+                self._made[settings] = self._make(settings)
+            return self._made[settings]
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._made: dict[S, C] = {}
+        self._lock = threading.Lock()

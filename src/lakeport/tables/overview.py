@@ -495,16 +495,15 @@ def delta_facts(
         log: the files of its log.
         history: what these tell.
     """
+    state = TableState(log.newest, history.metadata, history.protocol)
     newest = column_leaves(str(history.metadata["schemaString"]))
-    by = tuple(history.metadata.get("partitionColumns") or ())
+    by, properties, protocol = state.partition_columns, state.properties, state.protocol
     columns = [leaf for name in by for leaf in newest if leaf.name == name]
     versions = _versions(history)
     partitions = partition_facts(
         (partition_name(known.file.partition, columns), known.file.bytes, known.rows)
         for known in history.files
     )
-    properties = dict(history.metadata.get("configuration") or {})
-    protocol = history.protocol
     file_sizes = [known.file.bytes for known in history.files]
     sizes = size_facts(file_sizes, optimize_hint(storage.uri(folder)))
     return TableFacts(
@@ -524,7 +523,7 @@ def delta_facts(
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
         protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
-        features=_features(protocol),
+        features=tuple(sorted(state.features)),
         readers=_readers(protocol),
         properties=sorted(properties.items()),
         last_change=versions[-1].at if versions else None,
@@ -588,11 +587,6 @@ def _operation(info: Mapping[str, Any]) -> str:
     parameters = told if isinstance(told, Mapping) else {}
     mode = parameters.get("mode") or parameters.get("outputMode")
     return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
-
-
-def _features(protocol: Mapping[str, Any]) -> tuple[str, ...]:
-    listed = (protocol.get(f"{kind}Features") or () for kind in ("reader", "writer"))
-    return tuple(sorted({str(name) for names in listed for name in names}))
 
 
 def _readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -13,8 +13,14 @@ from lakeport.errors import LakeportError
 from lakeport.host.extras import missing
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, item_of
-from lakeport.storage.connection import CloudSettings, Connection, PerProcess
-from lakeport.storage.retry import Condition, HollowAnswer, limit_session
+from lakeport.storage.retry import (
+    CloudSettings,
+    Condition,
+    Connection,
+    HollowAnswer,
+    PerProcess,
+    limit_session,
+)
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage

@@ -14,9 +14,16 @@ from urllib.parse import quote, urlsplit
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.host.extras import missing
 from lakeport.storage.checks import CloudCheck
-from lakeport.storage.connection import CloudSettings, Connection, PerProcess
 from lakeport.storage.gcs import errors as gcs_errors
-from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limit_session
+from lakeport.storage.retry import (
+    CloudSettings,
+    Condition,
+    Connection,
+    HollowAnswer,
+    PerProcess,
+    RetryPolicy,
+    limit_session,
+)
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs.store import GcsStorage

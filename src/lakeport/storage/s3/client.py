@@ -12,8 +12,15 @@ from urllib.parse import urlsplit
 from lakeport.errors import LakeportError, PermissionRefused
 from lakeport.host.extras import missing
 from lakeport.storage.checks import CheckItem, CloudCheck
-from lakeport.storage.connection import CloudSettings, Connection, PerProcess
-from lakeport.storage.retry import Condition, HollowAnswer, RetryPolicy, limited
+from lakeport.storage.retry import (
+    CloudSettings,
+    Condition,
+    Connection,
+    HollowAnswer,
+    PerProcess,
+    RetryPolicy,
+    limited,
+)
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.errors import NO_CREDENTIALS
 
