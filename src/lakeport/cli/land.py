@@ -26,7 +26,7 @@ from lakeport.cli.options import (
     SparkKeys,
     StatePath,
     about_internal,
-    declared,
+    declare,
     internal_keys,
     keys,
     own_parameters,
@@ -351,7 +351,7 @@ def land() -> Callable[..., None]:
     def command(*, ctx: typer.Context, **arguments: Any) -> None:
         _land(ctx, **arguments)
 
-    return declared(command, _land, _parameters())
+    return declare(command, _land, _parameters())
 
 
 def _config_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def own_parameters(body: Callable[..., None]) -> list[Parameter]:
     return [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
 
 
-def declared(
+def declare(
     command: Callable[..., None], body: Callable[..., None], parameters: Sequence[Parameter]
 ) -> Callable[..., None]:
     """Return a command that typer sees with these parameters, under its function's name."""

@@ -14,7 +14,7 @@ import typer
 
 from lakeport.cli.options import (
     COMMON,
-    declared,
+    declare,
     keys,
     own_parameters,
     parameter,
@@ -163,7 +163,7 @@ def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, st
             refuse_secrets(given, type(config))
             body(Invocation(output, name, config, tables, debug), **own)
 
-    return declared(command, body, [*parameters, *COMMON])
+    return declare(command, body, [*parameters, *COMMON])
 
 
 @lake_command

@@ -40,7 +40,7 @@ from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.loading.transform.wanted import Wanted
 from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_of
-from lakeport.pipeline.run import Schedule, chosen_loads, function_of, start_engine
+from lakeport.pipeline.run import Schedule, function_of, select_loads, start_engine
 from lakeport.schema.named import type_name
 from lakeport.scrub import scrub
 from lakeport.sources.database.source import bookmark_name, described
@@ -151,7 +151,7 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         ConfigError: what is asked for is wrong.
         DestinationError: a store refused.
     """
-    loads = chosen_loads(lake, only, tag)
+    loads = select_loads(lake, only, tag)
     schedule = Schedule({name: load.depends for name, load in loads.items()})
     steps = []
     while step := schedule.ready():

@@ -291,7 +291,7 @@ def _views(load: Load, engine: Engine) -> dict[str, Any]:
 _DONE = frozenset({"landed", "left out"})
 
 
-def chosen_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
+def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
     """The loads that are asked for, in the file's order; all, if nothing is said.
 
     Args:
@@ -478,7 +478,7 @@ def run_lake(
     check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
-    loads = chosen_loads(lake, only, tag)
+    loads = select_loads(lake, only, tag)
     storage = _place_of_reports(lake)
     earlier = _last_run(lake, storage) if resume else None
     told = [] if observer is None else [observer]
