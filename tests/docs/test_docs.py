@@ -11,7 +11,6 @@ import typer
 from lakeport.cli.app import app
 from lakeport.config.base import config_class
 from lakeport.config.files import expand, parse_text
-from lakeport.config.load import names_sink
 from tests.docs.generate import CONFIGS, command_paths, rendered
 from tests.docs.pages import (
     DOCS,
@@ -26,7 +25,7 @@ from tests.docs.pages import (
     pictures,
     slug,
 )
-from tests.unit.config.kit import load_sink, read_lake
+from tests.unit.config.kit import load_target, read_lake
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
 CONSOLE = [block for block in BLOCKS if block.language == "console"]
@@ -113,8 +112,8 @@ def test_configs_are_valid(block: Block, tmp_path: Path) -> None:
         assert read_lake(tmp_path / "lake.yaml", environ=environ).loads
         return
     keys = expand(parse_text(block.text, str(block)), environ, str(block))
-    if names_sink(keys):
-        load_sink(keys, environ={})
+    if "connector_type" in keys:
+        load_target(keys, environ={})
         return
     inner = keys.pop("config", {})
     destination = keys.pop("destination")

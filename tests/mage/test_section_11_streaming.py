@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import lakeport
-from lakeport.config.load import load_sink
+from lakeport.config.load import load_target, sink_seconds
 from lakeport.errors import ConfigError, LakeportError
 from tests.mage.conftest import Make, Place
 from tests.streaming.kit import Inbox, until
@@ -66,8 +66,8 @@ def test_objects_lie_where_the_sink_puts_them(s3: Place, tmp_path: Path) -> None
         f"aws_endpoint: {s3.config['aws_endpoint']}\n"
     )
     file.chmod(0o600)
-    config, buffer = load_sink(file)
-    assert (buffer.size_mb, buffer.timeout_seconds) == (1, 10)
+    config = load_target(file)
+    assert sink_seconds(file) == 10
     lakeport.land(pd.DataFrame({"n": [1, 2]}), config)
     (key,) = s3.data_keys()
     assert re.fullmatch(r"events/clicks/\d{8}/\d{8}-\d{6}\.parquet", key)

@@ -20,7 +20,7 @@ from lakeport.config.base import (
     what_to_name,
 )
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
-from lakeport.config.mage.io_config import Buffer, is_sink, sink_keys
+from lakeport.config.mage.io_config import is_sink, sink_keys
 from lakeport.errors import ConfigError
 
 _STREAM = "{stream}"
@@ -173,40 +173,21 @@ def load_files(
     return config
 
 
-def names_sink(to: object) -> bool:
-    """Whether a target is the config of one of Mage's streaming sinks, or a file that holds one.
-
-    Raises:
-        ConfigError: the file can't be read.
-    """
-    if isinstance(to, Mapping):
-        return is_sink(to)
-    if not isinstance(to, (str, os.PathLike)) or not is_config_file(
-        os.fspath(to), isinstance(to, str)
-    ):
-        return False
-    return is_sink(_parsed(to))
-
-
-def load_sink(
-    to: str | os.PathLike[str] | Mapping[str, Any],
-    overrides: Mapping[str, Any] | None = None,
-) -> tuple[DestinationConfig, Buffer]:
-    """The config of Mage's streaming sinks (`connector_type`), and when their buffer is landed.
+def sink_seconds(to: object) -> float | None:
+    """Return after how many seconds one of Mage's streaming sinks lands; None for other targets.
 
     Args:
-        to: a YAML or JSON file, or a mapping of keys.
-        overrides: as for `load_target`.
+        to: a target; a sink's is a mapping or a config file with `connector_type`.
 
     Raises:
-        ConfigError: naming what is wrong and what is valid; also when a file holds secrets and
-            others may write to it.
+        ConfigError: the file can't be read, or the sink is none.
     """
-    if isinstance(to, Mapping):
-        return load_target(to, overrides), sink_keys(to)[1]
-    config = load_file(to, overrides)
-    values = expand(_parsed(to), os.environ, _called(to))
-    return config, sink_keys(values)[1]
+    values = to
+    if isinstance(to, (str, os.PathLike)) and is_config_file(os.fspath(to), isinstance(to, str)):
+        values = parse_text(read_text(Path(to)), _called(to))
+    if not isinstance(values, Mapping) or not is_sink(values):
+        return None
+    return sink_keys(values if values is to else expand(values, os.environ, _called(str(to))))[1]
 
 
 def load_values(
@@ -229,10 +210,6 @@ def load_values(
     """
     with prefixed_errors(name):
         return build(for_destination(destination, flat(values)), overrides)
-
-
-def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
-    return parse_text(read_text(Path(path)), _called(path))
 
 
 def _called(path: str | os.PathLike[str]) -> str:

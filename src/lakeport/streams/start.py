@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lakeport.config.load import load_sink, load_target, names_sink
+from lakeport.config.load import load_target, sink_seconds
 from lakeport.destinations import open_table
 from lakeport.engine.spark.sql.frames import normalised, without_marks, without_values
 from lakeport.engine.spark.streaming import bind, start_query
@@ -86,11 +86,9 @@ def land_stream(
         >>> stream.wait()  # doctest: +SKIP
         True
     """
-    if names_sink(to):
-        config, buffer = load_sink(to, keys)  # type: ignore[arg-type]  # no config by then
-        trigger = buffer.timeout_seconds if trigger is None and not available_now else trigger
-    else:
-        config = load_target(to, keys)
+    config = load_target(to, keys)
+    if trigger is None and not available_now:
+        trigger = sink_seconds(to)
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
     prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)

@@ -22,7 +22,7 @@ def reading(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 load_file = reading(load.load_file)
-load_sink = reading(load.load_sink)
+sink_seconds = reading(load.sink_seconds)
 load_target = reading(load.load_target)
 load_values = reading(load.load_values)
 load_settings = reading(singer.load_settings)

@@ -346,28 +346,13 @@ SINK_KEYS = frozenset(
 """Keys of sinks that destinations do not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """When a sink lands what it has collected: at this size or after this time.
-
-    Attributes:
-        size_mb: in MiB.
-        timeout_seconds: since the last landing.
-    """
-
-    size_mb: float = 5.0
-    timeout_seconds: float = 300.0
-
-
 def is_sink(values: Mapping[str, Any]) -> bool:
     """Whether a config is that of a streaming sink."""
     return "connector_type" in values
 
 
-def sink_keys(
-    values: Mapping[str, Any], known: Iterable[str] = ()
-) -> tuple[dict[str, Any], Buffer]:
-    """A destination's keys and the buffer's limits, from a sink's.
+def sink_keys(values: Mapping[str, Any], known: Iterable[str] = ()) -> tuple[dict[str, Any], float]:
+    """A destination's keys, and after how many seconds records are landed, from a sink's keys.
 
     Args:
         values: the sink's keys, rendered; beside its own it may have the destination's.
@@ -378,9 +363,9 @@ def sink_keys(
 
     Example:
         >>> sink = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
-        >>> keys, buffer = sink_keys(sink)
-        >>> keys["object_key_path"], keys["table"], buffer.size_mb
-        ('raw', 'clicks', 5.0)
+        >>> keys, seconds = sink_keys(sink)
+        >>> keys["object_key_path"], keys["table"], seconds
+        ('raw', 'clicks', 300.0)
     """
     given = {name: value for name, value in values.items() if value is not None}
     kind = given.pop("connector_type", None)
@@ -390,23 +375,21 @@ def sink_keys(
     for name in given:
         if known and name not in allowed:
             raise no_such("key", name, allowed)
-    buffer = Buffer(
-        _positive(given.pop("buffer_size_mb", 5), "buffer_size_mb"),
-        _positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds"),
-    )
+    _positive(given.pop("buffer_size_mb", 5), "buffer_size_mb")  # a trigger has no size
+    seconds = _positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds")
     for old, new in _RENAMED.items():
         if old in given:
             given.setdefault(new, given.pop(old))
     keys = {"destination": _DESTINATIONS[kind], **given}
     if kind == "azure_data_lake":
-        return keys, buffer
+        return keys, seconds
     if str(given.get("file_type", "")).lower() == "delta":
         if kind != "amazon_s3":
             raise ConfigError(
                 f"the sink `{kind}` can't write `file_type: delta`", "use parquet or csv."
             )
         keys |= {"destination": "delta_lake_s3", **_table_of(keys.pop("table_uri", None))}
-    return _placed(keys, kind), buffer
+    return _placed(keys, kind), seconds
 
 
 def _table_of(uri: Any) -> dict[str, Any]:

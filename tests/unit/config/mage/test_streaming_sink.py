@@ -11,15 +11,14 @@ import pytest
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.mage.io_config import ConfigFileLoader, destination_keys
 from lakeport.errors import ConfigError
-from tests.unit.config.kit import load_sink, load_target
+from tests.unit.config.kit import load_target, sink_seconds
 
 S3 = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
 AZURE_URI = "abfss://lake@acme.dfs.core.windows.net/silver/clicks"
 
 
 def sink(**values: Any) -> tuple[Any, Any]:
-    config, buffer = load_sink(values, environ={})
-    return config, buffer
+    return load_target(values, environ={}), sink_seconds(values)
 
 
 def test_a_sink_file(tmp_path: Path) -> None:
@@ -30,7 +29,8 @@ def test_a_sink_file(tmp_path: Path) -> None:
         "date_partition_format: '%Y/%m/%d'\n"
     )
     config: Any
-    config, buffer = load_sink(file, environ={"BUCKET": "lake"})
+    environ = {"BUCKET": "lake"}
+    config = load_target(str(file), environ=environ)
     assert (config.destination, config.bucket, config.object_key_path) == (
         "amazon_s3",
         "lake",
@@ -41,13 +41,13 @@ def test_a_sink_file(tmp_path: Path) -> None:
         "csv",
         "%Y/%m/%d",
     )
-    assert (buffer.size_mb, buffer.timeout_seconds) == (8, 60)
-    assert load_target(str(file), environ={"BUCKET": "lake"}) == config
+    assert sink_seconds(file, environ=environ) == 60
+    assert sink_seconds(tmp_path) is None and sink_seconds({"path": "x"}) is None
 
 
 def test_each_kind_of_sink() -> None:
-    config, buffer = sink(**S3)
-    assert (config.file_type, buffer.size_mb, buffer.timeout_seconds) == ("parquet", 5, 300)
+    config, seconds = sink(**S3)
+    assert (config.file_type, seconds) == ("parquet", 300)
     config, _ = sink(**S3, aws_access_key_id="AK", aws_secret_access_key="x", region="eu-west-1")
     assert (config.aws_region, config.aws_access_key_id.get_secret_value()) == ("eu-west-1", "AK")
     config, _ = sink(**{**S3, "connector_type": "google_cloud_storage", "prefix": "clicks"})
