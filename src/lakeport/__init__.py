@@ -40,16 +40,21 @@ if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
-    from lakeport.engine.base import EngineReport
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
-    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
     from lakeport.loading.replay import Replayed, SetAside, quarantined, replay
-    from lakeport.loading.report import Failure, LandingReport, Observer, Span, StreamReport
+    from lakeport.loading.report import (
+        ExpectationResult,
+        Failure,
+        LandingReport,
+        Observer,
+        Span,
+        StreamReport,
+    )
     from lakeport.loading.run import land
-    from lakeport.model import Landed
+    from lakeport.model import EngineReport, Landed
     from lakeport.pages.file import PageFile, page
     from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
     from lakeport.pipeline.run import run
@@ -167,16 +172,16 @@ _HOMES = {
         "lakeport.config.expectations": "Expectation Freshness RowCount",
         "lakeport.config.inputs": "DatabaseSource FilesSource TablesSource TapSource",
         "lakeport.config.keys": "StoreKeys TargetKeys",
-        "lakeport.engine.base": "EngineReport",
         "lakeport.host.activity": "Activity",
         "lakeport.loading.check": "CheckReport check",
-        "lakeport.loading.expect.result": "ExpectationResult",
         "lakeport.loading.plan": "ColumnPlan LandingPlan StreamPlan plan",
         "lakeport.loading.quarantine": "Rejection",
         "lakeport.loading.replay": "Replayed SetAside quarantined replay",
-        "lakeport.loading.report": "Failure LandingReport Observer Span StreamReport",
+        "lakeport.loading.report": (
+            "ExpectationResult Failure LandingReport Observer Span StreamReport"
+        ),
         "lakeport.loading.run": "land",
-        "lakeport.model": "Landed",
+        "lakeport.model": "EngineReport Landed",
         "lakeport.pages.file": "PageFile page",
         "lakeport.pipeline.report": "LoadReport PipelineObserver PipelineReport",
         "lakeport.pipeline.run": "run",

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
+from lakeport.units import counted
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -512,3 +514,49 @@ class Storage(Protocol):
         For when another way to the store was given up, or the process has to end.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """The engine of a load as reports name it: Spark or threads, with its jobs and tasks.
+
+    Attributes:
+        name: `spark` or `threads`.
+        version: Spark's version; empty for threads, and where Spark never started.
+        master: Spark's master URL, or the number of threads as `threads[2]`.
+        application: Spark's application id; empty for threads.
+        jobs: jobs of the load; 0 for threads.
+        tasks: tasks of the load.
+    """
+
+    name: str = ""
+    version: str = ""
+    master: str = ""
+    application: str = ""
+    jobs: int = 0
+    tasks: int = 0
+
+    @property
+    def info(self) -> str:
+        """The engine as a Delta commit's `engineInfo` names it, such as `Apache-Spark/4.2.0`."""
+        return f"Apache-Spark/{self.version}" if self.version else self.name
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Return the engine for a Delta commit's `operationParameters`, without empty values."""
+        facts = {"engine": self.name, "master": self.master, "application": self.application}
+        return {name: value for name, value in facts.items() if value}
+
+    def __str__(self) -> str:
+        """The report in words.
+
+        >>> str(EngineReport("spark", "4.2.0", "local[2]", "local-1", 2, 5))
+        'by Spark 4.2.0, local[2], 2 jobs, 5 tasks'
+        >>> str(EngineReport("threads", master="threads[2]", tasks=1))
+        'by threads of this process, 1 task'
+        """
+        tasks = counted(self.tasks, "task")
+        if self.name != "spark":
+            return f"by threads of this process, {tasks}"
+        version = f"Spark {self.version}" if self.version else "Spark"
+        return f"by {version}, {self.master}, {counted(self.jobs, 'job')}, {tasks}"

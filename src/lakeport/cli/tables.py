@@ -23,8 +23,8 @@ from lakeport.cli.options import (
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import moment, readable, shown
 from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
-from lakeport.engine.base import EngineReport
 from lakeport.errors import ConfigError, SourceError
+from lakeport.model import EngineReport
 from lakeport.units import count, size
 
 if TYPE_CHECKING:

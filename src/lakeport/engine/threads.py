@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ClassVar, Final, NoReturn, TypeVar
 
-from lakeport.engine.base import Engine, EngineReport
+from lakeport.engine.base import Engine
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.errors import ConfigError
 from lakeport.host.activity import carried
 from lakeport.host.process import available_cores
+from lakeport.model import EngineReport
 
 T = TypeVar("T")
 R = TypeVar("R")

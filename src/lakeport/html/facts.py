@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from lakeport.model import EngineReport
+
 MOST_POINTS = 60
 """So many points a table's growth has."""
 
@@ -228,17 +230,6 @@ class SpanFacts(msgspec.Struct, frozen=True):
     busy: float = 0.0
 
 
-class EngineFacts(msgspec.Struct, frozen=True):
-    """What ran a run's tasks; see `lakeport.EngineReport`."""
-
-    name: str = ""
-    version: str = ""
-    master: str = ""
-    application: str = ""
-    jobs: int = 0
-    tasks: int = 0
-
-
 class RunFacts(msgspec.Struct, frozen=True):
     """A run; see `lakeport.LandingReport`."""
 
@@ -255,7 +246,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     quarantine: list[str] = []
     warnings: list[str] = []
     parser: str = ""
-    engine: EngineFacts = EngineFacts()
+    engine: EngineReport = EngineReport()
     error: ErrorFacts | None = None
     command: list[str] | None = None
     reasons: list[ReasonFacts] = []

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from lakeport.html.charts import Span, rate, stage_class, stages, timeline
 from lakeport.html.document import render
-from lakeport.html.facts import BadSample, EngineFacts, RunFacts, StreamFacts
+from lakeport.html.facts import BadSample, RunFacts, StreamFacts
 from lakeport.html.text import duration, moment
 from lakeport.units import count, counted, size
 
@@ -85,19 +85,12 @@ def _totals(run: RunFacts) -> list[tuple[str, object]]:
         told.append(("set aside", count(run.rejected)))
     told.append(("started", moment(run.started.astimezone(UTC))))
     if run.engine.name:
-        told.append(("run by", _engine(run.engine)))
+        told.append(("run by", str(run.engine).removeprefix("by ")))
     if run.engine.application:
         told.append(("application", run.engine.application))
     if run.parser:
         told.append(("read by", f"{run.parser} parser"))
     return told
-
-
-def _engine(engine: EngineFacts) -> str:
-    tasks = counted(engine.tasks, "task")
-    if engine.name != "spark":
-        return f"threads, {tasks}"
-    return f"Spark {engine.version}, {engine.master}, {counted(engine.jobs, 'job')}, {tasks}"
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:

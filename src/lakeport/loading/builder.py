@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from lakeport.engine.base import EngineReport
 from lakeport.errors import BadRecord
 from lakeport.host.process import command_line, masked
-from lakeport.loading.expect.result import ExpectationResult, added
 from lakeport.loading.quarantine import Rejections
-from lakeport.loading.report import Failure, LandingReport, StreamReport, Timeline
-from lakeport.model import Landed
+from lakeport.loading.report import (
+    ExpectationResult,
+    Failure,
+    LandingReport,
+    StreamReport,
+    Timeline,
+)
+from lakeport.model import EngineReport, Landed
 from lakeport.native import parser
 
 
@@ -109,7 +113,9 @@ class ReportBuilder:
     def expected(self, stream: str, results: Iterable[ExpectationResult]) -> None:
         """Add what came of a stream's expectations."""
         old = self._stream(stream)
-        self._streams[stream] = replace(old, expectations=added(old.expectations, tuple(results)))
+        self._streams[stream] = replace(
+            old, expectations=_results(old.expectations, tuple(results))
+        )
 
     def stray(self, count: int) -> None:
         """Add lines that belong to no stream."""
@@ -186,3 +192,20 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int
 
 def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *two)))
+
+
+def _results(
+    one: tuple[ExpectationResult, ...], two: tuple[ExpectationResult, ...]
+) -> tuple[ExpectationResult, ...]:
+    """The results of two batches together, by name."""
+    found = {result.name: result for result in one}
+    for result in two:
+        old = found.get(result.name)
+        found[result.name] = (
+            result
+            if old is None
+            else replace(
+                result, checked=old.checked + result.checked, failed=old.failed + result.failed
+            )
+        )
+    return tuple(found.values())

@@ -13,7 +13,7 @@ from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
-from lakeport.loading.batches.streams import check_streams
+from lakeport.loading.flushes import check_streams
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
 from lakeport.writers.files.writer import number_of_files
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
-    from lakeport.loading.batches.parts import Part
+    from lakeport.loading.batches import Part
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
@@ -255,8 +255,7 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
-    from lakeport.loading.batches.columns import columns_of
-    from lakeport.loading.batches.parts import Part
+    from lakeport.loading.batches import Part, columns_of
     from lakeport.loading.policies import Policies
     from lakeport.schema.width import check_width
 
@@ -327,7 +326,7 @@ def _warnings(
     writer: TableWriter, part: Part, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
     """Return a load's warnings about its table, or the error that it would end with."""
-    from lakeport.loading.batches.parts import misfit
+    from lakeport.loading.batches import misfit
     from lakeport.loading.conflicts import explained
     from lakeport.schema.evolution import TypeConflict
 

@@ -63,14 +63,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeport.engine.base import EngineReport
 from lakeport.errors import LakeportError
-from lakeport.model import Landed
+from lakeport.model import EngineReport, Landed
 from lakeport.scrub import scrub
+from lakeport.units import count, counted
 from lakeport.writers.stopwatch import Pace, Point, within
 
 if TYPE_CHECKING:
-    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.quarantine import Rejection
     from lakeport.model import Staged, Storage
 
@@ -149,6 +148,32 @@ class Failure:
         """The same failure with these secrets masked."""
         known = tuple(secrets)
         return Failure(self.type, scrub(self.message, known), scrub(self.hint, known))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """What came of an expectation, for a stream.
+
+    Attributes:
+        name: the expectation's.
+        otherwise: what its failure leads to: `fail`, `quarantine` or `warn`.
+        checked: rows that were looked at.
+        failed: rows that fail it; of one that is of all rows together, 1 where it is not met.
+        detail: what was found, in words, of one that is of all rows together.
+    """
+
+    name: str
+    otherwise: str
+    checked: int
+    failed: int
+    detail: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What fails it."""
+        if self.detail:
+            return f"{self.name}: {self.detail}"
+        return f"{self.name} by {count(self.failed)} of {counted(self.checked, 'row')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,33 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs import secrets_of
 from lakeport.config.load import load_target
-from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
-from lakeport.errors import BadRecord, LakeportError
+from lakeport.engine.spark.failures import mask_causes, of_spark, translate_jvm_errors
+from lakeport.errors import (
+    BadRecord,
+    DestinationError,
+    LakeportError,
+    PermissionRefused,
+    Unreachable,
+)
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches.streams import (
+from lakeport.loading.builder import ReportBuilder
+from lakeport.loading.cancellation import Cancellation, landing_thread
+from lakeport.loading.expect.judging import Judge
+from lakeport.loading.flushes import (
     check_streams,
     leaves_table,
     raise_first,
     streams_at_once,
 )
-from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation, landing_thread
-from lakeport.loading.expect.judging import RunJudge
-from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
@@ -46,7 +51,6 @@ if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.types import DataFrame
-    from lakeport.loading.expect.checks import Judge
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.loading.transform.wanted import Wanted
@@ -54,6 +58,9 @@ if TYPE_CHECKING:
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared import Declared
     from lakeport.sources.open import Source
+
+
+_PLACELESS = (DestinationError, PermissionRefused, Unreachable)
 
 
 def land(
@@ -290,7 +297,7 @@ class _Run:
         with self.report.timeline.stage("planning", stream):
             loader = self._loader(stream)
         begin = time.monotonic()
-        with placed(loader.writer.uri):
+        with _placed(loader.writer.uri):
             for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
                 self._landed(landed, seconds)
@@ -350,7 +357,7 @@ class _Run:
 
     def _judge(self) -> Judge:
         quarantine = Quarantine(self.storage, self.name)
-        return RunJudge(self.report, quarantine, partial(self._on_bad, of=Of.ROWS), self._lock)
+        return Judge(self.report, quarantine, partial(self._on_bad, of=Of.ROWS), self._lock)
 
     def _on_bad(
         self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS
@@ -402,3 +409,22 @@ class _Run:
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
+
+
+@contextmanager
+def _placed(table: str) -> Iterator[None]:
+    """Have an error of Spark's way to a store say which table it was on its way to, and how long.
+
+    Raises:
+        DestinationError: the store refused, or was given up.
+    """
+    begin = time.monotonic()
+    try:
+        yield
+    except DestinationError as error:
+        if type(error) not in _PLACELESS or not of_spark(error):
+            raise
+        message = f"{table}: {error.message}"
+        if isinstance(error, Unreachable):
+            message += f"; Spark gave it up after {time.monotonic() - begin:.0f} s"
+        raise type(error)(message, error.hint) from error.__cause__

@@ -21,19 +21,25 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
-from lakeport.loading.batches.columns import (
+from lakeport.loading.batches import (
+    Part,
+    Task,
     columns_of,
     described,
+    groups,
+    misfit,
     opened_columns,
     read_columns,
+    staged_of,
+    together,
+    uneven,
     union,
+    without_type,
 )
-from lakeport.loading.batches.parts import Part, Task, misfit, staged_of, without_type
-from lakeport.loading.batches.streams import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
-from lakeport.loading.expect.blame import blaming
-from lakeport.loading.expect.sieve import Findings
+from lakeport.loading.expect.arrow import Findings
+from lakeport.loading.expect.conditions import blaming
 from lakeport.loading.policies import Policies
 from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split

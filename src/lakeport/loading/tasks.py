@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakeport.host.activity import advance
-from lakeport.loading.expect.sieve import Findings, Sieve
+from lakeport.loading.expect.arrow import Findings, Sieve
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
 from lakeport.schema.marks import lowest_of, lowest_version

@@ -33,7 +33,7 @@ from lakeport.engine.spark.sql import quoted
 from lakeport.engine.spark.sql.frames import empty_frame
 from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
 from lakeport.errors import LakeportError, SourceError
-from lakeport.loading.batches.columns import columns_of, union
+from lakeport.loading.batches import columns_of, union
 from lakeport.loading.policies import Policies
 from lakeport.loading.prepare import Prepared
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE

@@ -51,7 +51,7 @@ from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.loading.expect.result import ExpectationResult
+    from lakeport.loading.report import ExpectationResult
     from lakeport.model import Landed, Storage
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from lakeport.engine.base import Engine, EngineReport, SessionRequest
+from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
 from lakeport.engine.spark.filesystems import hand_over, session_for
 from lakeport.engine.spark.jobs import JobLabel
 from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import gather
+from lakeport.model import EngineReport
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,16 +2,19 @@
 
 A frame gets one more column of bits, one bit for each expectation that the row does not meet. Keys
 of other rows and tables are joined to it, so that all of them are told in one run of the frame.
+Where a value can't be computed, the error names the expectation, or the `sql`, that asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation
+from lakeport.engine.spark.failures import mask_causes
 from lakeport.engine.spark.sql import quoted
 from lakeport.engine.spark.sql.frames import (
     bits,
@@ -22,14 +25,23 @@ from lakeport.engine.spark.sql.frames import (
     pattern_problem,
 )
 from lakeport.engine.spark.sql.query import refusing
-from lakeport.errors import ConfigError
-from lakeport.loading.expect.verdict import no_column
+from lakeport.engine.spark.sql.values import Uncomputed, uncomputed
+from lakeport.errors import ConfigError, InputError
+from lakeport.loading.expect.judging import no_column
+from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.engine.types import Column, DataFrame
+    from lakeport.loading.batches import Part
+    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.transform.transform import Transform
 
 MASK: Final = "lakeport failed expectations"
 """The column of bits, the last one."""
+
+_CALLS: Final = {"in": ("isin",), "between": ("lt", "gt")}
+_CALLED: Final = "compare columns with values of their own type; `sql` can cast them before."
+_LONGEST: Final = 200
 
 
 def masked(
@@ -165,3 +177,64 @@ def _need(frame: DataFrame, name: str, one: Expectation) -> None:
 
 def _has(frame: DataFrame, name: str) -> bool:
     return name.lower() in {column.lower() for column in frame.columns}
+
+
+@contextmanager
+def blaming(
+    transform: Transform | None, checks: Checks | None, part: Part, secrets: Iterable[str]
+) -> Iterator[None]:
+    """Name what has failed where the body ends as a value can't be computed.
+
+    Args:
+        transform: what makes the rows.
+        checks: what is expected of them.
+        part: whose frame the body runs.
+        secrets: values that must not be in the message.
+
+    Raises:
+        InputError: with the name of what has failed, or all that may have.
+    """
+    try:
+        yield
+    except InputError as error:
+        found = uncomputed(error)
+        if found is None:
+            raise
+        ours = part.made is not None and part.made.reading is not None
+        others = [] if ours else ["the frame that is landed"]
+        if transform is not None and transform.function is not None:
+            others.append("`python`")
+        sql, expected = transform.sql if transform else "", checks.expected if checks else ()
+        made = _named(found, _suspects(found, sql, expected, others), secrets)
+        made.__cause__ = error.__cause__
+        mask_causes(made, secrets)
+        raise made from made.__cause__
+
+
+def _named(found: Uncomputed, suspects: Sequence[str], secrets: Iterable[str]) -> InputError:
+    suspects = suspects or ["the frame"]
+    who = suspects[0] if len(suspects) == 1 else f"one of {', '.join(suspects)}"
+    what = " ".join(found.fragment.split()) if found.line else ""
+    what = what if len(what) <= _LONGEST else what[: _LONGEST - 1] + "…"
+    where = f": `{what}` (line {found.line}, column {found.column})" if what else ""
+    hint = _CALLED if found.fragment and not found.line else found.hint
+    return InputError(scrub(f"{who}{where} fails for some row: {found.reason}", secrets), hint)
+
+
+def _suspects(
+    found: Uncomputed, sql: str, expected: Sequence[Expectation], others: Sequence[str]
+) -> list[str]:
+    """What may have computed the value: what has just that SQL, else by how it was computed."""
+    texts = {_title(one): one.check for one in expected if one.check}
+    if sql:
+        texts = {"`sql`": sql.rstrip().removesuffix(";"), **texts}
+    if found.text:
+        return [name for name, text in texts.items() if text == found.text][:1] or [*others]
+    call = found.fragment
+    calls = {_title(one): _CALLS[one.kind] for one in expected if one.kind in _CALLS}
+    called = [name for name, by in calls.items() if not call or call in by]
+    return [*([] if call else texts), *called, *others]
+
+
+def _title(one: Expectation) -> str:
+    return f"expectation {one.title}"

@@ -1,24 +1,29 @@
-"""What a run does with the findings of its expectations."""
+"""What an expectation comes to, what a run does with it, and the errors of those not met."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lakeport.errors import BadRecord
+from lakeport.config.expectations import Expectation
+from lakeport.config.explain import nearest
+from lakeport.errors import BadRecord, ConfigError, ExpectationFailed
 from lakeport.loading.quarantine import Of, Quarantine
+from lakeport.loading.report import ExpectationResult
+from lakeport.units import counted
 
 if TYPE_CHECKING:
     from lakeport.loading.builder import ReportBuilder
-    from lakeport.loading.expect.result import ExpectationResult
+    from lakeport.loading.expect.arrow import Findings
     from lakeport.model import Batch
 
 
 @dataclass(frozen=True)
-class RunJudge:
-    """A `Judge` that writes the report, and quarantine files beside the lake.
+class Judge:
+    """Takes what came of a batch's expectations, before the commit: into report and quarantine.
 
     Attributes:
         report: the run's.
@@ -56,3 +61,62 @@ class RunJudge:
         """Take down what could not be told."""
         with self.lock:
             self.report.warn(text, stream)
+
+
+def result_of(
+    number: int, one: Expectation, total: Findings, newest: float | None
+) -> ExpectationResult:
+    """What came of an expectation.
+
+    Args:
+        number: its place.
+        one: it.
+        total: what was found of all rows.
+        newest: of `fresh`, the newest value, in seconds since 1970; None where there is none.
+    """
+    failed, detail = total.failed.get(number, 0), ""
+    if one.rows is not None:
+        low, high = one.rows.at_least, one.rows.at_most
+        short, many = (low or 0) > total.passed, high is not None and total.passed > high
+        failed, detail = int(short or many), counted(total.passed, "row")
+    elif one.fresh is not None:
+        age = None if newest is None else time.time() - newest
+        failed = int(age is None or age > one.fresh.within)
+        of = "" if number in total.newest else " of the table"
+        detail = "no value" if age is None else f"the newest value{of} is {_age(age)} old"
+    return ExpectationResult(one.title, one.otherwise, total.rows, failed, detail)
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0, round(seconds))} seconds"
+
+
+def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -> ExpectationFailed:
+    """The error of a load that commits nothing.
+
+    Args:
+        stream: its stream.
+        failing: the expectations that are not met.
+        file: the URI of some of the rows; empty where none was kept.
+    """
+    words = "; ".join(one.in_words for one in failing)
+    several = "expectations are" if len(failing) > 1 else "the expectation is"
+    where = f"some of the rows are in {file}; " if file else ""
+    rows = "" if any(one.detail for one in failing) else "`quarantine` sets such rows aside, "
+    return ExpectationFailed(
+        f"stream {stream!r}: {several} not met: {words}; nothing was committed",
+        f"{where}correct the source, or the expectation's `otherwise`: {rows}`warn` lands them.",
+    )
+
+
+def no_column(one: Expectation, name: str, columns: Sequence[str]) -> ConfigError:
+    """The error of an expectation that names a column that is not there."""
+    close = nearest(name, columns)
+    return ConfigError(
+        f"expectation {one.title}: there is no column {name!r}"
+        + (f"; did you mean `{close}`?" if close else ""),
+        f"the columns are {', '.join(columns)}.",
+    )

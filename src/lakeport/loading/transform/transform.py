@@ -21,7 +21,7 @@ from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.sql.frames import normalised, opened, without_values
 from lakeport.engine.spark.sql.query import check_query, is_row_wise, named, query, session_like
 from lakeport.engine.spark.sql.reading import Reading
-from lakeport.loading.batches.columns import columns_of
+from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.nested import emptied_columns

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
 from lakeport.errors import ConfigError
-from lakeport.loading.batches.columns import columns_of
-from lakeport.loading.transform.gathered import gathered
+from lakeport.loading.batches import columns_of
+from lakeport.loading.expect.arrow import needs_spark
+from lakeport.model import Batch, Flush
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.engine.types import DataFrame
-    from lakeport.loading.expect.checks import Checks, Judge
+    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.expect.judging import Judge
     from lakeport.loading.prepare import Prepared
     from lakeport.loading.transform.transform import Transform
-    from lakeport.model import Batch
     from lakeport.sources.open import Source
 
 
@@ -112,8 +114,6 @@ class Wanted:
             named = {"`sql`": self.transform.sql, "`python`": self.transform.python}
             found = [name for name, given in named.items() if given]
         if self.expected:
-            from lakeport.loading.expect.arrow import needs_spark
-
             found += [one.title for one in self.expected if needs_spark(one, schema)]
         return found
 
@@ -132,14 +132,13 @@ class Wanted:
         if self.transform is not None and self.transform.sql:
             views = {**source.frames(), **(self.views or {})}
             wanted = replace(self, transform=replace(self.transform, views=views), views=views)
-        return wanted, gathered(source, wanted._at_once) if wanted else source
+        return wanted, _gathered(source, wanted._at_once) if wanted else source
 
     def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
         """The expectations of one stream; None without any."""
         if not self.expected:
             return None
-        from lakeport.loading.expect.checks import Checks
-        from lakeport.loading.expect.newest import NewestOfTable
+        from lakeport.loading.expect.checks import Checks, NewestOfTable
 
         config = prepared.config
         rows = partial(table_rows, config, prepared.storage, prepared.engine)
@@ -179,3 +178,44 @@ class Wanted:
         if any(one.at_once for one in self.expected):
             return True
         return self.transform is not None and not self.transform.row_wise(batch)
+
+
+def _gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
+    """The same source, with one flush for all if the first batch says so; spools stay until then.
+
+    Args:
+        source: any.
+        whole: whether the whole input is needed at once.
+    """
+    kept: list[Flush] = []
+
+    def flushes() -> Iterator[Flush]:
+        at_once: bool | None = None
+        for flush in source:
+            for batch in flush.batches if at_once is None else ():
+                at_once = whole(batch)
+                break
+            if at_once:
+                kept.append(flush)
+            else:
+                yield flush
+        if kept:
+            yield _together(kept)
+
+    def landed(flush: Flush) -> None:
+        for one in kept or [flush]:
+            source.landed(one)
+
+    return replace(source, flushes=flushes(), landed=landed)
+
+
+def _together(flushes: list[Flush]) -> Flush:
+    return Flush(
+        batches=tuple(chain.from_iterable(flush.batches for flush in flushes)),
+        states=tuple(chain.from_iterable(flush.states for flush in flushes)),
+        bad=tuple(chain.from_iterable(flush.bad for flush in flushes)),
+        last=True,
+        versions={name: number for flush in flushes for name, number in flush.versions.items()},
+        notes={stream: note for flush in flushes for stream, note in flush.notes.items()},
+        quiet=tuple(chain.from_iterable(flush.quiet for flush in flushes)),
+    )

@@ -49,7 +49,6 @@ from lakeport.delta_log.checkpoint import checkpoint_due, small, write_checkpoin
 from lakeport.delta_log.reader import SCHEMA, STATE, TABLE, Commit, Contents, DeltaLog
 from lakeport.delta_log.state import TableState, physical_names
 from lakeport.delta_log.transactions import CONTENT, Mark
-from lakeport.engine.base import EngineReport
 from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
 from lakeport.engine.spark.delta.transaction import (
     DeltaTransaction,
@@ -65,7 +64,7 @@ from lakeport.errors import (
     Unreachable,
     causes,
 )
-from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.named import command
 from lakeport.writers.base import LandedBefore

@@ -1,23 +1,28 @@
-"""Batches with their kernels, and what each task lands of them."""
+"""Batches on their way: their columns and kernels, and how tasks share what they hold."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.sql import quoted
-from lakeport.errors import LakeportError
+from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.conflicts import first_misfit
-from lakeport.loading.expect.sieve import Findings, Sieve
-from lakeport.model import Batch, Reader, Split, Staged
-from lakeport.schema.casting import is_json
-from lakeport.schema.evolution import TypeConflict, fits
+from lakeport.loading.expect.arrow import Findings, Sieve
+from lakeport.model import Batch, Mode, Reader, Split, Staged
+from lakeport.schema.casting import is_json, normalise
+from lakeport.schema.evolution import TypeConflict, fits, plan_evolution
 from lakeport.schema.exact import narrows
-from lakeport.schema.nested import ValueFound, emptied
+from lakeport.schema.named import type_name
+from lakeport.schema.nested import ValueFound, emptied, reopened
+from lakeport.schema.sparktypes import from_spark_json
+from lakeport.schema.types import declared_type
 from lakeport.shape import Shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
@@ -25,6 +30,107 @@ from lakeport.sources.files.folders import FolderReader
 if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.transform.transform import Made
+    from lakeport.writers.base import TablePlan
+
+
+_MOST_OF_TWO: Final = 1.7  # a task is said to have too much beyond this multiple of its fair share,
+_LEAST: Final = 0.3  # and of the whole
+
+
+def together(batches: Sequence[Batch]) -> Batch:
+    """One batch that stands for several that land in one commit."""
+    if len(batches) == 1:
+        return batches[0]
+    digests = "".join(batch.digest for batch in batches)
+    return replace(
+        batches[-1],
+        records=sum(batch.records for batch in batches),
+        bytes=sum(batch.bytes for batch in batches),
+        notes=tuple(dict.fromkeys(note for batch in batches for note in batch.notes)),
+        digest=hashlib.sha256(digests.encode()).hexdigest() if digests else "",
+    )
+
+
+def groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
+    """Contiguous groups of about equal size, at most `count` and none empty.
+
+    >>> [len(group) for group in groups([Split("a")] * 5, 2)]
+    [3, 2]
+    """
+    count = max(1, min(count, len(splits)))
+    size, larger = divmod(len(splits), count)
+    found, start = [], 0
+    for i in range(count):
+        end = start + size + (i < larger)
+        found.append(tuple(splits[start:end]))
+        start = end
+    return found
+
+
+def uneven(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
+    """Say it when one task had most of a batch that was worth sharing out.
+
+    Args:
+        staged: what the tasks have written.
+        cores: how many of them ran at once.
+        min_file_bytes: of twice as much it is worth it.
+    """
+    sizes = Counter[int]()
+    for one in staged:
+        sizes[one.split] += one.bytes
+    if cores == 1 or not sizes:
+        return ()
+    (task, most), total = sizes.most_common(1)[0], sizes.total()
+    share = most / max(1, total)
+    if total < 2 * min_file_bytes or share < max(_MOST_OF_TWO / cores, _LEAST):
+        return ()
+    return (
+        f"task {task} wrote {share:.0%} of the bytes while {cores} cores were there: the "
+        "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
+        "row groups.",
+    )
+
+
+def columns_of(batch: Batch) -> pa.Schema:
+    """The columns of a batch as its source has them."""
+    if batch.reader is not None:
+        return batch.reader.schema
+    if batch.frame is None:
+        raise TypeError("a batch has a reader or a frame")
+    return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def opened_columns(batch: Batch, columns: pa.Schema) -> pa.Schema:
+    """A reader's columns, with the types of `lakeport.schema.nested` where the batch has none."""
+    return pa.schema([reopened(f, batch.untyped.get(f.name, f.type)) for f in columns])
+
+
+def read_columns(batches: Sequence[Batch]) -> dict[str, str]:
+    """The columns of batches as their source has them, with types in words; frames tell none."""
+    schemas = [batch.reader.schema for batch in batches if batch.reader is not None]
+    return {f.name: type_name(declared_type(f)) for schema in schemas for f in schema}
+
+
+def described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
+    """The columns that a batch brought, as the table spells and types them, in words."""
+    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
+    fields = [known.get(field.name.lower(), field) for field in incoming]
+    return {field.name: type_name(declared_type(field)) for field in fields}
+
+
+def union(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Columns of all batches that land together, in order of first appearance.
+
+    Raises:
+        SchemaConflict: two of them don't go together.
+    """
+    merged = schemas[0]
+    for schema in schemas[1:]:
+        try:
+            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND, fresh=True).schema
+        except TypeConflict as conflict:  # of two batches: no table's column is to blame
+            raise SchemaConflict(conflict.message, conflict.hint) from None
+    return merged
 
 
 @dataclass(frozen=True)
