@@ -190,28 +190,6 @@ def sink_seconds(to: object) -> float | None:
     return sink_keys(values if values is to else expand(values, os.environ, _called(str(to))))[1]
 
 
-def load_values(
-    values: Mapping[str, Any],
-    overrides: Mapping[str, Any] | None = None,
-    name: str = "",
-    *,
-    destination: str = "",
-) -> DestinationConfig:
-    """The config in a mapping of keys, flat or with `config:`, for a destination that is known.
-
-    Args:
-        values: the keys.
-        overrides: as for `load_target`.
-        name: how errors call the place where the keys stand; empty for none.
-        destination: the destination's name, where the keys do not have to tell.
-
-    Raises:
-        ConfigError: naming what is wrong; also when the keys name another destination.
-    """
-    with prefixed_errors(name):
-        return build(for_destination(destination, flat(values)), overrides)
-
-
 def _called(path: str | os.PathLike[str]) -> str:
     """How errors call a config file."""
     return f"config file {os.fspath(path)!r}"
@@ -338,11 +316,12 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys with the destination that they have to be for, or that they name if that is empty.
+    """Return flat keys with the destination that they have to be for; if empty, that they name.
 
     Raises:
         ConfigError: they name another one.
     """
+    values = flat(values)
     found = values.get("destination", destination or None)
     if destination and found != destination:
         raise ConfigError(

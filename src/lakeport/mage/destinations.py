@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
-from lakeport.config.load import load_values
+from lakeport.config.load import for_destination, load_target
 from lakeport.config.mage.io_config import ConfigLoader, destination_keys
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading import run
@@ -118,7 +118,7 @@ class Destination:
         """
         more = {} if self._catalog is None else {"catalog": self._catalog}
         if self._values is not None:
-            found = load_values(self._values, more, destination=self.destination)
+            found = load_target(for_destination(self.destination, self._values), more)
         else:
             found = config_of(self.destination, self._flags, more)
         if found.file_type == "delta" or "schema_evolution" in found.model_fields_set:

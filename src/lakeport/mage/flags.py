@@ -108,11 +108,7 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
     return parse_text(text, f"`{flag}`")  # which refuses a key that is given twice
 
 
-def config_of(
-    destination: str,
-    flags: Flags,
-    overrides: Mapping[str, Any],
-) -> DestinationConfig:
+def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> DestinationConfig:
     """The config that the flags give: `config_json`, else `config`, else `settings`, whole.
 
     An empty one counts as none, and a config that another one outdoes is not even read.
@@ -125,7 +121,7 @@ def config_of(
     Raises:
         ConfigError: naming what is wrong.
     """
-    from lakeport.config.load import load_file, load_values
+    from lakeport.config.load import for_destination, load_file, load_target, prefixed_errors
 
     overrides = dict(overrides)
     if flags.catalog_json:
@@ -133,14 +129,15 @@ def config_of(
     if flags.config_json is not None:
         values = json_object(flags.config_json, "--config_json")
         if values:
-            config = load_values(values, overrides, "`--config_json`", destination=destination)
+            with prefixed_errors("`--config_json`"):
+                config = load_target(for_destination(destination, values), overrides)
             return config.warned(*_exposed(config, values))
     path = flags.config
     if flags.settings and (not path or _is_empty(path)):
         path = flags.settings
     if path:
         return load_file(path, overrides, destination=destination)
-    return load_values({}, overrides, destination=destination)
+    return load_target({"destination": destination}, overrides)
 
 
 def _is_empty(path: str) -> bool:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -177,14 +177,6 @@ class OfLoad(Observer):
         self.report = report
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a load ended: in words, and the error that it ended with, if any."""
-
-    report: LoadReport
-    error: BaseException | None = None
-
-
 def name_of_run(load: Load, run: str) -> str | None:
     """The `run_id` by which a load that is begun anew knows what it has landed.
 
@@ -213,8 +205,8 @@ def do(
     observer: PipelineObserver,
     *,
     full_refresh: bool = False,
-) -> Ended:
-    """Do a load. Never raises: what it ended with comes back.
+) -> tuple[LoadReport, BaseException | None]:
+    """Run a load; return its report and the error that ended it, which is never raised.
 
     Args:
         load: what to do.
@@ -246,7 +238,7 @@ def do(
     report = LoadReport(
         load.name, "landed", "", run_id, seconds, landing=own.report, uses=load.depends
     )
-    return Ended(report) if error is None else Ended(_failed(report, load, error), error)
+    return (report, None) if error is None else (_failed(report, load, error), error)
 
 
 def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
@@ -550,7 +542,7 @@ class _Run:
             for name, load in lake.loads.items()
         }
         self.cancellations: dict[str, Cancellation] = {}
-        self.running: dict[Future[Ended], str] = {}
+        self.running: dict[Future[Any], str] = {}
         self.warnings: dict[str, None] = {}
         for text in lake.warnings:
             self.warn(text)
@@ -615,12 +607,13 @@ class _Run:
         )
         self.running[executor.submit(carried(work))] = name
 
-    def _take(self, done: Future[Ended]) -> LoadReport:
+    def _take(self, done: Future[Any]) -> LoadReport:
         del self.running[done]
-        ended = done.result()
-        self.error = self.error or ended.error
-        self._ended(ended.report)
-        return ended.report
+        report: LoadReport
+        report, error = done.result()
+        self.error = self.error or error
+        self._ended(report)
+        return report
 
     def _ended(self, report: LoadReport) -> None:
         self.reports[report.load] = report

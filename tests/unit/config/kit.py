@@ -24,7 +24,6 @@ def reading(read: Callable[..., Any]) -> Callable[..., Any]:
 load_file = reading(load.load_file)
 sink_seconds = reading(load.sink_seconds)
 load_target = reading(load.load_target)
-load_values = reading(load.load_values)
 load_settings = reading(singer.load_settings)
 config_of = reading(flags.config_of)
 read_lake = reading(lake.read_lake)

@@ -13,7 +13,7 @@ from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.files import parse_text
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
-from tests.unit.config.kit import load_file, load_target, load_values
+from tests.unit.config.kit import load_file, load_target
 
 CANARY = "canary-5f3a"
 
@@ -235,8 +235,8 @@ def test_unknown_destinations_list_the_known() -> None:
 
 
 def test_the_place_of_the_keys_is_named_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_values({"config": "x"}, name="flags", environ={}, destination="local")
+    with pytest.raises(ConfigError) as caught, load.prefixed_errors("flags"):
+        load.for_destination("local", {"config": "x"})
     assert caught.value.message == "flags: `config` has to hold keys"
 
 
