@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import CommitConflict, InputError, SchemaConflict
-from lakeport.writers.delta.commit import LogTransaction, Transaction
+from lakeport.writers.delta.commit import TableTransaction
 
 MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
 
@@ -79,7 +79,7 @@ def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
 def test_a_merge_that_meets_another_writer_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind: Any = Transaction if driver().adopted else LogTransaction  # see `--delta-spark`
+    kind: Any = TableTransaction
     path = tmp_path / "t"
     lakeport.land(people(_1="a", _2="b"), tmp_path, table="t")
     commit, met = kind.commit, list[str]()

@@ -19,7 +19,7 @@ from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import DriverSession
-from lakeport.writers.delta.commit import LogTransaction
+from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name
 from tests.spark.delta_support import engine, land, session, writer
@@ -45,13 +45,13 @@ def alone(into: DeltaWriter) -> DeltaWriter:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Which transactions the log's files were enough for, from now on."""
     found: list[Any] = []
-    begin = LogTransaction.begin
+    begin = TableTransaction.begin
 
-    def told(*about: Any) -> LogTransaction | None:
-        found.append(begin(*about))
+    def told(*about: Any, **how: Any) -> TableTransaction:
+        found.append(begin(*about, **how))
         return found[-1]
 
-    monkeypatch.setattr(LogTransaction, "begin", told)
+    monkeypatch.setattr(TableTransaction, "begin", told)
     return found
 
 
@@ -61,7 +61,7 @@ def test_delta_spark_goes_on_with_such_a_table(
     made = begun(monkeypatch)
     for number in range(12):
         land(alone(writer(tmp_path)), rows(number), keys=["p"])
-    assert len(made) == 12 and all(made)
+    assert len(made) == 12 and not any(one.by_spark for one in made)
     place, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
     for version in range(10):
         (log / f"{version:020d}.json").unlink()  # as their time comes; the checkpoint has it all
@@ -80,7 +80,7 @@ def test_delta_spark_goes_on_with_such_a_table(
     assert ids(place) == rest
     land(alone(writer(tmp_path)), rows(13, 14), mode="overwrite", keys=["p"])
     land(alone(writer(tmp_path)), rows(3))
-    assert all(made)
+    assert not any(one.by_spark for one in made)
     assert ids(place) == [3, 13, 14]
     assert spark.read.format("delta").load(place).count() == 3
     history = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").collect()
@@ -138,7 +138,7 @@ def test_a_cleaned_log_is_read_by_all(
             hint.write_text(json.dumps({**json.loads(hint.read_text()), "tags": {}}))
             for version in range(26):
                 os.utime(log / f"{version:020d}.json", (0, 0))
-    assert all(made)
+    assert not any(one.by_spark for one in made)
     assert sorted(int(path.stem) for path in log.glob("*.json")) == list(range(20, 31))
     place = str(tmp_path / "t")
     spark = session()
@@ -158,7 +158,7 @@ def test_a_table_that_is_no_longer_plain_is_delta_sparks(
         f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
     land(alone(writer(tmp_path)), rows(2))
-    assert [bool(one) for one in made] == [True, False]
+    assert [one.by_spark for one in made] == [False, True]
     assert session().read.format("delta").load(str(place)).count() == 2
 
 

@@ -34,7 +34,6 @@ FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 CLEANS_LOG: Final = "delta.enableExpiredLogCleanup"
 _INTERVAL: Final = "delta.checkpointInterval"
 _DAY: Final = 24 * 3600
-_LARGEST: Final = 32 << 20  # bytes of a checkpoint whose files may become Python objects
 _GROUP: Final = 65_536
 _THREADS: Final = 8
 _CLEANED_AT_ONCE: Final = 1000
@@ -120,12 +119,6 @@ def checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
     interval = properties.get(_INTERVAL, "")
     every = int(interval) if interval.isdecimal() else 0
     return version > 0 and version % (every or 10) == 0
-
-
-def small(files: LogFiles) -> bool:
-    """Whether a table has few enough files for one process to look at each."""
-    newest = max(files.checkpoints, default=-1)
-    return sum(item.bytes for item in files.checkpoints.get(newest, ())) < _LARGEST
 
 
 def write_checkpoint(log: DeltaLog, version: int) -> None:

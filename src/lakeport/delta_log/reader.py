@@ -53,6 +53,7 @@ STATE: Final = frozenset({"metaData", "protocol", "txn"})
 """The kinds of action that tell a table's schema, properties, protocol and counters."""
 TABLE: Final = frozenset({"metaData", "protocol", "add", "domainMetadata"})
 """Those that tell what a table holds."""
+ALL: Final = STATE | TABLE
 SCHEMA: Final = frozenset({"metaData", "protocol", "domainMetadata"})
 """Those that tell a table's schema, properties and clustering."""
 _READERS: Final = 16
@@ -241,11 +242,16 @@ class DeltaLog:
         Raises:
             SourceError: files of the log are missing or damaged, so that they do not tell.
         """
+        found = self.newest_contents(SCHEMA)
+        return None if found is None else found.state
+
+    def newest_contents(self, kinds: frozenset[str]) -> Contents | None:
+        """Return what the table holds now; None when there is none. See `contents`."""
         files = self.recent_files()
         if files.newest < 0:
             return None
-        found = files.replay(files.newest, SCHEMA)
-        return (found or self.files().contents(files.newest, SCHEMA)).state
+        found = files.replay(files.newest, kinds)
+        return found or self.files().contents(files.newest, kinds)
 
     def contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
         """Return what the table holds at a version, which is one of its newest as a rule.

@@ -15,14 +15,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakeport.delta_log.actions import DataFile, parse_path, transaction_action
-from lakeport.delta_log.reader import Commit, Contents, DeltaLog
+from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
 from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
-from lakeport.writers.delta.commit import Transaction
+from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
@@ -113,7 +113,7 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
         CommitConflict: others have changed the table since, or do so now.
     """
     log = DeltaLog(location.storage, location.folder)
-    txn = Transaction(spark, log)
+    txn = _begin(spark, log)
     before, undone = version_before(log.back_from(txn.version), run_id, location.uri)
     version = _bring_back(txn, location, before)
     return UndoReport(version, before, undone)
@@ -132,11 +132,15 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
         CommitConflict: others change the table at the same time.
     """
     log = DeltaLog(location.storage, location.folder)
-    made = _bring_back(Transaction(spark, log), location, version)
+    made = _bring_back(_begin(spark, log), location, version)
     return RestoreReport(made, version)
 
 
-def _bring_back(txn: Transaction, location: TableLocation, version: int) -> int:
+def _begin(spark: SparkSession, log: DeltaLog) -> TableTransaction:
+    return TableTransaction(log, log.newest_contents(ALL), lambda: spark)
+
+
+def _bring_back(txn: TableTransaction, location: TableLocation, version: int) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
     versions = Versions.of(location.storage, location.folder)
     then, now = (versions.files.contents(number) for number in (version, txn.version))

@@ -12,7 +12,7 @@ STEPS = {
     "step spool": "lakeport.loading.run:_Run._flush",
     "step stage": "lakeport.loading.stream:StreamLoader._stage",
     "step publish": "lakeport.writers.delta.commit:StagedFiles.publish",
-    "step commit": "lakeport.writers.delta.commit:LogTransaction.commit",
+    "step commit": "lakeport.writers.delta.commit:TableTransaction.commit",
     "step intend": "lakeport.writers.files.journal:Journal.intend",
     "step finish": "lakeport.writers.files.journal:Journal.finish",
     "step state": "lakeport.loading.run:_Run._emit",

@@ -1,9 +1,9 @@
 """Commits to Delta tables: the change as a value, the transaction, and what became of it.
 
 ```
-TableChange ──▶ LogTransaction   the log's next file, which one writer alone can create
-            └─▶ Transaction      delta-spark, for tables of more features
-            └─▶ Spark's own writer, for tables with rules about rows
+TableChange ─┬▶ TableTransaction ─┬▶ the log's next file, which one writer alone can create
+             │                    └▶ delta-spark, for tables that are not plain
+             └▶ Spark's own writer, for tables with rules about rows
 ```
 Who comes second looks at what the first has done, and follows it or plans anew.
 
@@ -32,6 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport import __version__
@@ -45,8 +46,8 @@ from lakeport.delta_log.actions import (
     row_count,
     transaction_action,
 )
-from lakeport.delta_log.checkpoint import checkpoint_due, small, write_checkpoint
-from lakeport.delta_log.reader import SCHEMA, STATE, TABLE, Commit, Contents, DeltaLog
+from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
+from lakeport.delta_log.reader import ALL, SCHEMA, STATE, Commit, Contents, DeltaLog
 from lakeport.delta_log.state import TableState, physical_names
 from lakeport.delta_log.transactions import CONTENT, Mark
 from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
@@ -291,131 +292,63 @@ def published(
         files.close()
 
 
-class Transaction(DeltaTransaction):
-    """One optimistic transaction on the newest version. Use each for one commit.
-
-    Args:
-        spark: a session with Delta's jars.
-        commits: the table's log, read without Spark.
-
-    Raises:
-        LakeportError: the log can't be read.
-    """
-
-    def __init__(self, spark: SparkSession, commits: DeltaLog) -> None:
-        super().__init__(spark, commits.hadoop_uri)
-        self._commits = commits
-
-    def state(self) -> TableState | None:
-        """The table as it is; None when there is none."""
-        return None if self.version < 0 else self._commits.contents(self.version, SCHEMA).state
-
-    def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
-        """The number that each application has come to, -1 for none.
-
-        Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
-            DestinationError: the store refused.
-        """
-        if self.version < 0:
-            return dict.fromkeys(apps, -1)
-        return self._commits.last_transactions(self.version, apps)
-
-    def all_files(self) -> Sequence[DataFile]:
-        """Every file of the table. Any change to the table then conflicts with this commit."""
-        if self.version < 0:
-            return ()
-        self.read_all()
-        return self._commits.contents(self.version).files
-
-    def files_of(self, reads: Callable[[Mapping[str, str | None]], bool]) -> list[DataFile]:
-        """The files of some partitions; see `LogTransaction.files_of`. Any change conflicts."""
-        return [file for file in self.all_files() if reads(file.partition)]
-
-    def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
-        """Remove files with the commit.
-
-        Args:
-            files: the files.
-            changes_rows: whether the table has other rows by the commit.
-        """
-        self.remove_adds((file.add() for file in files), changes_rows=changes_rows)
-
-    def commit(self, actions: Sequence[str], operation: Operation) -> int:
-        """Commit, whatever blind appends others have made meanwhile.
-
-        Args:
-            actions: `add` and `txn` actions as JSON text.
-            operation: what the history says.
-
-        Returns:
-            The new version.
-
-        Raises:
-            CommitConflict: another writer changed what this transaction has read; nothing landed.
-            OutcomeUnknown: nothing tells whether the commit was made, or will be.
-            LakeportError: it was not made.
-        """
-        try:
-            return self.commit_actions(actions, operation)
-        except LakeportError as failure:
-            own = self.id
-            return settle(
-                self._commits, lambda c: c.info.get("txnId") == own, self.version, failure
-            ).version
-
-
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 _log = logging.getLogger(__name__)
 
 
-class LogTransaction:
-    """One optimistic transaction. Use each for one commit.
+class TableTransaction:
+    """One optimistic transaction on a table. Use each for one commit.
 
     Args:
-        storage: where the table is.
-        folder: its key; empty when it is the storage's root.
+        log: the table's log.
         contents: what the table holds; None where there is none.
+        session: gives the session in which delta-spark commits; None for a plain table, whose
+            commit is written as the log's next file.
 
     Attributes:
         version: the version that it has read; -1 for no table.
         engine: what ran the tasks whose files are committed, for the history.
     """
 
-    def __init__(self, storage: Storage, folder: str, contents: Contents | None) -> None:
-        self._storage = storage
-        self._folder = folder
+    def __init__(
+        self, log: DeltaLog, contents: Contents | None, session: Callable[[], SparkSession] | None
+    ) -> None:
+        self._log = log
         self._contents = contents
-        self._commits = DeltaLog(storage, folder)
+        self._session = session
         self._watched: set[str] = set()
         self._removed: list[tuple[DataFile, bool]] = []
         self._metadata: str | None = None
+        self._replaces = False
         self._read_all = False
         self._reads: Callable[[Mapping[str, str | None]], bool] | None = None
         self.engine = EngineReport()
         self.version = -1 if contents is None else contents.state.version
 
     @classmethod
-    def begin(cls, storage: Storage, folder: str, plan: DeltaPlan) -> LogTransaction | None:
-        """Start on the newest version; None where only delta-spark can commit what is planned.
+    def begin(
+        cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], SparkSession], *, by_log: bool
+    ) -> TableTransaction:
+        """Start on the newest version.
+
+        Args:
+            log: the table's log.
+            plan: what is planned.
+            session: gives the session in which delta-spark commits.
+            by_log: whether plain tables are committed to without it.
 
         Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
             DestinationError: the store refused.
         """
-        if not leaves_plain(plan):
-            return None
-        log = DeltaLog(storage, folder).recent_files()
-        if log.newest < 0:
-            return cls(storage, folder, None)
-        wanted = STATE
-        if plan.mode is not Mode.APPEND:
-            wanted |= TABLE
-            if not small(log):
-                return None
-        contents = log.replay(log.newest, wanted)
-        if contents is None or not plain(contents.state):
-            return None
-        return cls(storage, folder, contents)
+        contents = log.newest_contents(SCHEMA | STATE if plan.mode is Mode.APPEND else ALL)
+        is_plain = leaves_plain(plan) and (contents is None or plain(contents.state))
+        return cls(log, contents, None if by_log and is_plain else session)
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether delta-spark makes the commit."""
+        return self._session is not None
 
     def state(self) -> TableState | None:
         """The table as it is; None when there is none."""
@@ -432,7 +365,7 @@ class LogTransaction:
             DestinationError: the store refused.
         """
         known = {} if self._contents is None else self._contents.transactions
-        return self._commits.last_transactions(self.version, apps, known)
+        return self._log.last_transactions(self.version, apps, known)
 
     def all_files(self) -> Sequence[DataFile]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
@@ -448,7 +381,7 @@ class LogTransaction:
             action: a `metaData` action as JSON text.
             replaces: the schema need not fit the data files that are there, as these are removed.
         """
-        self._metadata = action
+        self._metadata, self._replaces = action, replaces
 
     def read_all(self) -> None:
         """Have any change to the table conflict with this commit."""
@@ -474,18 +407,33 @@ class LogTransaction:
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
-        """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""
-        own = str(uuid.uuid4())
+        """Commit, whatever blind appends others have made meanwhile.
+
+        Args:
+            actions: `add` and `txn` actions as JSON text.
+            operation: what the history says.
+
+        Returns:
+            The new version.
+
+        Raises:
+            CommitConflict: another writer changed what this transaction has read; nothing landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
+        """
+        if self._session is not None:
+            return self._commit_by_spark(self._session(), actions, operation)
+        own, log = str(uuid.uuid4()), self._log
         data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
         version = self.version + 1
         while True:
             try:
-                self._storage.put(self._commits.key(version), data, create_only=True)
+                log.storage.put(log.key(version), data, create_only=True)
                 break
             except ObjectExists:
-                other = self._commits.read(version)
+                other = log.read(version)
                 if other is None:
-                    key = self._storage.uri(self._commits.key(version))
+                    key = log.storage.uri(log.key(version))
                     failure = OutcomeUnknown(f"{key} is said to exist, and is not there", "")
                     return self._settled(own, failure)
                 if other.info.get("txnId") == own:
@@ -497,9 +445,32 @@ class LogTransaction:
         self._checkpoint(version)
         return version
 
+    def _commit_by_spark(
+        self, spark: SparkSession, actions: Sequence[str], operation: Operation
+    ) -> int:
+        """Have delta-spark commit; commits since this transaction's version are followed first."""
+        txn = DeltaTransaction(spark, self._log.hadoop_uri)
+        if txn.version < self.version:
+            raise conflict()
+        for other in takewhile(lambda c: c.version <= txn.version, self._log.since(self.version)):
+            self._check_followed(other)
+        for app in self._watched:
+            txn.watch(app)
+        if self._read_all or self._reads:
+            txn.read_all()
+        if self._metadata is not None:
+            txn.set_metadata(self._metadata, replaces=self._replaces)
+        for changes_rows in (True, False):
+            removed = (file.add() for file, changes in self._removed if changes is changes_rows)
+            txn.remove_adds(removed, changes_rows=changes_rows)
+        try:
+            return txn.commit_actions(actions, operation)
+        except LakeportError as failure:
+            return self._settled(txn.id, failure)
+
     def _settled(self, own: str, failure: LakeportError) -> int:
         """The version that the commit was made as, whatever its maker was told; see `settle`."""
-        ours = settle(self._commits, lambda c: c.info.get("txnId") == own, self.version, failure)
+        ours = settle(self._log, lambda c: c.info.get("txnId") == own, self.version, failure)
         return ours.version
 
     def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
@@ -561,13 +532,9 @@ class LogTransaction:
         if state is None or not checkpoint_due(version, state.properties):
             return
         try:
-            write_checkpoint(self._commits, version)
+            write_checkpoint(self._log, version)
         except Exception as error:
-            _log.info("no checkpoint of %s, version %d: %s", self._commits.uri, version, error)
-
-
-TableTransaction = Transaction | LogTransaction
-"""A transaction of either kind."""
+            _log.info("no checkpoint of %s, version %d: %s", self._log.uri, version, error)
 
 
 def _parameters(operation: Operation) -> dict[str, str]:
@@ -650,7 +617,7 @@ class TableChange:
             publish: makes the files visible.
 
         Raises:
-            LakeportError: as `Transaction.commit`.
+            LakeportError: as `TableTransaction.commit`.
         """
         plan, moment = self.plan, int(time.time() * 1000)
         if plan.metadata_changes:

@@ -39,11 +39,9 @@ from lakeport.writers.delta.commit import (
     NOT_TOLD,
     Done,
     KnownContent,
-    LogTransaction,
     StagedFiles,
     TableChange,
     TableTransaction,
-    Transaction,
     published,
     replaced_files,
     write_change,
@@ -419,13 +417,11 @@ class DeltaWriter:
         )
 
     def _begin(self, plan: DeltaPlan) -> TableTransaction:
-        """A transaction on the table's present state: by the log's files, or else delta-spark's."""
-        found = None
-        if self.by_log:
-            found = LogTransaction.begin(self.storage, self.folder, plan)
-        if found is not None and self.engine is not None:
+        """A transaction on the table's present state."""
+        found = TableTransaction.begin(self.log, plan, self.session, by_log=self.by_log)
+        if self.engine is not None:
             found.engine = self.engine.report()
-        return found or Transaction(self.session(), self.log)
+        return found
 
     def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Table properties under the names that Delta, or lakeport, knows them by."""

@@ -23,7 +23,7 @@ from lakeport.errors import (
 )
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.commit import LogTransaction
+from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import plain
 from lakeport.writers.delta.writer import DeltaWriter
@@ -377,5 +377,5 @@ def test_another_application_that_counts_is_followed(plans: Plans) -> None:
 def test_begin_refuses_nothing_of_an_unknown_table(plans: Plans) -> None:
     into = plans.writer()
     plan = into.plan(ROWS.schema)
-    begun = LogTransaction.begin(into.storage, "t", plan)
-    assert begun is not None and begun.state() is None and begun.version == -1
+    begun = TableTransaction.begin(into.log, plan, no_session, by_log=True)
+    assert not begun.by_spark and begun.state() is None and begun.version == -1
