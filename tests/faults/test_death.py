@@ -21,7 +21,7 @@ import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.commit import Transaction
+from lakeport.writers.delta.commit import TableTransaction
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.kit import INTEGER, STRING, Lake, users
 
@@ -33,7 +33,7 @@ STEPS = (
     (LocalStorage, "put"),
     (LocalStorage, "discard"),
     (LocalStorage, "delete"),
-    (Transaction, "commit"),
+    (TableTransaction, "commit"),
 )
 
 
@@ -252,16 +252,16 @@ def test_the_answer_to_a_commit_is_lost(
     spark: DriverSession, delta_lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
     """A commit that is in the log keeps its files; one that is not is an error, and is repeated."""
-    real = Transaction.commit
+    real = DeltaTransaction.commit_actions
 
-    def commit(txn: Transaction, *arguments: Any) -> int:
+    def commit(txn: DeltaTransaction, *arguments: Any) -> int:
         txn._txn = Mute(txn._txn, lands=lands)
         return real(txn, *arguments)
 
     by_delta_spark = '{"delta.enableChangeDataFeed": "true"}'  # which only that knows of
     monkeypatch.setenv("LAKEPORT_TABLE_PROPERTIES", by_delta_spark)
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "commit", commit)
+        patch.setattr(DeltaTransaction, "commit_actions", commit)
         if lands:
             assert land(delta_lake, INPUT, Fate())[-1] == {"bookmarks": {"users": ROWS}}
         else:

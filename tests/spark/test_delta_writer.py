@@ -16,6 +16,7 @@ from delta_support import aligned, land, session, writer
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from lakeport.engine.spark.delta.transaction import DeltaTransaction
 from lakeport.errors import (
     CommitConflict,
     DestinationError,
@@ -27,7 +28,7 @@ from lakeport.errors import (
     SchemaConflict,
     Unreachable,
 )
-from lakeport.writers.delta.commit import Transaction
+from lakeport.writers.delta.commit import TableTransaction
 
 
 def rows(path: Path, order: str = "id") -> list[dict[str, object]]:
@@ -163,16 +164,16 @@ def test_the_same_run_in_two_processes_lands_once(
 ) -> None:
     into = writer(tmp_path)
     land(into, ids(0))
-    commit = Transaction.commit
+    commit = TableTransaction.commit
     raced: list[int] = []
 
-    def late(self: Transaction, *args: object) -> int:
+    def late(self: TableTransaction, *args: object) -> int:
         if not raced:
             raced.append(1)
             land(into, ids(1), run_id="r", sequence=0, digest="d")
         return commit(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Transaction, "commit", late)
+    monkeypatch.setattr(TableTransaction, "commit", late)
     landed = land(into, ids(1), run_id="r", sequence=0, digest="d")
     assert landed.skipped
     assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}]
@@ -184,16 +185,16 @@ def test_an_overwrite_that_meets_an_append_is_planned_again(
 ) -> None:
     into = writer(tmp_path)
     land(into, ids(0))
-    commit = Transaction.commit
+    commit = TableTransaction.commit
     raced: list[int] = []
 
-    def late(self: Transaction, *args: object) -> int:
+    def late(self: TableTransaction, *args: object) -> int:
         if not raced:
             raced.append(1)
             write_deltalake(str(tmp_path / "t"), ids(1), mode="append")
         return commit(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Transaction, "commit", late)
+    monkeypatch.setattr(TableTransaction, "commit", late)
     landed = land(into, ids(2), mode="overwrite")
     assert (landed.version, landed.removed_files) == (2, 2)
     assert rows(tmp_path / "t") == [{"id": 2}]
@@ -242,13 +243,13 @@ def test_a_lost_answer_is_recognised_as_our_own_commit(
 ) -> None:
     into = writer(tmp_path)
     land(into, ids(0))
-    commit = Transaction.commit_actions
+    commit = DeltaTransaction.commit_actions
 
-    def lost(self: Transaction, *args: object) -> int:
+    def lost(self: DeltaTransaction, *args: object) -> int:
         commit(self, *args)  # type: ignore[arg-type]
         raise told("no answer")
 
-    monkeypatch.setattr(Transaction, "commit_actions", lost)
+    monkeypatch.setattr(DeltaTransaction, "commit_actions", lost)
     landed = land(into, ids(1), mode=mode, **run)
     assert (landed.version, landed.rows, landed.skipped) == (1, 1, False)
     assert DeltaTable(str(tmp_path / "t")).version() == 1
@@ -269,10 +270,10 @@ def test_a_refused_commit_leaves_no_files(
     into = writer(tmp_path)
     land(into, ids(0))
 
-    def fails(self: Transaction, *args: object) -> int:
+    def fails(self: DeltaTransaction, *args: object) -> int:
         raise error("no")
 
-    monkeypatch.setattr(Transaction, "commit_actions", fails)
+    monkeypatch.setattr(DeltaTransaction, "commit_actions", fails)
     with pytest.raises(raised):
         land(into, ids(1))
     kept = 2 if error is Unreachable else 1

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.cli.app import main
+from lakeport.engine.spark.delta.transaction import DeltaTransaction
 from lakeport.errors import (
     CommitConflict,
     ConfigError,
@@ -24,7 +25,6 @@ from lakeport.errors import (
     SourceError,
     Unreachable,
 )
-from lakeport.writers.delta.commit import Transaction
 from tests.emulators import Azurite, Minio
 
 _numbers = count()
@@ -138,7 +138,7 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     assert (done.files_removed, done.files_added, done.version) == (2, 1, 2)
     assert 0 < done.bytes_added < done.bytes_removed
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "commit_actions", losing(Transaction.commit_actions))
+        patch.setattr(DeltaTransaction, "commit_actions", losing(DeltaTransaction.commit_actions))
         assert table.undo("r2").to_dict() == {"version": 3, "restored": 0, "undone": [1]}
         assert table.restore(2).version == 4
     assert DeltaTable(str(tmp_path / "t")).version() == 4

@@ -177,38 +177,6 @@ def clustering_action(columns: Sequence[Sequence[str]]) -> str:
     )
 
 
-def add_action(
-    path: str,
-    partition: Mapping[str, str | None],
-    size: int,
-    modified_ms: int,
-    stats: str,
-    *,
-    changes_rows: bool = True,
-) -> str:
-    """The `add` action of one data file, as JSON text.
-
-    Args:
-        path: the file's key below the table's folder, not quoted.
-        partition: partition column -> serialised value.
-        size: bytes.
-        modified_ms: milliseconds since 1970.
-        stats: Delta's statistics as JSON text.
-        changes_rows: whether the table has other rows by its commit.
-    """
-    return action_line(
-        "add",
-        {
-            "path": uri_path(path),
-            "partitionValues": dict(partition),
-            "size": size,
-            "modificationTime": modified_ms,
-            "dataChange": changes_rows,
-            "stats": stats,
-        },
-    )
-
-
 def transaction_action(app_id: str, version: int, updated_ms: int) -> str:
     """The `txn` action that records how far an application has come, as JSON text."""
     return action_line("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
@@ -319,9 +287,13 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
             del found["stats"]
         return found
 
-    def add(self) -> str:
-        """Return an `add` action that brings the file into a table, as JSON text."""
-        body = self.body(dataChange=True, partitionValues=self.partition)
+    def add(self, *, changes_rows: bool = True) -> str:
+        """Return an `add` action that brings the file into a table, as JSON text.
+
+        Args:
+            changes_rows: whether the table has other rows by its commit.
+        """
+        body = self.body(dataChange=changes_rows, partitionValues=self.partition)
         for of_removal in ("deletionTimestamp", "extendedFileMetadata"):
             body.pop(of_removal, None)
         return action_line("add", body)
@@ -377,6 +349,29 @@ def _parse_line(line: bytes, number: int, name: str) -> Entry:
             "the file is damaged, or something else wrote it: bring it back from a copy, or "
             "land in another table.",
         ) from error
+
+
+def add_action(
+    path: str,
+    partition: Mapping[str, str | None],
+    size: int,
+    modified_ms: int,
+    stats: str,
+    *,
+    changes_rows: bool = True,
+) -> str:
+    """The `add` action of a new data file, as JSON text.
+
+    Args:
+        path: the file's key below the table's folder, not quoted.
+        partition: partition column -> serialised value.
+        size: bytes.
+        modified_ms: milliseconds since 1970.
+        stats: Delta's statistics as JSON text.
+        changes_rows: whether the table has other rows by its commit.
+    """
+    file = DataFile(uri_path(path), size, dict(partition), stats, modification_time=modified_ms)
+    return file.add(changes_rows=changes_rows)
 
 
 def row_count(files: Iterable[DataFile]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -108,8 +108,11 @@ class TableWriter(Protocol):
         ...
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Be known as at work on a batch, from its first plan to its last commit."""
-        ...
+        """Be known as at work on a batch, from its first plan to its last commit.
+
+        Needless where a commit is there whole or not at all, and nobody finishes another's.
+        """
+        return nullcontext()
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
@@ -123,8 +126,11 @@ class TableWriter(Protocol):
         ...
 
     def begin_anew(self) -> None:
-        """Have the rows that the table has go with the commit of the first batch that is merged."""
-        ...
+        """Have the rows that the table has go with the commit of the first batch that is merged.
+
+        Files are only ever added.
+        """
+        return
 
     def memory(self, *, writes: bool = True) -> Memory:
         """What the table remembers of its sources.
@@ -148,9 +154,9 @@ class TableWriter(Protocol):
 
         Returns:
             The commit; one without a version where nothing was committed; None where nothing
-            tells the versions apart.
+            tells the versions apart, and for files, which are only ever added.
         """
-        ...
+        return None
 
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed. Never raises."""
@@ -165,7 +171,7 @@ class TableWriter(Protocol):
         Raises:
             LakeportError: the store or Spark refused; the run's rows are as durable as before.
         """
-        ...
+        return
 
     def prune(self, sequence: int) -> None:
         """Forget that the run has landed the batches before this one, where that is kept in files.
@@ -173,4 +179,3 @@ class TableWriter(Protocol):
         Raises:
             DestinationError: the store refused to delete.
         """
-        ...

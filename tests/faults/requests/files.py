@@ -28,9 +28,9 @@ from unittest.mock import patch
 from pyspark import cloudpickle
 
 from lakeport.config.destinations.local import LocalConfig
+from lakeport.engine.spark.delta.transaction import DeltaTransaction
 from lakeport.errors import SparkFailure
 from lakeport.storage.local import LocalStageWriter, LocalStorage
-from lakeport.writers.delta.commit import Transaction
 from tests.faults.requests import naming
 from tests.faults.requests.faults import Fault
 from tests.faults.requests.naming import kind_of
@@ -187,9 +187,9 @@ def _watched(folder: str) -> Iterator[None]:
     modules = (sys.modules[__name__], naming)
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    commit = Transaction.commit_actions
+    commit = DeltaTransaction.commit_actions
 
-    def committed(self: Transaction, *arguments: Any) -> int:
+    def committed(self: DeltaTransaction, *arguments: Any) -> int:
         root = json.loads(Path(folder, "plan").read_text())["root"]
         error, after = _decide(folder, "commit", root)
         if error and not after:
@@ -206,7 +206,7 @@ def _watched(folder: str) -> Iterator[None]:
         with ExitStack() as stack:
             for each in _patches(folder):
                 stack.enter_context(each)
-            stack.enter_context(patch.object(Transaction, "commit_actions", committed))
+            stack.enter_context(patch.object(DeltaTransaction, "commit_actions", committed))
             stack.enter_context(patch.object(LocalConfig, "storage", storage))
             yield
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from lakeport.config.keys import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.shape import header_name
-from lakeport.writers.base import Current, TablePlan
+from lakeport.writers.base import Current, TablePlan, TableWriter
 from lakeport.writers.delta.merge.merger import DeltaMerger
 from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DeltaTableWriter:
-    """Lands one stream's batches in its Delta table; a `TableWriter`.
+class DeltaTableWriter(TableWriter):
+    """Lands one stream's batches in its Delta table.
 
     Attributes:
         config: says what a load does with the rows that are there.
@@ -114,10 +113,6 @@ class DeltaTableWriter:
             merge = replace(merge, warnings=(*merge.warnings, text))
         return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
 
-    def at_work(self) -> AbstractContextManager[None]:
-        """Nothing: a commit is there whole or not at all, and nobody finishes another's."""
-        return nullcontext()
-
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
@@ -154,9 +149,6 @@ class DeltaTableWriter:
         """Merge small files where the commits of a run have piled them up."""
         one = self.writer
         compact(one.storage, one.folder, one.session, versions, one.options.roots)
-
-    def prune(self, sequence: int) -> None:
-        """Nothing: the log itself tells what has landed."""
 
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed."""

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.model import Batch, Bookmark, Landed, Remembered, Staged, Storage
-from lakeport.writers.base import Current, TablePlan
+from lakeport.writers.base import Current, TablePlan, TableWriter
 from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import (
@@ -419,7 +419,7 @@ class _Detail:
 
 
 @dataclass
-class FilesWriter:
+class FilesWriter(TableWriter):
     """Lands batches of one stream as new objects; nothing that exists is ever touched.
 
     Attributes:
@@ -750,19 +750,9 @@ class FilesWriter:
         warnings = plan.warnings + told
         return self._landed(batch, done, done.rows, warnings=warnings)
 
-    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
-        """None: files are only ever added."""
-        return None
-
-    def begin_anew(self) -> None:
-        """Nothing: files are only ever added, and no load of them begins anew."""
-
     def memory(self, *, writes: bool = True) -> FileMemory:
         """What the table remembers of its sources."""
         return FileMemory(self.storage, self.folder, writes)
-
-    def compact(self, versions: Sequence[int]) -> None:
-        """Nothing: files are only ever added."""
 
     def prune(self, sequence: int) -> None:
         """Forget the run's batches before this one."""
