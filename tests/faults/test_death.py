@@ -18,6 +18,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import lakeport
+from lakeport.engine.spark.delta.transaction import DeltaTransaction
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.storage.local import LocalStorage
