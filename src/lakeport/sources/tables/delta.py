@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,10 @@ class DeltaTable:
 
     Attributes:
         storage: rooted at the table's folder.
+        log: the table's log.
         version: the newest one.
+        id: tells this table from another one that takes its place.
+        has_feed: whether it keeps a change data feed.
 
     Raises:
         ConfigError: Spark can't read tables there.
@@ -49,26 +51,19 @@ class DeltaTable:
         spark = engine.require_spark("a Delta table as a source")
         self._engine, self._roots = spark, config.table_roots
         spark.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        self.log = DeltaLog(self.storage, "")
         check_log(self.storage, "", self._roots)
-        uri = self.storage.hadoop_uri()
-        self._snapshot = Snapshot(spark.spark, uri, secrets=engine.secrets)
-        self.version = self._snapshot.version
-        if self.version < 0:
+        state = self.log.state()
+        if state is None:
             raise SourceError(
                 f"{self.storage.uri()!r} is no Delta table",
                 "name the folder of one; files are named as files.",
             )
+        self.version, self.id = state.version, str(state.metadata["id"])
+        self.has_feed = state.properties.get(_FEED, "").lower() == "true"
+        uri = self.log.hadoop_uri
+        self._snapshot = Snapshot(spark.spark, uri, self.version, engine.secrets)
         self._snapshot.check_files(self._roots)
-
-    @cached_property
-    def id(self) -> str:
-        """Tells this table from another one that takes its place."""
-        return self._snapshot.id
-
-    @cached_property
-    def has_feed(self) -> bool:
-        """Whether the table keeps a change data feed."""
-        return (self._snapshot.property(_FEED) or "").lower() == "true"
 
     def whole(self) -> DataFrame:
         """All rows of the version."""
@@ -79,11 +74,6 @@ class DeltaTable:
         actions = [file.add() for file in files]
         check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
         return self._snapshot.rows_of(actions)
-
-    @property
-    def log(self) -> DeltaLog:
-        """Its log."""
-        return DeltaLog(self.storage, "")
 
     def fed(self, after: int) -> tuple[DataFrame, bool]:
         """Rows that came or changed behind a version, as the change feed has them.

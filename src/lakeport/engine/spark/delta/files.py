@@ -157,22 +157,15 @@ class Snapshot:
     Args:
         spark: a session that reaches the table.
         uri: the table, as Hadoop writes URIs.
-        version: the version; None for the newest.
+        version: the version.
         secrets: values that must not be in any message.
-
-    Attributes:
-        version: the version; -1 where there is no table.
 
     Raises:
         LakeportError: the log can't be read, or there is no such version.
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        uri: str,
-        version: int | None = None,
-        secrets: Collection[str] = (),
+        self, spark: SparkSession, uri: str, version: int, secrets: Collection[str] = ()
     ) -> None:
         """Open the log."""
         self._spark, self._uri, self._secrets = spark, uri, secrets
@@ -180,22 +173,7 @@ class Snapshot:
         with translated(secrets):
             ensure_active(spark)
             self._log = delta_log(spark, uri)
-            self._snapshot = (
-                self._log.update(False, self._none, self._none)
-                if version is None
-                else self._log.getSnapshotAt(version, self._none, self._none, False)
-            )
-            self.version = int(self._snapshot.version())
-
-    @property
-    def id(self) -> str:
-        """The table's id."""
-        return str(self._snapshot.metadata().id())
-
-    def property(self, name: str) -> str | None:
-        """Return a table property; None if it is not set."""
-        value = self._snapshot.metadata().configuration().get(name)
-        return str(value.get()) if value.isDefined() else None
+            self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
 
     def check_files(self, roots: Sequence[str] = ()) -> None:
         """Refuse a file outside of the table's folder; only paths that look odd are fetched.
