@@ -188,7 +188,7 @@ _PUBLISHERS = 8
 
 
 class StagedFiles:
-    """Makes a batch's files visible, once.
+    """A batch's files: a context that removes those it has made visible, unless they are kept.
 
     Args:
         storage: where the files are staged.
@@ -219,7 +219,7 @@ class StagedFiles:
         if self.staged:
             yield self
             return
-        with published(self._storage, (), self._log) as own:
+        with StagedFiles(self._storage, (), self._log) as own:
             yield own
 
     def publish(self) -> None:
@@ -254,7 +254,11 @@ class StagedFiles:
             raise
         self._kept = False
 
-    def close(self) -> None:
+    def __enter__(self) -> StagedFiles:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Drop what was staged, and what is visible unless that is kept. Never raises.
 
         No file goes before the table's log was read and is found not to name it.
@@ -278,18 +282,6 @@ class StagedFiles:
     def _publish(self, item: Staged) -> None:
         self._visible.add(item.key)
         self._storage.publish(item, item.key)
-
-
-@contextmanager
-def published(
-    storage: Storage, staged: Sequence[Staged], log: DeltaLog | None = None
-) -> Iterator[StagedFiles]:
-    """Files that stay visible only if the body says so; see `StagedFiles`."""
-    files = StagedFiles(storage, staged, log)
-    try:
-        yield files
-    finally:
-        files.close()
 
 
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}

@@ -42,7 +42,6 @@ from lakeport.writers.delta.commit import (
     StagedFiles,
     TableChange,
     TableTransaction,
-    published,
     replaced_files,
     write_change,
 )
@@ -191,7 +190,7 @@ class DeltaWriter:
                 "purge these (`REORG TABLE ... APPLY (PURGE)`), and land the batch again.",
             )
         table = TableFiles.of(self.log, schema_json, schema, plan.partition_columns, open_)
-        with published(self.storage, (), self.log) as staged:
+        with StagedFiles(self.storage, (), self.log) as staged:
             done = convert_files(FileConverter(table, self.sink(fill)), found, self.engine)
             staged.add(item for one in done for item in one.staged)
             mark = self.mark(sequence=-1)
@@ -353,7 +352,7 @@ class DeltaWriter:
             staged: files that are staged already, for every attempt.
             planned: plans on another state; None for `plan`'s request.
         """
-        with published(self.storage, staged, self.log) as files:
+        with StagedFiles(self.storage, staged, self.log) as files:
             for number in range(_ATTEMPTS):
                 txn = self._begin(plan)
                 if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:

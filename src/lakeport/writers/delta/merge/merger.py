@@ -34,7 +34,7 @@ from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.marks import lowest_of
 from lakeport.schema.named import type_name
-from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, published
+from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
     Incoming,
@@ -210,7 +210,7 @@ class DeltaMerger:
         """
         writer, own = self.writer, mark or self.writer.mark()
         with ExitStack() as stack:
-            stack.enter_context(published(writer.storage, staged)).publish()
+            stack.enter_context(StagedFiles(writer.storage, staged)).publish()
             files = tuple((item.key, item.rows) for item in staged)
             size = sum(item.bytes for item in staged)
             rows = replace(plan.change.incoming, files=files, bytes=size)
@@ -219,7 +219,7 @@ class DeltaMerger:
             filled = change.filled()
             if filled is not None:
                 new = self.sink(plan).write(iter(filled.to_batches()), len(staged))
-                stack.enter_context(published(writer.storage, new)).publish()
+                stack.enter_context(StagedFiles(writer.storage, new)).publish()
                 files = (*files, *((item.key, item.rows) for item in new))
                 change = replace(change, incoming=replace(rows, files=files))
                 keys = BatchKeys.read(change)

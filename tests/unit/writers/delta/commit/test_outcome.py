@@ -20,7 +20,7 @@ from lakeport.errors import (
 )
 from lakeport.model import Staged
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.commit import StagedFiles, published, settle
+from lakeport.writers.delta.commit import StagedFiles, settle
 
 FAILURES = [CommitConflict, DestinationError, OutcomeUnknown, PermissionRefused, Unreachable]
 
@@ -111,7 +111,7 @@ def test_files_go_only_when_their_commit_is_known_not_to_be_made(
     storage = LocalStorage(str(tmp_path))
     commit(tmp_path, 0, "before")
     files = [staged(storage, "t/p=a b/1.parquet")]
-    with pytest.raises(type(error)), published(storage, files, DeltaLog(storage, "t")) as one:
+    with pytest.raises(type(error)), StagedFiles(storage, files, DeltaLog(storage, "t")) as one:
         fails(error)(one)
     assert (tmp_path / "t" / "p=a b" / "1.parquet").exists() is stays
     assert not list((tmp_path / "_lakeport" / "staging").iterdir())
@@ -123,7 +123,7 @@ def test_files_that_the_log_names_stay_whatever_was_told(tmp_path: Path) -> None
     commit(tmp_path, 1, "theirs", "p=x/9.parquet")
     commit(tmp_path, 2, "ours", "p=a%20b/1.parquet")
     files = [staged(storage, "t/p=a b/1.parquet"), staged(storage, "t/2.parquet")]
-    with pytest.raises(CommitConflict), published(storage, files, DeltaLog(storage, "t")) as one:
+    with pytest.raises(CommitConflict), StagedFiles(storage, files, DeltaLog(storage, "t")) as one:
         fails(CommitConflict("another"))(one)
     assert (tmp_path / "t" / "p=a b" / "1.parquet").read_bytes() == b"rows"
     assert (tmp_path / "t" / "2.parquet").exists()
@@ -132,7 +132,7 @@ def test_files_that_the_log_names_stay_whatever_was_told(tmp_path: Path) -> None
 def test_files_stay_where_the_log_can_not_be_read(tmp_path: Path) -> None:
     storage = Deaf(str(tmp_path))
     files = [staged(storage, "t/1.parquet")]
-    with pytest.raises(CommitConflict), published(storage, files, DeltaLog(storage, "t")) as one:
+    with pytest.raises(CommitConflict), StagedFiles(storage, files, DeltaLog(storage, "t")) as one:
         fails(CommitConflict("another"))(one)
     assert (tmp_path / "t" / "1.parquet").exists()
 
@@ -140,7 +140,7 @@ def test_files_stay_where_the_log_can_not_be_read(tmp_path: Path) -> None:
 def test_files_that_no_table_is_to_name_always_go(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     files = [staged(storage, "_lakeport/batch/1.parquet")]
-    with published(storage, files) as one:
+    with StagedFiles(storage, files) as one:
         one.publish()
         assert (tmp_path / "_lakeport" / "batch" / "1.parquet").exists()
     assert not (tmp_path / "_lakeport" / "batch" / "1.parquet").exists()
