@@ -97,18 +97,15 @@ def check_engine(
             engine.require_spark(f"`{key}`")
     if engine.commits_any_table:
         return  # what the tables are is found out while Spark starts
-    from lakeport.delta_log.reader import STATE, DeltaLog
+    from lakeport.delta_log.reader import DeltaLog
     from lakeport.writers.delta.plain import plain
 
     for stream in streams:
         folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
-        log = DeltaLog(storage, folder).recent_files()
-        if log.newest < 0:
-            continue
-        found = log.replay(log.newest, STATE - {"txn"})
-        if found is None or not plain(found.state):
-            uri = storage.uri(folder)
-            engine.require_spark(f"a commit to {uri}, which is no plain Delta table,")
+        log = DeltaLog(storage, folder)
+        state = log.state()
+        if state is not None and not plain(state):
+            engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
 
 
 def check_reach(config: DestinationConfig, engine: Engine) -> tuple[str, ...]:
