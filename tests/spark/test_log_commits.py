@@ -43,13 +43,14 @@ def alone(into: DeltaWriter) -> DeltaWriter:
 
 
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Which transactions the log's files were enough for, from now on."""
+    """The transactions from now on that may commit by the log's files."""
     found: list[Any] = []
     begin = TableTransaction.begin
 
-    def told(*about: Any, **how: Any) -> TableTransaction:
-        found.append(begin(*about, **how))
-        return found[-1]
+    def told(*about: Any, by_log: bool) -> TableTransaction:
+        made = begin(*about, by_log=by_log)
+        found.extend([made] * by_log)
+        return made
 
     monkeypatch.setattr(TableTransaction, "begin", told)
     return found

@@ -318,6 +318,20 @@ class DeltaLog:
                 return mark
         return None
 
+    def missing(self, files: Iterable[DataFile]) -> list[str]:
+        """Return the paths below the table's folder of those data files that are gone.
+
+        Files elsewhere, as in a clone, are not looked for.
+        """
+        paths = [parse_path(file.path) for file in files if "://" not in file.path]
+
+        def is_gone(path: str) -> bool:
+            key = f"{self.folder}/{path}".lstrip("/")
+            return not any(item.key == key for item in self.storage.list(key))
+
+        gone = _at_once(is_gone, paths)
+        return [path for path, lost in zip(paths, gone, strict=True) if lost]
+
     def _named_since(self, version: int) -> list[StoredObject]:
         """Look up a checkpoint and the commits since by their names; nothing where one lacks."""
         found = list(self.storage.list(f"{self.home}/{version:020d}.checkpoint.parquet"))

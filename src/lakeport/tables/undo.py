@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from lakeport.delta_log.actions import DataFile, parse_path, transaction_action
+from lakeport.delta_log.actions import DataFile, transaction_action
 from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
 from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.errors import CommitConflict, SourceError
@@ -26,13 +25,11 @@ from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
-    from lakeport.model import Storage
     from lakeport.tables.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
 _OURS = "lakeport:"
 _SHOWN = 10
-_READERS = 8
 
 
 def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
@@ -145,7 +142,8 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
     versions = Versions.of(location.storage, location.folder)
     then, now = (versions.files.contents(number) for number in (version, txn.version))
     back, away = _beside(then, now), _beside(now, then)
-    _check_files(location.storage, location.folder, back, location.uri, version)
+    if versions.log.missing(back):
+        raise gone(location.uri, version)
     txn.read_all()
     was, is_now = _told_metadata(then), _told_metadata(now)
     if was != is_now:
@@ -217,19 +215,3 @@ def _beside(these: Contents, those: Contents) -> list[DataFile]:
 def _told_metadata(contents: Contents) -> dict[str, Any]:
     """The `metaData` action without what a checkpoint has as null and a commit leaves out."""
     return {key: value for key, value in contents.state.metadata.items() if value is not None}
-
-
-def _check_files(
-    storage: Storage, folder: str, files: Sequence[DataFile], uri: str, version: int
-) -> None:
-    """Raise if one of the files is no longer there."""
-
-    def there(file: DataFile) -> bool:
-        if "://" in file.path:
-            return True  # elsewhere, as in a clone: not ours to look at
-        key = f"{folder}/{parse_path(file.path)}".lstrip("/")
-        return any(item.key == key for item in storage.list(key))
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        if not all(pool.map(there, files)):
-            raise gone(uri, version)

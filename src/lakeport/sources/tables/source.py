@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.delta_log.actions import DataFile, parse_path
+from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.engine.spark.sql.frames import without_marks
 from lakeport.errors import ConfigError, SourceError
@@ -33,13 +33,13 @@ class Changes:
 
     Attributes:
         added: the files with new rows.
-        moved_files: the keys of those of them whose rows were moved into other files since.
+        moved_files: those of them whose rows were moved into other files since.
         rewritten: the first version that removed or changed rows; None where none did.
         operation: what that one was, such as `MERGE`.
     """
 
     added: tuple[DataFile, ...] = ()
-    moved_files: tuple[str, ...] = ()
+    moved_files: tuple[DataFile, ...] = ()
     rewritten: int | None = None
     operation: str = ""
 
@@ -75,8 +75,7 @@ def changes_between(log: DeltaLog, after: int, last: int) -> Changes:
             moved += (file.path for file in removed)
             new = (entry.add for entry in entries if entry.add is not None)
             added.update((file.path, file) for file in new if file.data_change)
-    gone = [path for path in moved if path in added]
-    return Changes(tuple(added.values()), tuple(map(parse_path, gone)))
+    return Changes(tuple(added.values()), tuple(added[path] for path in moved if path in added))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +254,9 @@ def _check_files(table: DeltaTable, changes: Changes) -> None:
     Raises:
         SourceError: one was vacuumed.
     """
-    for path in changes.moved_files:
-        if next(table.storage.list(path), None) is None:
-            raise SourceError(
-                f"file {path!r} of {table.storage.uri()} is gone: its rows were moved into another "
-                "file, and it was vacuumed before they were landed",
-                f"keep files for longer than loads are apart; now {_ANEW}",
-            )
+    for path in table.log.missing(changes.moved_files):
+        raise SourceError(
+            f"file {path!r} of {table.log.uri} is gone: its rows were moved into another file, and "
+            "it was vacuumed before they were landed",
+            f"keep files for longer than loads are apart; now {_ANEW}",
+        )
