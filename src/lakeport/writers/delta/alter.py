@@ -88,7 +88,7 @@ class Alteration:
             LakeportError: as `DeltaWriter.commit`.
         """
         writer = self.writer
-        plan = self._planned(writer.table_state())
+        plan = self._planned(writer.log.state())
         state = _known(plan.base)
         before = declared_type(state.open_schema.field(_spelt(state, self.column, writer.uri)))
         if before == self.type:

@@ -112,8 +112,6 @@ class DeltaMemory:
         return f"{self.folder}/bookmarks/{number}.json"
 
     def _number(self, app: str) -> int:
-        files = DeltaLog(self.storage, self.table).recent_files()
-        if files.newest < 0:
-            return -1
-        contents = files.contents(files.newest, STATE)
-        return int(contents.transactions[app]["version"]) if app in contents.transactions else -1
+        contents = DeltaLog(self.storage, self.table).newest_contents(STATE)
+        known = {} if contents is None else contents.transactions
+        return int(known[app]["version"]) if app in known else -1

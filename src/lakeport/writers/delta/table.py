@@ -55,7 +55,7 @@ class DeltaTableWriter(TableWriter):
 
     def current(self) -> Current | None:
         """The table as it is now; None when there is none."""
-        state = self.writer.table_state()
+        state = self.writer.log.state()
         if state is None:
             return None
         return Current(state.open_schema, tuple(state.partition_columns), state.version)

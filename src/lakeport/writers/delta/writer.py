@@ -94,14 +94,6 @@ class DeltaWriter:
         """The table's log."""
         return DeltaLog(self.storage, self.folder)
 
-    def table_state(self) -> TableState | None:
-        """The table as it is now; None when there is none.
-
-        Raises:
-            LakeportError: the log can't be read.
-        """
-        return self.log.state()
-
     def plan(
         self,
         incoming: pa.Schema,
@@ -115,7 +107,7 @@ class DeltaWriter:
         request = TableRequest(
             Mode(mode), tuple(partition_keys), EvolutionPolicy(policy), keys=tuple(keys)
         )
-        return self._planned(self.table_state(), incoming, request)
+        return self._planned(self.log.state(), incoming, request)
 
     def _planned(
         self, state: TableState | None, incoming: pa.Schema, request: TableRequest

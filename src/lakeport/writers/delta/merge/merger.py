@@ -266,7 +266,7 @@ class DeltaMerger:
             SchemaConflict: the column that is to be set can't hold a time.
             LakeportError: the store or Spark refused.
         """
-        state = self.writer.table_state()
+        state = self.writer.log.state()
         names = {} if state is None else {name.lower(): name for name in state.schema.names}
         column = names.get(version_column.lower())
         if state is None:

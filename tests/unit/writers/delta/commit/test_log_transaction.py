@@ -340,7 +340,7 @@ def test_other_tables_are_left_to_delta_spark(
     plans: Plans, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans.land()
-    state = plans.writer().table_state()
+    state = plans.writer().log.state()
     assert state is not None and plain(state)
     configured = {**state.metadata, "configuration": {**state.properties, **properties}}
     if properties == {"delta.checkpointPolicy": "v2"}:
