@@ -68,7 +68,7 @@ class Mark:
     batch_id: str
     commit_id: str
     singer_state: bytes | None = None
-    moved: Moved | None = None
+    moved: BookmarkMove | None = None
     lowest_version: int | None = None
 
     @property
@@ -135,7 +135,7 @@ def bookmark_app(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class BookmarkMove:
     """A bookmark whose document is written, and that a commit is to move.
 
     Attributes:

@@ -30,7 +30,12 @@ from lakeport.schema.nested import with_text
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
-from lakeport.writers.delta.merge.files import Converted, FileConverter, TableFiles, convert_files
+from lakeport.writers.delta.merge.files import (
+    ConvertedFile,
+    FileConverter,
+    TableFiles,
+    convert_files,
+)
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
@@ -42,7 +47,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Altered:
+class AlterResult:
     """What became of a column.
 
     Attributes:
@@ -78,7 +83,7 @@ class Alteration:
     type: pa.DataType
     dry_run: bool = False
 
-    def run(self) -> Altered:
+    def run(self) -> AlterResult:
         """Change the column's type.
 
         Raises:
@@ -92,8 +97,8 @@ class Alteration:
         state = _known(plan.base)
         before = declared_type(state.open_schema.field(_spelt(state, self.column, writer.uri)))
         if before == self.type:
-            return Altered(state.version, before)
-        mark, told = writer.mark(), Altered(state.version, before)
+            return AlterResult(state.version, before)
+        mark, told = writer.mark(), AlterResult(state.version, before)
 
         def change(
             current: DeltaPlan, txn: TableTransaction, files: StagedFiles
@@ -103,7 +108,7 @@ class Alteration:
             done = self._converted(current, found)
             files.add(item for one in done for item in one.staged)
             rows, size = sum(one.rows for one in done), sum(file.bytes for file in found)
-            told = Altered(txn.version, before, len(found), rows, size)
+            told = AlterResult(txn.version, before, len(found), rows, size)
             if self.dry_run:
                 return Landed(writer.stream, writer.uri, -1, 0, version=txn.version)
             return write_change(current, mark, files.staged, found, overwrite=bool(found))
@@ -161,7 +166,7 @@ class Alteration:
             )
         return found
 
-    def _converted(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[Converted]:
+    def _converted(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[ConvertedFile]:
         """Write files anew, or only look at their values.
 
         Raises:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.delta_log.reader import STATE, DeltaLog
-from lakeport.delta_log.transactions import Moved, bookmark_app
+from lakeport.delta_log.transactions import BookmarkMove, bookmark_app
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Bookmark, Remembered, Storage
 
@@ -26,7 +26,7 @@ _FOLDER: Final = "_lakeport"
 _VERSION: Final = 1
 
 
-def check_unmoved(moved: Moved, txn: TableTransaction, uri: str) -> None:
+def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
     """See that nobody has moved a bookmark meanwhile; who does so from now on conflicts.
 
     Args:
@@ -84,7 +84,7 @@ class DeltaMemory:
             "bring that file back; or load the table anew with `--full-refresh`.",
         )
 
-    def write(self, bookmark: Bookmark) -> Moved:
+    def write(self, bookmark: Bookmark) -> BookmarkMove:
         """Write a bookmark's document; it counts once a commit has moved the bookmark.
 
         Raises:
@@ -106,7 +106,7 @@ class DeltaMemory:
                     raise
                 number += not bookmark.number
             else:
-                return Moved(bookmark.name, number, bookmark.after)
+                return BookmarkMove(bookmark.name, number, bookmark.after)
 
     def _key(self, number: int) -> str:
         return f"{self.folder}/bookmarks/{number}.json"

@@ -552,7 +552,7 @@ def _removal(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Outcome:
     """A commit that was made.
 
     Attributes:
@@ -600,7 +600,7 @@ class TableChange:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def commit(self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]) -> Done:
+    def commit(self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]) -> Outcome:
         """Commit our own actions.
 
         Args:
@@ -639,9 +639,9 @@ class TableChange:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
         version = txn.commit(actions, self.operation)
-        return Done(version, len(self.removed), row_count(self.removed))
+        return Outcome(version, len(self.removed), row_count(self.removed))
 
-    def commit_by_spark(self, log: DeltaLog, spark: SparkSession, read: int) -> Done:
+    def commit_by_spark(self, log: DeltaLog, spark: SparkSession, read: int) -> Outcome:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
@@ -687,12 +687,12 @@ class TableChange:
             done = settle(log, self._is_mine, read, failure)
         except SparkFailure as error:
             if error is nothing and self.by_spark is not None:
-                return Done(read)
+                return Outcome(read)
             raise
         metrics = done.info.get("operationMetrics") or {}
-        return Done(done.version, done.removed, None if done.removed else 0, metrics)
+        return Outcome(done.version, done.removed, None if done.removed else 0, metrics)
 
-    def landed(self, log: DeltaLog, done: Done) -> Landed:
+    def landed(self, log: DeltaLog, done: Outcome) -> Landed:
         """What its commit has landed."""
         plan, staged, storage = self.plan, self.staged, log.storage
         metrics = self.operation.metrics or done.metrics

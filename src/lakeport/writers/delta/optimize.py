@@ -157,7 +157,7 @@ _AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Optimized:
+class OptimizeResult:
     """What one OPTIMIZE did; sizes in bytes."""
 
     files_removed: int = 0
@@ -212,7 +212,7 @@ def optimize(
     *,
     sort_by: Sequence[str] = (),
     where: str | None = None,
-) -> Optimized:
+) -> OptimizeResult:
     """Merge small files; return how many files and bytes came and went.
 
     Args:
@@ -248,7 +248,7 @@ def optimize(
         raise
     except LakeportError as failure:
         return _told(settle(log, lambda c: c.mark == mark, state.version, failure))
-    return Optimized(
+    return OptimizeResult(
         files_removed=metrics.get("numFilesRemoved", 0),
         files_added=metrics.get("numFilesAdded", 0),
         bytes_removed=(metrics.get("filesRemoved") or {}).get("totalSize") or 0,
@@ -267,10 +267,10 @@ def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
     )
 
 
-def _told(commit: Commit) -> Optimized:
+def _told(commit: Commit) -> OptimizeResult:
     """The same of a commit whose maker lost the answer."""
     metrics = commit.info.get("operationMetrics") or {}
-    return Optimized(
+    return OptimizeResult(
         files_removed=commit.removed,
         files_added=commit.added,
         bytes_removed=int(metrics.get("numRemovedBytes", 0)),

@@ -128,7 +128,7 @@ class DeltaTableWriter(TableWriter):
 
     def begin_anew(self) -> None:
         """Have the table's rows go with the commit of the first batch that is merged."""
-        self.merger.anew.pending = True
+        self.merger.fresh.pending = True
 
     def memory(self, *, writes: bool = True) -> Memory:
         """What the table remembers of its sources; a commit is there, or is not."""

@@ -37,8 +37,8 @@ from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
     NOT_TOLD,
-    Done,
     KnownContent,
+    Outcome,
     StagedFiles,
     TableChange,
     TableTransaction,
@@ -427,7 +427,7 @@ class DeltaWriter:
         found = checked_properties(self.session(), others) if others else {}
         return {**found, TARGET_FILE_SIZE: own[-1]} if own else found
 
-    def try_commit(self, change: TableChange, txn: TableTransaction, files: StagedFiles) -> Done:
+    def try_commit(self, change: TableChange, txn: TableTransaction, files: StagedFiles) -> Outcome:
         """Commit a change.
 
         Raises:

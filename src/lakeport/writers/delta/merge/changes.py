@@ -270,7 +270,7 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Applied:
+class NewRows:
     """What rows become.
 
     Attributes:
@@ -332,7 +332,7 @@ class Upsert:
         positions = np.unique(chosen)
         return _numbered(self.incoming.take(positions), positions)
 
-    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
         """The batch's values; the table's own in the columns that the batch lacks."""
         assert context is not None
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
@@ -356,7 +356,7 @@ class Upsert:
             if column.name not in (self.created, self.updated):
                 same[same] = _equal(old, value, same)
         changed = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return Applied(changed, len(chosen) - len(rows), int(same.sum()))
+        return NewRows(changed, len(chosen) - len(rows), int(same.sum()))
 
     def bare(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
         """Which rows bring their key and a mark alone; None where no row does."""
@@ -454,16 +454,16 @@ class Retire:
         """Nothing."""
         return None
 
-    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
         """The rows with their mark, or none."""
         if not self.deleted:
-            return Applied(None, len(rows))
+            return NewRows(None, len(rows))
         for name in filter(None, (self.deleted, self.updated)):
             place = rows.schema.get_field_index(name)
             field = rows.schema.field(place)
             stamp = pa.scalar(self.clock, TIMESTAMP).cast(field.type, safe=False)
             rows = rows.set_column(place, field, pa.repeat(stamp, len(rows)))
-        return Applied(rows)
+        return NewRows(rows)
 
 
 @dataclass(frozen=True)
@@ -618,7 +618,7 @@ class Change(Protocol):
         """The rows to change."""
         ...
 
-    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
         """What the chosen rows become."""
         ...
 
@@ -628,7 +628,7 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenFile:
     """A file of the table that has rows to change.
 
     Attributes:
@@ -671,10 +671,10 @@ class Rewrite:
     change: Change
     sink: DeltaSink
 
-    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Rewritten]:
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[RewrittenFile]:
         """Rewrite those of a task's files that have rows to change."""
         number, files = item
-        done: list[Rewritten] = []
+        done: list[RewrittenFile] = []
         try:
             for file in files:
                 hits = self.change.choose(self.table.columns(file, self.change.columns))
@@ -682,14 +682,14 @@ class Rewrite:
                     done.append(self._rewrite(file, hits, number))
                 elif hits.unknown:
                     nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
-                    done.append(Rewritten(file.path, (), *nothing))
+                    done.append(RewrittenFile(file.path, (), *nothing))
         except BaseException:
             for staged in (staged for one in done for staged in one.staged):
                 self.sink.storage.discard(staged)
             raise
         return done
 
-    def _rewrite(self, file: DataFile, hits: Hits, number: int) -> Rewritten:
+    def _rewrite(self, file: DataFile, hits: Hits, number: int) -> RewrittenFile:
         context = self.change.context(hits.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
@@ -714,7 +714,9 @@ class Rewrite:
         sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
         staged = sink.write(changed(), number)
         matched = np.unique(hits.chosen)
-        return Rewritten(file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown)
+        return RewrittenFile(
+            file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown
+        )
 
 
 def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:

@@ -224,7 +224,7 @@ def _typed(value: Any, type_: pa.DataType) -> Any:
     return None
 
 
-class _Rewritten(Protocol):
+class _WithStaged(Protocol):
     """What a task made of a file."""
 
     @property
@@ -233,7 +233,7 @@ class _Rewritten(Protocol):
         ...
 
 
-R = TypeVar("R", bound=_Rewritten)
+R = TypeVar("R", bound=_WithStaged)
 
 
 def rewrite_files(
@@ -268,7 +268,7 @@ def rewrite_files(
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedFile:
     """A file with other types; `wrong` is the first value that has no equal."""
 
     staged: tuple[Staged, ...] = ()
@@ -290,10 +290,10 @@ class FileConverter:
     sink: DeltaSink | None
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
-    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Converted]:
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[ConvertedFile]:
         """Convert a task's files, up to the first that can't be."""
         number, files = item
-        done: list[Converted] = []
+        done: list[ConvertedFile] = []
         try:
             for file in files:
                 done.append(self._file(file, number))
@@ -304,12 +304,12 @@ class FileConverter:
             raise
         return done
 
-    def discard(self, done: Sequence[Converted]) -> None:
+    def discard(self, done: Sequence[ConvertedFile]) -> None:
         """Drop what was staged."""
         for staged in (staged for one in done for staged in one.staged):
             self.table.log.storage.discard(staged)
 
-    def _file(self, file: DataFile, number: int) -> Converted:
+    def _file(self, file: DataFile, number: int) -> ConvertedFile:
         rows = 0
 
         def converted() -> Iterator[pa.RecordBatch]:
@@ -322,17 +322,17 @@ class FileConverter:
             if self.sink is None:
                 for _ in converted():
                     pass
-                return Converted(rows=rows)
+                return ConvertedFile(rows=rows)
             # Names are made from the job: no two of a task's files may have the same one.
             sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
-            return Converted(tuple(sink.write(converted(), number)), rows)
+            return ConvertedFile(tuple(sink.write(converted(), number)), rows)
         except InexactError as error:
-            return Converted(wrong=repr(error.value) if error.value != "" else "an empty text")
+            return ConvertedFile(wrong=repr(error.value) if error.value != "" else "an empty text")
 
 
 def convert_files(
     kernel: FileConverter, files: Sequence[DataFile], engine: Engine | None
-) -> list[Converted]:
+) -> list[ConvertedFile]:
     """Run the kernel on data files; without an engine, in this thread."""
     if not files:
         return []

@@ -41,7 +41,7 @@ from lakeport.writers.delta.merge.changes import (
     Positions,
     Retire,
     Rewrite,
-    Rewritten,
+    RewrittenFile,
     Upsert,
     insert,
 )
@@ -109,7 +109,7 @@ class MergePlan:
 
 
 @dataclass
-class Anew:
+class FreshStart:
     """Whether the rows that a table has go as the next batch is merged, with the same commit."""
 
     pending: bool = False
@@ -124,14 +124,14 @@ class DeltaMerger:
         engine: runs the kernels.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
-        anew: whether the table begins anew with the first batch.
+        fresh: whether the table begins anew with the first batch.
     """
 
     writer: DeltaWriter
     engine: Engine
     created: str = ""
     updated: str = ""
-    anew: Anew = field(default_factory=Anew)
+    fresh: FreshStart = field(default_factory=FreshStart)
 
     def plan(
         self,
@@ -231,7 +231,7 @@ class DeltaMerger:
                 return self._merge(current, txn, now, keys, own, own_files)
 
             landed = writer.until_committed(plan.table, own, merge)
-            self.anew.pending = False
+            self.fresh.pending = False
             return replace(
                 landed,
                 rows=landed.rows - (len(filled) if filled and not landed.skipped else 0),
@@ -335,21 +335,21 @@ class DeltaMerger:
         mark: Mark,
         files: StagedFiles,
     ) -> TableChange:
-        anew = self.anew.pending
+        fresh = self.fresh.pending
         if plan.needs_spark:
-            if anew:
+            if fresh:
                 raise _only_spark(self.writer.uri, plan)
             operation = _operation(change, mark, {})
             by_spark = partial(self._merge_by_spark, plan, change)
             return TableChange(plan, mark, operation, by_spark=by_spark, rows=len(keys))
         there = txn.all_files()
-        found = [file for file in there if not anew and keys.may_be_in(file, plan)]
+        found = [file for file in there if not fresh and keys.may_be_in(file, plan)]
         rewritten = self._rewrite(plan, change, found)
         files.add(item for one in rewritten for item in one.staged)
         inserted = self._insert(plan, change, keys.unmatched(one.matched for one in rewritten))
         files.add(inserted)
         paths = {one.path for one in rewritten}
-        replaced = [file for file in there if anew or file.path in paths]
+        replaced = [file for file in there if fresh or file.path in paths]
         metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
         return TableChange(
             plan,
@@ -401,7 +401,7 @@ class DeltaMerger:
 
     def _rewrite(
         self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
-    ) -> list[Rewritten]:
+    ) -> list[RewrittenFile]:
         """Rewrite those of the files that have rows to change."""
         writer = self.writer
         table = TableFiles.of(
@@ -526,7 +526,7 @@ def _holds_time(type_: pa.DataType) -> bool:
 
 def _merge_metrics(
     rows: int,
-    rewritten: Sequence[Rewritten],
+    rewritten: Sequence[RewrittenFile],
     inserted: Sequence[Staged],
     replaced: Sequence[DataFile],
 ) -> dict[str, int]:
@@ -544,7 +544,7 @@ def _merge_metrics(
     }
 
 
-def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:
+def _retire_metrics(rewritten: Sequence[RewrittenFile], change: Retire) -> dict[str, int]:
     changed = "numUpdatedRows" if change.deleted else "numDeletedRows"
     return {
         changed: sum(one.changed for one in rewritten),
