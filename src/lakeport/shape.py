@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import ConfigError, InputError, SourceError
-from lakeport.schema.casting import TIMESTAMP, is_json
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.exact import InexactError, as_declared, exactly
 from lakeport.schema.named import like, listed, no_column
-from lakeport.schema.nested import OBJECT, ValueFound, assembled, emptied, parts
+from lakeport.schema.nested import OBJECT, ValueFound, assembled, emptied, is_json, parts
 from lakeport.schema.text import cast_declared, json_column, text_column
 from lakeport.schema.types import declared_type, storable
 

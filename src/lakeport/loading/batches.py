@@ -16,11 +16,11 @@ from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.arrow import Findings, Sieve
 from lakeport.model import Batch, Mode, Reader, Split, Staged
-from lakeport.schema.casting import is_json, normalise
+from lakeport.schema.casting import normalise
 from lakeport.schema.evolution import TypeConflict, fits, plan_evolution
 from lakeport.schema.exact import narrows
 from lakeport.schema.named import type_name
-from lakeport.schema.nested import ValueFound, emptied, reopened
+from lakeport.schema.nested import ValueFound, emptied, is_json, reopened
 from lakeport.schema.sparktypes import from_spark_json
 from lakeport.schema.types import declared_type
 from lakeport.shape import Shape

@@ -44,9 +44,9 @@ from lakeport.loading.policies import Policies
 from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.casting import TIMESTAMP, is_json
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import TypeConflict
-from lakeport.schema.nested import open_columns, with_text
+from lakeport.schema.nested import is_json, open_columns, with_text
 from lakeport.schema.types import declared_type, merge_kinds, type_of_kind
 from lakeport.schema.width import check_width
 from lakeport.shape import header_name, internal_names

@@ -25,16 +25,6 @@ from lakeport.schema.nested import (
     with_text,
 )
 
-__all__ = [
-    "JSON_TEXT",
-    "TIMESTAMP",
-    "cast_batch",
-    "check_range",
-    "is_json",
-    "normalise",
-    "widened",
-]
-
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The one timestamp type: microseconds since 1970, an instant in UTC."""
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.named import type_name
-from lakeport.schema.nested import OBJECT, filled_columns, is_open
+from lakeport.schema.nested import JSON_TEXT, OBJECT, filled_columns, is_json, is_open
 
 _PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}

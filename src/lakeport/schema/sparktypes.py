@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
-from lakeport.schema.casting import JSON_TEXT, is_json
+from lakeport.schema.nested import JSON_TEXT, is_json
 
 _NAMES: dict[pa.DataType, str] = {
     pa.string(): "string",

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
-from lakeport.schema.casting import is_json
 from lakeport.schema.exact import InexactError, exactly
+from lakeport.schema.nested import is_json
 
 _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896

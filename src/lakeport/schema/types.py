@@ -24,8 +24,8 @@ from enum import StrEnum
 import pyarrow as pa
 
 from lakeport.errors import InputError
-from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
-from lakeport.schema.nested import as_text
+from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.nested import JSON_TEXT, as_text, is_json
 from lakeport.schema.numbers import double
 
 MAX_PRECISION = 38

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from lakeport.schema.nested import leaves
 from lakeport.schema.text import cast_declared
 from lakeport.schema.types import declared_type
 from lakeport.sources.content import hashed
+
+if TYPE_CHECKING:
+    from lakeport.sources.files.source_file import SourceFile
 
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
@@ -36,6 +39,25 @@ def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
     if split.storage is not None:
         return hashed(split.storage.open(split.key), in_order=in_order)
     return hashed(Path(split.uri).open("rb", buffering=0), in_order=in_order)
+
+
+@contextmanager
+def open_range(split: Split) -> Iterator[BinaryIO]:
+    """Open a split's file where the split begins; see `open_split`.
+
+    Raises:
+        SourceError: the file can't be read.
+    """
+    try:
+        with open_split(split) as source:
+            source.seek(split.start)
+            yield source
+    except OSError as error:
+        raise SourceError(
+            f"file {split.uri!r} can't be read: {error.strerror or error}",
+            "check that it is there, that this user may read it, and that nothing changes it "
+            "during the load.",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +112,17 @@ class HeldReader:
         return self
 
 
-class Header(NamedTuple):
-    """What a file tells. Picklable.
+class Footer(NamedTuple):
+    """What a file tells of itself. Picklable.
 
     Attributes:
+        file: the file.
         schema: its columns, with the types that it has them in.
         parts: about how many bytes each part has that can be read by itself.
         rows: how many rows it has; -1 if it does not tell.
     """
 
+    file: SourceFile
     schema: pa.Schema
     parts: tuple[int, ...]
     rows: int = -1

@@ -23,7 +23,7 @@ from lakeport.sources.csv.inference import (
     split_file,
 )
 from lakeport.sources.csv.reader import CsvReader, Form, Layout
-from lakeport.sources.csv.readings import Choice, Evidence, Format, Readings, choose, is_partly_seen
+from lakeport.sources.csv.readings import Choice, Evidence, Readings, choose, is_partly_seen
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FileSet
 
@@ -73,11 +73,6 @@ def plan_csv(files: FileSet) -> Batch:
     )
     size = sum(file.bytes for file in plain)
     splits = [split for file in heads for split in file.splits if split.start < split.end]
-    doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
-    texts = {n for n, c in choices.items() if pa.types.is_string(c.type) and not c.empty}
-    texts -= doubts.keys() | declared.keys()
-    numbers = {n for n, c in choices.items() if c.type == pa.float64() and c.format is None}
-    said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
     return Batch(
         files.stream,
         0,
@@ -86,7 +81,7 @@ def plan_csv(files: FileSet) -> Batch:
         bytes=size,
         output_ratio=_OUTPUT_RATIO,
         warnings=warnings,
-        notes=_notes_of(files, heads, said, doubts, texts, numbers),
+        notes=_notes_of(files, heads, choices, declared, reader),
         untyped=dict.fromkeys(untyped, pa.null()),
     )
 
@@ -230,21 +225,21 @@ _DOUBTS = {
 def _notes_of(
     files: FileSet,
     heads: Sequence[CsvFile],
-    formats: Iterable[tuple[Format, bool]],
-    doubts: Mapping[str, str],
-    texts: Collection[str],
-    numbers: Collection[str],
+    choices: Mapping[str, Choice],
+    declared: Mapping[str, pa.DataType],
+    reader: CsvReader,
 ) -> tuple[str, ...]:
     """What was found out of files that are not plain, and what columns stay text for want of it.
 
     Args:
         files: the load's.
         heads: how each is written.
-        formats: how columns are written, and whether they have whole numbers.
-        doubts: column -> the option that would settle what it is.
-        texts: the columns that are text by their values.
-        numbers: the columns that have numbers with a point.
+        choices: what becomes of columns.
+        declared: the types of those that are declared.
+        reader: knows how columns are written.
     """
+    own = {name: choice for name, choice in choices.items() if name not in declared}
+    doubts = {name: choice.doubt for name, choice in own.items() if choice.doubt}
     plain = Dialect.of(files.csv)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in heads:
@@ -255,7 +250,11 @@ def _notes_of(
         "thousands": files.csv.thousands,
         "dates": files.csv.date_format,
     }
-    words = [word for format_, whole in formats for word in format_.words(whole=whole)]
+    words = [
+        word
+        for name, format_ in reader.formats.items()
+        for word in format_.words(whole=pa.types.is_integer(reader.schema.field(name).type))
+    ]
     said = tuple(dict.fromkeys(w for w in words if given[w.partition(" ")[0]] is None))
     if len(groups) == 1:
         groups = {(*found, *said): names for found, names in groups.items()}
@@ -267,7 +266,9 @@ def _notes_of(
         for name, option in doubts.items()
     ]
     if files.csv.detect and files.csv.infer_types:
-        notes += _hints(heads[0], texts, numbers, files.csv)
+        texts = {n for n, c in own.items() if pa.types.is_string(c.type) and not c.empty}
+        numbers = {n for n, c in choices.items() if c.type == pa.float64() and c.format is None}
+        notes += _hints(heads[0], texts - doubts.keys(), numbers, files.csv)
     return tuple(notes)
 
 

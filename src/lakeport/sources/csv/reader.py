@@ -23,7 +23,7 @@ from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.readings import Format, convert_by
-from lakeport.sources.splits import open_split
+from lakeport.sources.splits import open_range
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import CsvParser, Spec
@@ -583,15 +583,8 @@ def blocks_of(split: Split, dialect: Dialect, stream: str) -> Iterator[Block]:
         BadRecords: a record is too long.
         SourceError: the file can't be read.
     """
-    try:
-        with open_split(split) as source:
-            source.seek(split.start)
-            yield from blocks(source, split, dialect, stream)
-    except OSError as error:
-        raise SourceError(
-            f"file {split.uri!r} can't be read: {error.strerror or error}",
-            "check that the file is there and that this user may read it.",
-        ) from error
+    with open_range(split) as source:
+        yield from blocks(source, split, dialect, stream)
 
 
 _OTHERWISE = (

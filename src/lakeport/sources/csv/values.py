@@ -9,19 +9,6 @@ import pyarrow.compute as pc
 
 from lakeport.schema.numbers import double
 
-__all__ = [
-    "ANY_KIND",
-    "BOOLEAN",
-    "DATE",
-    "INTEGER",
-    "NUMBER",
-    "TIMESTAMP",
-    "convert",
-    "kinds_of",
-    "masked",
-    "type_of_kinds",
-]
-
 BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP = 1, 2, 4, 8, 16
 """Kinds that texts can have besides text, as bits."""
 

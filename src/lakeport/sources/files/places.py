@@ -152,12 +152,8 @@ class Place:
             yield _written(path, os.stat(path))  # noqa: PTH116
         elif os.path.isdir(path):  # noqa: PTH112
             yield from _walk(path, after)
-        elif self.wild and after:
-            matches = _matcher(path, folders=not path.rstrip("/").endswith("**"))
-            found = _walk(self.root, after)
-            yield from (file for file in found if matches(file.uri[len(self.root) :]))
         elif self.wild:
-            yield from _globbed(path, self.root)
+            yield from (file for file in _globbed(path, self.root) if file.uri > after)
 
     def _stored(self, after: str) -> Iterator[Listed]:
         assert self.storage is not None  # for the type checker
@@ -273,19 +269,15 @@ def _hidden(parts: Sequence[str]) -> bool:
     return any(part.startswith(_HIDDEN) and part not in {".", ".."} for part in parts)
 
 
-def _matcher(source: str, *, folders: bool = False) -> Callable[[str], object]:
+def _matcher(source: str) -> Callable[[str], object]:
     """Tells whether what comes behind a glob's folder matches it.
-
-    Args:
-        source: the glob.
-        folders: whether what lies in a folder that matches does, too.
 
     Raises:
         SourceError: brackets in it are no set.
     """
     pattern = _pattern(source[len(folder_of(source)) :])
     try:
-        return re.compile(pattern + "(?:/.*)?" * folders).fullmatch
+        return re.compile(pattern).fullmatch
     except re.error:
         raise SourceError(
             f"{source!r} has a set in brackets that is none", "such as [a-z]."

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import JSON_TEXT
+from lakeport.schema.nested import JSON_TEXT
 from lakeport.schema.width import check_width
 from lakeport.sources.spool import open_new
 

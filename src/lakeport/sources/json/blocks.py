@@ -11,7 +11,7 @@ from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Split
 from lakeport.sources.input import lines
-from lakeport.sources.splits import open_split
+from lakeport.sources.splits import open_range
 from lakeport.sources.spool import read_sidecar
 
 BLOCK = 4 << 20
@@ -55,23 +55,16 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
         SourceError: the file can't be read, or is shorter than the split says.
     """
     first = 0
-    try:
-        with open_split(split) as file:
-            file.seek(split.start)
-            for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
-                if found.too_long is not None:
-                    yield LongLine(found.too_long, first)
-                    first += 1
-                    continue
-                with memoryview(found.data) as whole:
-                    data = bytes(whole[: found.end - 1])
-                yield Block(_unmarked(data), first)
-                first += data.count(b"\n") + 1
-    except OSError as error:
-        raise SourceError(
-            f"file {split.uri!r} can't be read: {error.strerror or error}",
-            "check that it is there, readable and not changed during the load.",
-        ) from error
+    with open_range(split) as file:
+        for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
+            if found.too_long is not None:
+                yield LongLine(found.too_long, first)
+                first += 1
+                continue
+            with memoryview(found.data) as whole:
+                data = bytes(whole[: found.end - 1])
+            yield Block(_unmarked(data), first)
+            first += data.count(b"\n") + 1
 
 
 class _Range:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema.casting import TIMESTAMP, is_json
+from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.nested import is_json
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field, check_names
 
 if TYPE_CHECKING:

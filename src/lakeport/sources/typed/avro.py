@@ -24,7 +24,7 @@ from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Header, naming, open_split, reading
+from lakeport.sources.splits import Footer, naming, open_split, reading
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -432,7 +432,7 @@ _PIECE = 4 << 20  # bytes of records that are decoded at a time
 _BUFFER = 1 << 18
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Footer:
     """A file's columns; its parts are ranges of bytes, in which blocks are found by the tasks.
 
     Raises:
@@ -442,7 +442,7 @@ def look(file: SourceFile, limits: UnpackLimits) -> Header:
     with reading(file.name, _NAME), file.open() as source:
         columns = _columns(open_container(source).schema, file.name)
     count = -(-file.bytes // _PART)
-    return Header(_arrow(columns), (_PART,) * count)
+    return Footer(file, _arrow(columns), (_PART,) * count)
 
 
 def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,13 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Header, open_split, reading
+from lakeport.sources.splits import Footer, open_split, reading
 
 _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Footer:
     """A file's columns and batches; a stream is one part, as its batches can't be sought.
 
     Raises:
@@ -26,7 +26,7 @@ def look(file: SourceFile, limits: UnpackLimits) -> Header:
     """
     with _opened(file.split(0, -1, 0)) as opened:
         count = getattr(opened, "num_record_batches", 1)
-        return Header(opened.schema, (file.bytes // max(1, count),) * count)
+        return Footer(file, opened.schema, (file.bytes // max(1, count),) * count)
 
 
 def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from lakeport.model import Split
 from lakeport.schema.nested import leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Header, naming, open_split, reading
+from lakeport.sources.splits import Footer, naming, open_split, reading
 
 _NAME = "ORC"
 _CHECKS: Final = 25  # the first version of pyarrow that refuses what nanoseconds do not reach
@@ -30,7 +30,7 @@ _STANDARD: Final = datetime(1953, 1, 1)
 _HINT: Final = "have Spark read the file, and land that frame; or make the column text."
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Footer:
     """A file's columns, stripes and rows.
 
     Raises:
@@ -38,7 +38,7 @@ def look(file: SourceFile, limits: UnpackLimits) -> Header:
     """
     with _opened(file.split(0, -1, 0)) as opened:
         count = opened.nstripes
-        return Header(opened.schema, (file.bytes // max(1, count),) * count, opened.nrows)
+        return Footer(file, opened.schema, (file.bytes // max(1, count),) * count, opened.nrows)
 
 
 def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from lakeport.schema.nested import leaves
 from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Header, naming, open_split, reading
+from lakeport.sources.splits import Footer, naming, open_split, reading
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
@@ -181,7 +181,7 @@ _NAME = "Parquet"
 _BATCH_ROWS = 1 << 16
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Header:
+def look(file: SourceFile, limits: UnpackLimits) -> Footer:
     """Return what a file's footer says: its columns, and the bytes and rows of its row groups.
 
     Raises:
@@ -191,7 +191,7 @@ def look(file: SourceFile, limits: UnpackLimits) -> Header:
         meta = parquet.metadata
         sizes = tuple(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(sizes))
-        return Header(stored_schema(parquet), sizes, meta.num_rows)
+        return Footer(file, stored_schema(parquet), sizes, meta.num_rows)
 
 
 def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:

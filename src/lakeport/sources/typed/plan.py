@@ -20,7 +20,7 @@ from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
-from lakeport.sources.splits import DeclaredReader, Header, aligned, naming, reading
+from lakeport.sources.splits import DeclaredReader, Footer, aligned, naming, reading
 from lakeport.sources.typed import avro, ipc, orc, parquet
 
 _ROWS = 1 << 16
@@ -44,7 +44,7 @@ class _Format(NamedTuple):
     """
 
     name: str
-    look: Callable[[SourceFile, UnpackLimits], Header]
+    look: Callable[[SourceFile, UnpackLimits], Footer]
     batches: Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
     output_ratio: float
     count_rows: Callable[[Split], int] | None = None
@@ -58,18 +58,6 @@ _FORMATS = {
 }
 
 
-class Footer(NamedTuple):
-    """What one file tells of itself. Picklable.
-
-    Attributes:
-        file: the file.
-        header: its columns with the types that a table stores, untyped places as such.
-    """
-
-    file: SourceFile
-    header: Header
-
-
 def plan_typed(files: FileSet) -> Batch:
     """Read what the files tell, put their columns together, and cut the files between their parts.
 
@@ -80,7 +68,7 @@ def plan_typed(files: FileSet) -> Batch:
     options, format_ = files.options, _FORMATS[files.format]
     look = partial(read_footer, limits=options.limits)
     footers = sorted(files.run(look, files.plain()), key=lambda footer: footer.file.uri)
-    rows = [footer.header.rows for footer in footers]
+    rows = [footer.rows for footer in footers]
     schema, mixed = union(footers, column_types(options.columns))
     check_names(files.stream, schema.names)
     return Batch(
@@ -117,7 +105,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
             )
         with naming(file.name):
             schema = normalise(found.schema, open_places=True)
-    return [Footer(file, found._replace(schema=schema))]
+    return [found._replace(schema=schema)]
 
 
 def union(
@@ -144,7 +132,7 @@ def union(
     owners: dict[str, str] = {}
     mixed: set[str] = set()
     for footer in footers:
-        for column in footer.header.schema:
+        for column in footer.schema:
             name, found = column.name, declared_type(column)
             known = types.setdefault(name, found)
             owner = owners.setdefault(name, footer.file.name)
@@ -222,13 +210,13 @@ def split_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...
     splits: list[Split] = []
     for footer in footers:
         start = size = 0
-        for index, part_bytes in enumerate(footer.header.parts):
+        for index, part_bytes in enumerate(footer.parts):
             if size and size + part_bytes > split_bytes:
                 splits.append(footer.file.split(start, index, 0))
                 start, size = index, 0
             size += part_bytes
-        if footer.header.parts:
-            splits.append(footer.file.split(start, len(footer.header.parts), 0))
+        if footer.parts:
+            splits.append(footer.file.split(start, len(footer.parts), 0))
     return tuple(splits)
 
 

@@ -21,12 +21,11 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.state import TableState, grow_schema, physical_names, retyped
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode
-from lakeport.schema.casting import is_json
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.marks import marked
 from lakeport.schema.named import alter_command, column_of, like, listed, type_name
-from lakeport.schema.nested import with_text
+from lakeport.schema.nested import is_json, with_text
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, storable
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
