@@ -172,7 +172,7 @@ NAMING = {
         loading/replay loading/stream pages/lake pipeline/run schema/casting schema/named
         schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
         sources/csv/reader sources/database/source sources/excel/plan sources/files/places
-        sources/files/signature sources/input/plain sources/json/reader sources/json/documents
+        sources/files/source_file sources/input/plain sources/json/reader sources/json/documents
         sources/new_files sources/open sources/typed/plan tables/lake tables/location
         tables/maintenance tables/overview tables/runs tables/undo tables/views
         writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer

@@ -21,10 +21,9 @@ from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import type_of_kind
-from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.record import Fault, RecordParser
+from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -15,7 +15,7 @@ from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
 from lakeport.schema.marks import lowest_of, lowest_version
 from lakeport.shape import Shape
-from lakeport.sources.content import content_read
+from lakeport.sources.splits import content_read
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import each, measured, stage
 

@@ -8,9 +8,8 @@ from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import type_of_kind
-from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.reader import JsonReader, Unknown, merge_unknown
-from lakeport.sources.json.record import Fault, RecordParser
+from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.model import Split
-from lakeport.sources.content import Content, asked_for, content_read, hashed
-from lakeport.sources.splits import open_split
+from lakeport.sources.splits import Content, asked_for, content_read, hashed, open_split
 
 
 def _digest(data: bytes, sizes: list[int]) -> str:

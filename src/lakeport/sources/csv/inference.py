@@ -32,8 +32,7 @@ from lakeport.sources.csv.reader import (
 from lakeport.sources.csv.readings import Readings
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FileSet
-from lakeport.sources.files.signature import check_signature
-from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.files.source_file import SourceFile, check_signature
 
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20

@@ -12,8 +12,7 @@ from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
-from lakeport.sources.files.signature import check_signature
-from lakeport.sources.files.source_file import SourceFile, digest_of
+from lakeport.sources.files.source_file import SourceFile, check_signature, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation, number_of

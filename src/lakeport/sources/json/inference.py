@@ -11,9 +11,8 @@ from typing import Any
 from lakeport.native import kernel
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field, merge_fields, merge_types
 from lakeport.schema.width import count_columns
-from lakeport.sources.json.blocks import cut_lines
-from lakeport.sources.json.columns import spec_of
-from lakeport.sources.json.record import Decoder, Fault, Literal, kind_of_value
+from lakeport.sources.json.reader import cut_lines
+from lakeport.sources.json.record import Decoder, Fault, Literal, kind_of_value, spec_of
 
 _PIECE = 1 << 16
 _FEWEST, _MOST = 8, 256  # lines that are looked at one by one

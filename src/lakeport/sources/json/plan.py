@@ -18,7 +18,6 @@ from lakeport.schema.width import check_width
 from lakeport.sources.files.declared import read_type
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
     Values,
     begins_as_lines,
@@ -28,7 +27,7 @@ from lakeport.sources.json.documents import (
     split_lines,
 )
 from lakeport.sources.json.inference import infer_fields, merge_inferred
-from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.json.reader import Block, JsonReader, read_blocks
 
 if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation

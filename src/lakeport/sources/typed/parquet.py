@@ -18,10 +18,9 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.nested import leaves
-from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, naming, open_split, reading
+from lakeport.sources.splits import Footer, asked_for, naming, open_split, reading
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look

@@ -17,7 +17,7 @@ import pytest
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.text import json_text, plain_text
-from lakeport.sources.json.columns import columns_of, schema_of
+from lakeport.sources.json.record import columns_of, schema_of
 from lakeport.writers.files.csv import header, lines
 from lakeport.writers.files.encode import CsvEncoder
 from tests.unit.writers.files.memory import Memory
