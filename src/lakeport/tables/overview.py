@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -26,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import msgspec
+import pyarrow as pa
 
-from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.actions import DataFile, parse_value
 from lakeport.delta_log.history import History, KnownFile, Version, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.state import TableState
@@ -58,8 +58,6 @@ from lakeport.writers.delta.stats import leaves, stats_json
 from lakeport.writers.files.writer import growth, loads
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakeport.model import Storage
 
 
@@ -74,13 +72,13 @@ class Leaf:
     Attributes:
         name: as the table spells it; with dots for a part of a struct.
         path: its names in the data files.
-        type: in Delta's JSON.
+        type: the type; None for those without bounds.
         told: the type in words.
     """
 
     name: str
     path: tuple[str, ...]
-    type: Any
+    type: pa.DataType | None
     told: str
 
 
@@ -95,12 +93,17 @@ def column_leaves(schema: str) -> list[Leaf]:
     >>> [(leaf.name, leaf.path, leaf.told) for leaf in column_leaves(json.dumps(outer))]
     [('a.b', ('a', 'b'), 'integer')]
     """
-    found = list(_walk(json.loads(schema)["fields"], "", ()))
-    words = declared({"fields": [field for _, _, field in found]})
-    return [
-        Leaf(name, path, field["type"], word.type)
-        for (name, path, field), word in zip(found, words, strict=True)
-    ]
+    found = []
+    for name, path, field in _walk(json.loads(schema)["fields"], "", ()):
+        type_, told = declared(field)
+        found.append(Leaf(name, path, type_ if _has_order(type_) else None, told))
+    return found
+
+
+def _has_order(type_: pa.DataType | None) -> bool:
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    kinds = (*numbers, *(is_kind for is_kind, _ in _KINDS))
+    return type_ is not None and any(is_kind(type_) for is_kind in kinds)
 
 
 def _walk(
@@ -116,33 +119,45 @@ def _walk(
             yield name, inner, field
 
 
-UNREADABLE = (ValueError, TypeError, ArithmeticError)
-"""What readers raise."""
-
+_UNREADABLE = (ValueError, TypeError, ArithmeticError)
+_KINDS = (
+    (pa.types.is_string, str),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_date, date),
+    (pa.types.is_timestamp, datetime),
+)
 _CUT = 32
-_SCALE = re.compile(r"decimal\(\d+,(\d+)\)")
-_WHOLE = frozenset({"byte", "short", "integer", "long"})
-_FLOATING = frozenset({"float", "double"})
 _TEXTS = "long texts are cut in the statistics"
 _TIMES = "the statistics keep times to the millisecond"
 
 
-def reader(type_: Any) -> Callable[[Any], Any] | None:
-    """What reads a column's values, and raises one of `UNREADABLE` for what is none.
+def value_of(value: Any, type_: pa.DataType) -> Any:
+    """Return a value of the log, or of a checkpoint with typed statistics, as one of a type.
 
-    Args:
-        type_: a type of Delta's JSON.
+    Raises:
+        ValueError, TypeError, ArithmeticError: it is none.
 
-    Returns:
-        None for types without order.
-
-    >>> reader("integer")("10"), reader("decimal(9,2)")("1.50"), reader("binary")
-    (10, Decimal('1.50'), None)
+    >>> value_of("10", pa.int32()), value_of("1.50", pa.decimal128(9, 2))
+    (10, Decimal('1.50'))
     """
-    if isinstance(type_, Mapping):
-        return None
-    starts = (read for start, read in _STARTS.items() if str(type_).startswith(start))
-    return _READERS.get(type_) or next(starts, None)
+    if pa.types.is_floating(type_):
+        return float(value)
+    if pa.types.is_decimal(type_):
+        return Decimal(str(value))
+    if pa.types.is_integer(type_):
+        whole = int(value)
+        if not isinstance(value, str) and whole != value:
+            raise ValueError(value)
+        return whole
+    kind = next(kind for is_kind, kind in _KINDS if is_kind(type_))
+    found = parse_value(value, type_) if isinstance(value, str) and kind is not str else value
+    if not isinstance(found, kind):
+        raise TypeError(value)
+    if isinstance(found, datetime):
+        if pa.types.is_timestamp(type_) and type_.tz:
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return found.replace(tzinfo=None)
+    return found
 
 
 def bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
@@ -164,12 +179,12 @@ def _order(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-def spelled(value: Any, type_: Any = "string") -> str:
+def spelled(value: Any, type_: pa.DataType | None = None) -> str:
     """A value as text, a decimal with all digits of its type.
 
     >>> spelled(True), spelled(datetime(2024, 5, 1, 10, tzinfo=UTC))
     ('true', '2024-05-01T10:00:00Z')
-    >>> spelled(Decimal("1E+2"), "decimal(9,2)")
+    >>> spelled(Decimal("1E+2"), pa.decimal128(9, 2))
     '100.00'
     """
     if isinstance(value, bool):
@@ -177,8 +192,7 @@ def spelled(value: Any, type_: Any = "string") -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Decimal):
-        scale = _SCALE.search(str(type_))
-        return format(value, f".{scale[1]}f" if scale else "f")
+        return format(value, "f" if type_ is None else f".{type_.scale}f")
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat()
         text = text.rstrip("0") if "." in text else text
@@ -194,57 +208,6 @@ def cut_reason(value: Any) -> str:
     if isinstance(value, datetime):
         return "" if value.microsecond % 1000 else _TIMES
     return ""
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    if not isinstance(value, str) and number != value:
-        raise ValueError(value)
-    return number
-
-
-def _decimal(value: Any) -> Decimal:
-    return value if isinstance(value, Decimal) else Decimal(str(value))
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() not in ("true", "false"):
-        raise ValueError(value)
-    return str(value).lower() == "true"
-
-
-def _date(value: Any) -> date:
-    return value if isinstance(value, date) else date.fromisoformat(value)
-
-
-def _moment(value: Any) -> datetime:
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    if found.tzinfo is UTC:
-        return found
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _local_moment(value: Any) -> datetime:
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return found.replace(tzinfo=None)
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(_WHOLE, _whole),
-    **dict.fromkeys(_FLOATING, float),
-    "string": str,
-    "boolean": _boolean,
-    "date": _date,
-    "timestamp": _moment,
-    "timestamp_ntz": _local_moment,
-}
-_STARTS: Mapping[str, Callable[[Any], Any]] = {
-    "decimal": _decimal,
-    "varchar": str,
-    "char": str,
-}
 
 
 _DELETED = "rows that are deleted still count in the log"
@@ -269,14 +232,15 @@ def column_facts(
         clusters: names of the columns by which the table is clustered.
         floats: why bounds of floats may not be those of the values; empty where they are.
     """
-    told = _Told.of(files, decimals=any(str(leaf.type).startswith("decimal") for leaf in leaves))
+    types = [leaf.type for leaf in leaves if leaf.type is not None]
+    told = _Told.of(files, decimals=any(map(pa.types.is_decimal, types)))
     found = []
     for leaf in leaves:
         if leaf.name in partitions:
             facts = _partition_column(files, leaf)
         else:
             facts = _column(told, leaf, [leaf.path in paths for paths in known])
-            if facts.get("minimum") and leaf.type in _FLOATING:
+            if facts.get("minimum") and pa.types.is_floating(leaf.type):
                 facts["approximate"] = facts["approximate"] or floats
         role = "partition" if leaf.name in partitions else "cluster" * (leaf.name in clusters)
         found.append(ColumnFacts(leaf.name, leaf.told, role, **facts))
@@ -386,13 +350,12 @@ def _partition_column(files: Sequence[KnownFile], leaf: Leaf) -> dict[str, Any]:
 
 def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
     """The values at a leaf; None where one is missing, or is no value of its type."""
-    read = reader(leaf.type)
     values = _each(trees, leaf.path)
-    if read is None or None in values:
+    if leaf.type is None or None in values:
         return None
     try:
-        return [read(value) for value in values]
-    except UNREADABLE:
+        return [value_of(value, leaf.type) for value in values]
+    except _UNREADABLE:
         return None
 
 
@@ -417,12 +380,10 @@ def partition_name(values: Mapping[str, str | None], columns: Iterable[Leaf]) ->
 
 
 @lru_cache(100_000)
-def _spelled_alike(text: str, type_: Any) -> str:
+def _spelled_alike(text: str, type_: pa.DataType | None) -> str:
     """Return a value of the log in one of its spellings."""
-    read = reader(type_)
-    if read is not None:
-        with suppress(*UNREADABLE):
-            return spelled(read(text), type_)
+    with suppress(*_UNREADABLE):
+        return text if type_ is None else spelled(value_of(text, type_), type_)
     return text
 
 
@@ -622,8 +583,6 @@ _UNREAD = {
     "csv": "CSV files do not say how many rows and nulls they have, nor their bounds.",
     "parquet": f"The footers of more than {_FOOTERS:,} files are not read.",
 }
-_UNTOLD: Mapping[str, str] = {}
-"""The type of columns without bounds."""
 _NANS = "the statistics leave out NaN"
 _LOADS = 1_000
 _THREADS = 16
@@ -693,7 +652,8 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
         calendar = HybridCalendar.of_parquet(footer)
         known = {column.name: _arrow_leaves(column) for column in schema}
         untold = set(calendar.leaves if calendar else ())
-        untold |= {leaf.index for leaf in leaves(schema) if not known[leaf.path[0]][0].type}
+        types = {leaf.path: leaf.type for each in known.values() for leaf in each}
+        untold |= {leaf.index for leaf in leaves(schema) if types.get(leaf.path) is None}
         stats = stats_json(footer, schema, nans=untold, indexed=-1)
         file = DataFile(item.key, item.bytes, {}, stats)
         files.append(KnownFile(file, footer.num_rows, len(files)))
@@ -701,17 +661,15 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
         schemas.append(frozenset(leaf.path for leaf in own))
         for leaf in own:
             alike = leaf.name not in wanted or wanted[leaf.name].told == leaf.told
-            wanted[leaf.name] = leaf if alike else replace(leaf, type=_UNTOLD)
+            wanted[leaf.name] = leaf if alike else replace(leaf, type=None)
     return files, column_facts(files, list(wanted.values()), schemas, (), (), _NANS)
 
 
 def _arrow_leaves(column: pa.Field) -> list[Leaf]:
-    import pyarrow as pa
-
     try:
         return column_leaves(spark_json(pa.schema([column])))
     except SchemaConflict:
-        return [Leaf(column.name, (column.name,), _UNTOLD, type_word(column.type))]
+        return [Leaf(column.name, (column.name,), None, type_word(column.type))]
 
 
 def _pairs(path: str) -> tuple[tuple[str, str], ...]:

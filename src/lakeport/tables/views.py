@@ -57,7 +57,10 @@ class DeltaView:
         lacking = lacking_readers(protocol).items()
         return TableDescription(
             format="delta",
-            columns=declared(state.schema_json),
+            columns=tuple(
+                TableColumn(field["name"], declared(field)[1])
+                for field in state.schema_json["fields"]
+            ),
             rows=row_count(files),
             **size_facts([f.bytes for f in files], optimize_hint(self.storage.uri(self.folder))),
             version=state.version,
@@ -275,18 +278,16 @@ def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return column.cast(type_)
 
 
-def declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
-    """The columns of a table, those of types that lakeport can't write by Spark's word for them."""
-    columns = []
-    for item in schema["fields"]:
-        try:
-            told = type_word(
-                from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0]
-            )
-        except SchemaConflict:
-            told = _spark_word(item["type"])
-        columns.append(TableColumn(item["name"], told))
-    return tuple(columns)
+def declared(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
+    """Return the type of a field in Delta's JSON, None where lakeport can't write it, and its word.
+
+    Such a type has Spark's word.
+    """
+    try:
+        type_ = from_spark_json(json.dumps({"type": "struct", "fields": [field]})).types[0]
+    except SchemaConflict:
+        return None, _spark_word(field["type"])
+    return type_, type_word(type_)
 
 
 def type_word(type_: pa.DataType) -> str:
