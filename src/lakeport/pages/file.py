@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,28 +49,21 @@ class PageFile:
     left_out: int = 0
 
 
-@dataclass
-class _Filling:
-    """Pages of a file, as long as there is room; links lead to those that it has."""
+class _Made(list[Page]):
+    """Pages of a file; links lead to those that it has."""
 
-    room: int
-    made: list[Page] = field(default_factory=list)
-    left_out: int = 0
-
-    def add(self, make: Callable[[], Page]) -> None:
-        try:
-            page = make() if self.room > 0 else None
-        except LakeportError:
-            page = None  # the lake's page says what is wrong with it
-        if page is None or len(page.body) > self.room:
-            self.left_out += 1
-            self.room = 0 if page else self.room  # the next would be made for nothing as well
-            return
-        self.room -= len(page.body)
-        self.made.append(page)
+    def add(self, makers: Iterable[Callable[[], Page]], room: int) -> None:
+        """Add pages until one has more characters than there is room for."""
+        for make in makers:
+            with suppress(LakeportError):  # the lake's page says what is wrong with it
+                page = make()
+                room -= len(page.body)
+                if room < 0:
+                    return
+                self.append(page)
 
     def href(self, path: str) -> str:
-        known = path == "/" or any(page.path == path for page in self.made)
+        known = path == "/" or any(page.path == path for page in self)
         return f"#{quote(path)}" if known else ""
 
 
@@ -119,18 +113,15 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     if pages.is_table:
         return alone(pages.of_table(""))
     tables, runs = pages.tables(), pages.runs()
-    filling = _Filling(largest)
     changed = sorted(tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
-    for table in changed[: -_TABLES - 1 : -1]:
-        filling.add(partial(pages.of_table, table.name))
-    filling.room = min(largest, _RUNS_ROOM)
-    for run in runs[:_RUNS]:
-        filling.add(partial(pages.of_run, run, filling.href))
-    first = pages.of_lake(runs, filling.href, tables)
-    body = render("file.html", pages=[first, *filling.made])
-    html = document.alone(first.title, body, filling.href)
-    left_out = filling.left_out + max(0, len(changed) - _TABLES)
-    return PageFile(html, 1 + len(filling.made), left_out)
+    made = _Made()
+    newest = changed[: -_TABLES - 1 : -1]
+    made.add((partial(pages.of_table, table.name) for table in newest), largest)
+    of_runs = (partial(pages.of_run, run, made.href) for run in runs[:_RUNS])
+    made.add(of_runs, min(largest, _RUNS_ROOM))
+    first = pages.of_lake(runs, made.href, tables)
+    html = document.alone(first.title, render("file.html", pages=[first, *made]), made.href)
+    return PageFile(html, 1 + len(made), len(changed) + len(runs[:_RUNS]) - len(made))
 
 
 def file_of_run(pages: LakePages, name: str) -> PageFile:
