@@ -18,6 +18,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
@@ -82,11 +83,10 @@ class Destination:
         if not (flags.config_json or flags.config or flags.settings):
             self._values = config or (None if config_file_path else settings)
         self._catalog = catalog
-        self._flags = Flags(
+        self._flags = replace(
+            flags,
             config=flags.config or _path(config_file_path),
-            config_json=flags.config_json,
             settings=flags.settings or _path(settings_file_path),
-            catalog_json=flags.catalog_json,
             state=flags.state or _path(state_file_path),
             input_file_path=flags.input_file_path or _path(input_file_path),
             log_to_stdout=flags.log_to_stdout or log_to_stdout,
@@ -266,13 +266,7 @@ class Destination:
             keys["mode"] = self._next_mode(stream)
         self._observer.lines.protect(self.config.secrets())
         self._observer.lines.log("INFO", "Export data started.", {**tags, "stream": stream})
-        try:
-            report = run.land(
-                source, self.config, source_format=source_format, observer=self._observer, **keys
-            )
-        except LakeportError as error:
-            self._failed(error)
-            raise
+        report = self.export(source, source_format=source_format, **keys)
         self._overwritten.add(table)
         return report
 
