@@ -25,38 +25,6 @@ Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "EXCEPTION"]
 _LIBRARY = logging.getLogger("lakeport")
 
 
-def log_json(
-    level: Level, message: str, tags: Mapping[str, Any], *, caller: str, now: datetime, name: str
-) -> str:
-    """What a log line holds, as JSON.
-
-    Args:
-        level: the line's level; EXCEPTION is a value of its own beside ERROR.
-        message: what happened.
-        tags: values for machines.
-        caller: who speaks, such as `AmazonS3`.
-        now: the moment, with its zone.
-        name: the line's own name.
-
-    Example:
-        >>> now = datetime(2024, 3, 4, tzinfo=UTC)
-        >>> log_json("INFO", "ok", {}, caller="AmazonS3", now=now, name="1")[:38]
-        '{"caller": "AmazonS3", "level": "INFO"'
-    """
-    return json.dumps(
-        {
-            "caller": caller,
-            "level": level,
-            "message": message,
-            "tags": dict(tags),
-            "timestamp": int(now.timestamp()),
-            "uuid": name,
-            "type": "LOG",
-        },
-        default=str,
-    )
-
-
 class LogLines:
     """Writes log lines, secrets masked. Safe to call from several threads.
 
@@ -85,14 +53,16 @@ class LogLines:
         if level == "DEBUG" and not self._debug:
             return
         now = datetime.now(UTC)
-        line = log_json(
-            level,
-            scrub(message, self._secrets),
-            self._masked(tags or {}),
-            caller=self.caller,
-            now=now,
-            name=uuid.uuid4().hex,
-        )
+        facts = {
+            "caller": self.caller,
+            "level": level,  # EXCEPTION is a value of its own beside ERROR
+            "message": scrub(message, self._secrets),
+            "tags": self._masked(tags or {}),
+            "timestamp": int(now.timestamp()),
+            "uuid": uuid.uuid4().hex,
+            "type": "LOG",
+        }
+        line = json.dumps(facts, default=str)
         if not self._bare:
             start = "ERROR" if level == "EXCEPTION" else level  # as Python's logging has it
             line = f"{start} [{now.isoformat()}] {line}"
@@ -135,16 +105,6 @@ class _Handler(logging.Handler):
         elif record.levelno >= logging.INFO:
             level = "INFO"
         self._lines.log(level, record.getMessage())
-
-
-def explained(failure: Failure) -> str:
-    """The one text that the orchestrator shows of an error.
-
-    Example:
-        >>> explained(Failure("ConfigError", "the key `bucket` is missing", "name it."))
-        'the key `bucket` is missing\\n\\nHint: name it.'
-    """
-    return f"{failure.message}\n\nHint: {failure.hint}" if failure.hint else failure.message
 
 
 class MageObserver:
@@ -233,7 +193,7 @@ class MageObserver:
     def failure(self, failure: Failure, trace: str = "") -> None:
         """Log an error; its traceback goes into `errors`, if it was asked for."""
         tags: dict[str, Any] = {
-            "error": explained(failure),
+            "error": failure.message + (f"\n\nHint: {failure.hint}" if failure.hint else ""),
             "error_type": failure.type,
             "message": failure.message,
         }

@@ -144,7 +144,7 @@ class Schedule:
         return found
 
 
-class OfLoad(Observer):
+class LoadObserver(Observer):
     """The observer of one load: hands on what it hears, with the load's name.
 
     Args:
@@ -197,7 +197,7 @@ def _remembers(source: Input) -> bool:
     return source.incremental if isinstance(source, TablesSource) else True
 
 
-def do(
+def run_load(
     load: Load,
     engine: Engine,
     run_id: str | None,
@@ -216,7 +216,7 @@ def do(
         observer: is told how it goes on.
         full_refresh: forget what the table remembers of its source, and read that anew.
     """
-    own, begin = OfLoad(load.name, observer), time.monotonic()
+    own, begin = LoadObserver(load.name, observer), time.monotonic()
     error: BaseException | None = None
     with whole(load.name), cancellation.used():
         try:
@@ -229,7 +229,7 @@ def do(
                 observer=own,
                 run_id=run_id,
                 warm="off",
-                **_further(load, full_refresh),
+                **_land_options(load, full_refresh),
                 **_views(load, engine),
             )
         except BaseException as caught:
@@ -249,7 +249,7 @@ def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
     return replace(report, outcome="failed", error=failure, exit_code=code)
 
 
-def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
+def _land_options(load: Load, full_refresh: bool) -> dict[str, Any]:
     """What only some loads have."""
     given = {
         "sql": load.sql,
@@ -416,7 +416,7 @@ def run(
     observer: PipelineObserver | None = None,
     progress: bool | Hook | None = None,
 ) -> PipelineReport:
-    """Do the loads of a lake's file, side by side, each once those that it uses have ended well.
+    """Run the loads of a lake file side by side, each once those that it uses have ended well.
 
     A load that fails does not stop the others; those that use it are skipped.
 
@@ -466,7 +466,7 @@ def run_lake(
     resume: bool = False,
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
-    """Do the loads of a file that was read; see `run`."""
+    """Run the loads of a lake file that was read; see `run`."""
     check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
@@ -597,7 +597,7 @@ class _Run:
     def _begin(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
         stop = self.cancellations[name] = Cancellation()
         work = partial(
-            do,
+            run_load,
             self.loads[name],
             engine,
             self.reports[name].run_id,
