@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from lakeport.errors import ConfigError
 from lakeport.model import StageWriter
@@ -32,54 +32,7 @@ _CSV_TYPE = {
 }
 
 
-class EncodedFile(Protocol):
-    """One file that is being encoded."""
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes that have left the encoder; what it still collects is not counted."""
-        ...
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; the batch has the file's schema."""
-        ...
-
-    def abandon(self) -> None:
-        """Give the file up: what the encoder still writes, such as when it is freed, is dropped."""
-        ...
-
-    def close(self) -> FileMetaData | None:
-        """Write what is left and the footer; Parquet returns its metadata, statistics included.
-
-        The stage writer stays open: to finish it is up to the caller.
-        """
-        ...
-
-
-class Encoder(Protocol):
-    """A file format with its options. Pickled into Spark tasks."""
-
-    @property
-    def extension(self) -> str:
-        """What follows the dot of an object's name."""
-        ...
-
-    @property
-    def content_type(self) -> str:
-        """Media type of the objects."""
-        ...
-
-    @property
-    def has_types(self) -> bool:
-        """Whether files of the format say what type a column has."""
-        ...
-
-    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
-        """Begin a file."""
-        ...
-
-
-def encoder_for(file_type: str, compression: str | None = None) -> ParquetEncoder | CsvEncoder:
+def encoder_for(file_type: str, compression: str | None = None) -> Encoder:
     """Return the encoder for configured names; None is Snappy for Parquet, none for CSV.
 
     Raises:
@@ -108,30 +61,21 @@ class ParquetEncoder:
         compression: Snappy unless said otherwise.
         row_group_rows: rows that make a row group.
         row_group_bytes: bytes in memory that make a row group before it has those rows.
+        extension: what follows the dot of an object's name.
+        content_type: media type of the objects.
+        has_types: whether files of the format say what type a column has.
     """
 
+    extension: ClassVar[str] = "parquet"
+    content_type: ClassVar[str] = "application/vnd.apache.parquet"
+    has_types: ClassVar[bool] = True
     compression: Compression = "snappy"
     row_group_rows: int = _ROW_GROUP_ROWS
     row_group_bytes: int = _ROW_GROUP_BYTES
 
-    @property
-    def extension(self) -> str:
-        """Always `parquet`."""
-        return "parquet"
-
-    @property
-    def content_type(self) -> str:
-        """Media type registered for Parquet."""
-        return "application/vnd.apache.parquet"
-
-    @property
-    def has_types(self) -> bool:
-        """Always."""
-        return True
-
-    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
+    def open(self, schema: pa.Schema, out: StageWriter) -> ParquetFile:
         """Begin a file."""
-        return _ParquetFile(self, schema, out)
+        return ParquetFile(self, schema, out)
 
 
 @dataclass(frozen=True)
@@ -140,8 +84,10 @@ class CsvEncoder:
 
     Attributes:
         compression: how the whole file is compressed: none, gzip or zstd.
+        has_types: whether files of the format say what type a column has.
     """
 
+    has_types: ClassVar[bool] = False
     compression: Compression = "none"
 
     @property
@@ -154,18 +100,16 @@ class CsvEncoder:
         """Media type of the text or of the compressed file."""
         return _CSV_TYPE[self.compression]
 
-    @property
-    def has_types(self) -> bool:
-        """Never."""
-        return False
-
-    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
+    def open(self, schema: pa.Schema, out: StageWriter) -> CsvFile:
         """Begin a file."""
-        return _CsvFile(self.compression, schema, out)
+        return CsvFile(self.compression, schema, out)
 
 
-class _ParquetFile:
-    """Collects batches to row groups, since small ones cost time and readers' patience."""
+class ParquetFile:
+    """One Parquet file that is being encoded.
+
+    Batches become row groups, since small ones cost time and readers' patience.
+    """
 
     def __init__(self, encoder: ParquetEncoder, schema: pa.Schema, out: StageWriter) -> None:
         from lakeport.writers.parquet import ParquetOutput
@@ -178,9 +122,11 @@ class _ParquetFile:
 
     @property
     def bytes_written(self) -> int:
+        """Bytes that have left the encoder; what it still collects is not counted."""
         return self._out.size
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
         self._batches.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
@@ -189,11 +135,13 @@ class _ParquetFile:
             self._write_group()
 
     def close(self) -> FileMetaData:
+        """Write what is left and the footer; return its metadata, statistics included."""
         if self._batches or not self._groups:
             self._write_group()
         return self._out.close()
 
     def abandon(self) -> None:
+        """Give the file up: what the encoder still writes is dropped."""
         self._out.abandon()
 
     def _write_group(self) -> None:
@@ -206,8 +154,8 @@ class _ParquetFile:
         self._groups += 1
 
 
-class _CsvFile:
-    """Writes the header at once and each batch as it comes."""
+class CsvFile:
+    """One CSV file that is being encoded: the header at once, and each batch as it comes."""
 
     def __init__(self, compression: Compression, schema: pa.Schema, out: StageWriter) -> None:
         from lakeport.writers.files.csv import header
@@ -225,18 +173,22 @@ class _CsvFile:
 
     @property
     def bytes_written(self) -> int:
+        """Bytes that have left the encoder; what it still collects is not counted."""
         return self._raw.written
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
         from lakeport.writers.files.csv import lines
 
         for text in lines(batch):
             self._out.write(text)
 
     def abandon(self) -> None:
+        """Give the file up: what the encoder still writes is dropped."""
         self._raw.abandon()
 
     def close(self) -> None:
+        """Write what is left; to finish the stage writer is up to the caller."""
         self._out.close()
 
 
@@ -252,6 +204,10 @@ class _Gzip:
 
     def close(self) -> None:
         self._out.write(self._packer.flush())
+
+
+Encoder = ParquetEncoder | CsvEncoder
+"""A file format with its options. Pickled into Spark tasks."""
 
 
 def _one_of(setting: str, value: str, choices: Any) -> Any:

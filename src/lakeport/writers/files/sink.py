@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeport.model import Staged, StageWriter, Storage
-from lakeport.writers.files.encode import EncodedFile, Encoder
+from lakeport.writers.files.encode import CsvFile, Encoder, ParquetFile
 from lakeport.writers.naming import check_key, object_name
 from lakeport.writers.stopwatch import uploading
 
@@ -138,7 +138,7 @@ class _Object:
     key: str
     split: int
     out: StageWriter
-    file: EncodedFile
+    file: ParquetFile | CsvFile
     rows: int = 0
 
     @property
