@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -606,25 +606,8 @@ def _bounds_of(
     ]
 
 
-class Change(Protocol):
-    """What is done to the rows of a table's files. Pickled into tasks; state is made there."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns by which the rows are chosen."""
-        ...
-
-    def choose(self, table: pa.Table) -> Hits:
-        """The rows to change."""
-        ...
-
-    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """What the chosen rows become."""
-        ...
-
-    def context(self, chosen: Positions) -> pa.Table | None:
-        """What `apply` needs for a file of which rows are chosen."""
-        ...
+Change = Upsert | Retire
+"""What is done to the rows of a table's files. Pickled into tasks; state is made there."""
 
 
 @dataclass(frozen=True)

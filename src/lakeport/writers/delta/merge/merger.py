@@ -37,6 +37,7 @@ from lakeport.schema.named import type_name
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
+    Change,
     Incoming,
     Positions,
     Retire,
@@ -400,7 +401,7 @@ class DeltaMerger:
             check_table_files(spark, writer.storage, writer.folder, base.version, roots)
 
     def _rewrite(
-        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
+        self, plan: DeltaPlan, change: Change, found: Sequence[DataFile]
     ) -> list[RewrittenFile]:
         """Rewrite those of the files that have rows to change."""
         writer = self.writer
@@ -438,7 +439,7 @@ class DeltaMerger:
         )
 
 
-def _operation(change: Upsert | Retire, mark: Mark, metrics: Mapping[str, int]) -> Operation:
+def _operation(change: Change, mark: Mark, metrics: Mapping[str, int]) -> Operation:
     """MERGE, DELETE or UPDATE, as the table's history has it."""
     if isinstance(change, Upsert):
         name, condition = "MERGE", _same(change.merge_keys)
