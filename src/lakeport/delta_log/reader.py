@@ -177,7 +177,7 @@ class DeltaLog:
         return LogFiles.of_items(self, self.storage.list(self.home))
 
     def recent_files(self) -> LogFiles:
-        """List what tells the newest version: of a long log, the files since its checkpoint."""
+        """List the files that tell the newest version; of a long log those since its checkpoint."""
         storage, home = self.storage, self.home
         listing = storage.list(home)
         first = list(islice(listing, storage.listed_at_once))
@@ -200,7 +200,7 @@ class DeltaLog:
         return self.recent_files().newest
 
     def last_checkpoint(self) -> Mapping[str, Any] | None:
-        """What `_last_checkpoint` says, which is a hint only; None where there is none."""
+        """Read the hint `_last_checkpoint`; None where it is absent or damaged."""
         data = self.storage.get(f"{self.home}/_last_checkpoint")
         try:
             return None if data is None else dict(json.loads(data))
@@ -310,7 +310,7 @@ class DeltaLog:
         return False
 
     def recorded(self, version: int, run_id: str, stream: str, sequence: int) -> Mark | None:
-        """What the commit of a run's batch says about itself; None when it is no longer there."""
+        """Return the mark of the commit of a run's batch; None when it has left the log."""
         wanted = (run_id, stream, sequence)
         for commit in self.back_from(version):
             mark = commit.mark
@@ -480,7 +480,7 @@ def cluster_columns(domains: Mapping[str, str], metadata: Mapping[str, Any]) -> 
 
 
 def apply_domain(domains: MutableMapping[str, str], action: Mapping[str, Any]) -> None:
-    """Have a `domainMetadata` action change the texts: domain -> its text."""
+    """Apply a `domainMetadata` action to `domains`, a mapping of domain -> its text."""
     if action.get("removed"):
         domains.pop(action["domain"], None)
     else:
@@ -559,7 +559,7 @@ class Checkpoint:
     transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take over what an entry says of anything but files."""
+        """Apply an entry that is about anything but files."""
         if entry.txn is not None:
             self.transactions[entry.txn["appId"]] = entry.txn
         elif entry.domain_metadata is not None:

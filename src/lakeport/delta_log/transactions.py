@@ -36,7 +36,7 @@ Transactions = Mapping[str, Mapping[str, Any]]
 
 
 def app_id(run_id: str, stream: str) -> str:
-    """The name under which Delta counts the batches of a stream in a run.
+    """Return the application id under which a table's log counts a run's batches of a stream.
 
     >>> app_id("r1", "users")
     'lakeport:r1:users'
@@ -46,7 +46,7 @@ def app_id(run_id: str, stream: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a commit of ours says about itself in its user metadata.
+    """A commit's user metadata, as lakeport writes it.
 
     Attributes:
         run_id: the run; empty when it had no id.

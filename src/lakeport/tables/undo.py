@@ -49,8 +49,8 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     mine: list[Commit] = []
     known: dict[str, None] = {}
     undone_by = -1
-    for commit, void_by in _effective(commits):
-        name = _names(commit)
+    for commit, void_by in _with_undone_by(commits):
+        name = _run_names(commit)
         if void_by >= 0:
             undone_by = void_by if run_id in name else undone_by
         elif run_id in name:
@@ -74,7 +74,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
         )
     if others:
         raise CommitConflict(
-            f"run {run_id!r} can't be undone: {uri} was changed since, by {_told(others)}",
+            f"run {run_id!r} can't be undone: {uri} was changed since, by {_list_commits(others)}",
             "undo those runs first, newest first; or `restore` an older version, which takes "
             "back all that came after it.",
         )
@@ -141,11 +141,11 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
     versions = Versions.of(location.storage, location.folder)
     then, now = (versions.files.contents(number) for number in (version, txn.version))
-    back, away = _beside(then, now), _beside(now, then)
+    back, away = _files_only_in(then, now), _files_only_in(now, then)
     if versions.log.missing(back):
         raise gone(location.uri, version)
     txn.read_all()
-    was, is_now = _told_metadata(then), _told_metadata(now)
+    was, is_now = _metadata_without_nulls(then), _metadata_without_nulls(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove(away)
@@ -172,7 +172,7 @@ def _counters(location: TableLocation, version: int, newest: int) -> dict[str, i
     return log.last_transactions(version, sorted(names))
 
 
-def _effective(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
+def _with_undone_by(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
     """Commits, each with the version that made it void, -1 for none.
 
     A commit that brings back an older version stands for that version: it is left out itself.
@@ -189,13 +189,13 @@ def _effective(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
             until, by = commit.restored, commit.version
 
 
-def _names(commit: Commit) -> tuple[str, ...]:
+def _run_names(commit: Commit) -> tuple[str, ...]:
     """The id and the name of the run that made a commit."""
     mark = commit.mark
     return () if mark is None else tuple(filter(None, (mark.run_id, mark.batch_id)))
 
 
-def _told(others: Sequence[Commit]) -> str:
+def _list_commits(others: Sequence[Commit]) -> str:
     """Versions, operations and who did them."""
     told = []
     for commit in others[:_SHOWN]:
@@ -206,12 +206,12 @@ def _told(others: Sequence[Commit]) -> str:
     return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
-def _beside(these: Contents, those: Contents) -> list[DataFile]:
+def _files_only_in(these: Contents, those: Contents) -> list[DataFile]:
     """The files of one version that another does not have."""
     known = {file.ident for file in those.files}
     return [file for file in these.files if file.ident not in known]
 
 
-def _told_metadata(contents: Contents) -> dict[str, Any]:
+def _metadata_without_nulls(contents: Contents) -> dict[str, Any]:
     """The `metaData` action without what a checkpoint has as null and a commit leaves out."""
     return {key: value for key, value in contents.state.metadata.items() if value is not None}

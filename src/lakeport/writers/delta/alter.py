@@ -93,8 +93,10 @@ class Alteration:
         """
         writer = self.writer
         plan = self._planned(writer.log.state())
-        state = _known(plan.base)
-        before = declared_type(state.open_schema.field(_spelt(state, self.column, writer.uri)))
+        state = _require_table(plan.base)
+        before = declared_type(
+            state.open_schema.field(_column_name(state, self.column, writer.uri))
+        )
         if before == self.type:
             return AlterResult(state.version, before)
         mark, told = writer.mark(), AlterResult(state.version, before)
@@ -118,8 +120,8 @@ class Alteration:
 
     def _planned(self, state: TableState | None) -> DeltaPlan:
         """A plan to change the column in the table as it is."""
-        state = _known(state)
-        name = _check(state, self.column, self.type, self.writer.uri)
+        state = _require_table(state)
+        name = _check_change(state, self.column, self.type, self.writer.uri)
         before = state.schema.field(name).type
         in_place = state.properties.get(WIDENING) == "true" and widens(before, self.type)
         columns = pa.schema(
@@ -150,8 +152,8 @@ class Alteration:
         Raises:
             DestinationError: there are some, and the table only takes appends.
         """
-        state, writer = _known(plan.base), self.writer
-        name = _spelt(state, self.column, writer.uri)
+        state, writer = _require_table(plan.base), self.writer
+        name = _column_name(state, self.column, writer.uri)
         if plan.evolution.widened or declared_type(state.schema.field(name)) == self.type:
             return ()
         physical = physical_names(state.schema_json, [name])[name]
@@ -171,9 +173,9 @@ class Alteration:
         Raises:
             SchemaConflict: some have no equal of the type.
         """
-        state, writer = _known(plan.base), self.writer
-        name = _spelt(state, self.column, writer.uri)
-        columns = _closed(state, name)
+        state, writer = _require_table(plan.base), self.writer
+        name = _column_name(state, self.column, writer.uri)
+        columns = _with_text(state, name)
         table = TableFiles.of(
             writer.log,
             state.schema_json,
@@ -182,7 +184,7 @@ class Alteration:
             open_in_files(state.schema_json, columns),
         )
         sink = None if self.dry_run else writer.sink(plan)
-        kernel = FileConverter(table, sink, _Exactly(name, columns.field(name), plan.schema))
+        kernel = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))
         done = convert_files(kernel, files, self.engine)
         wrong = [one.wrong for one in done if one.wrong]
         known = declared_type(state.schema.field(name))
@@ -191,14 +193,14 @@ class Alteration:
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",
-                f"nothing was changed. {_every_value(writer.uri, name, known, self.type)}, or "
+                f"nothing was changed. {_suggest_type(writer.uri, name, known, self.type)}, or "
                 "correct the values first.",
             )
         return done
 
 
 @dataclass(frozen=True)
-class _Exactly:
+class _ExactCast:
     """Gives a column of batches another type.
 
     Attributes:
@@ -213,7 +215,7 @@ class _Exactly:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            _altered(batch.column(f.name), self.before, f)
+            _cast_column(batch.column(f.name), self.before, f)
             if f.name == self.column
             else batch.column(f.name)
             for f in self.schema
@@ -221,7 +223,7 @@ class _Exactly:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _altered(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
+def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
     """A column of another type, with the same values; JSON becomes text where it is all strings.
 
     Raises:
@@ -240,19 +242,19 @@ def _altered(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
     return exactly(column, after.type)
 
 
-def _known(state: TableState | None) -> TableState:
+def _require_table(state: TableState | None) -> TableState:
     if state is None:
         raise DestinationError("there is no Delta table any more", "look at the folder.")
     return state
 
 
-def _closed(state: TableState, name: str) -> pa.Schema:
+def _with_text(state: TableState, name: str) -> pa.Schema:
     """The table's columns, one of them with text in places that never had a value."""
     closed = state.schema.field(name)
     return pa.schema([closed if f.name == name else f for f in state.open_schema])
 
 
-def _spelt(state: TableState, column: str, uri: str) -> str:
+def _column_name(state: TableState, column: str, uri: str) -> str:
     """A column as the table spells it.
 
     Raises:
@@ -275,7 +277,7 @@ def _spelt(state: TableState, column: str, uri: str) -> str:
     return str(names[column.lower()])
 
 
-def _every_value(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
+def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
     """Say which type holds every value of a column, once another one does not."""
     text = pa.string()
     if before == text:
@@ -284,7 +286,7 @@ def _every_value(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -
     return f"{alter_command(uri, name, held)} keeps every value"
 
 
-def _check(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
+def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
     """The column's name, once it is one whose type can be changed.
 
     Raises:
@@ -292,7 +294,7 @@ def _check(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
         SchemaConflict: it is a partition column, or no value of it is one of the type.
         DestinationError: only the table's own engine may change it.
     """
-    name = _spelt(state, column, uri)
+    name = _column_name(state, column, uri)
     before = declared_type(state.open_schema.field(name))
     if name in state.partition_columns:
         raise SchemaConflict(
@@ -302,7 +304,7 @@ def _check(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
     if not (isinstance(type_, pa.JsonType) or convertible(before, type_)):
         raise SchemaConflict(
             f"column {name!r} is {type_name(before)}, of which no value is {type_name(type_)}",
-            f"{_every_value(uri, name, before, type_)}, or land in another table.",
+            f"{_suggest_type(uri, name, before, type_)}, or land in another table.",
         )
     reasons = list(state.needs_spark)
     if "deletionVectors" in state.features:

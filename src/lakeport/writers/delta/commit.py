@@ -84,7 +84,7 @@ _ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
 
 @dataclass(frozen=True, slots=True)
 class KnownContent:
-    """What an append brings.
+    """The content of an append's files, by which a table notices it when it comes again.
 
     Attributes:
         files: file -> the name of its content; none where it is not to be known again.
@@ -95,7 +95,7 @@ class KnownContent:
     once: bool = False
 
     def landed(self, txn: TableTransaction) -> frozenset[str]:
-        """The files that the table has had since it was last overwritten, by appends like this."""
+        """Return the files that appends have landed since the table was last overwritten."""
         if not self.files:
             return frozenset()
         # An overwrite that comes second is made anew on what came first: its number is higher.
@@ -108,19 +108,19 @@ class KnownContent:
         return frozenset(file for file, app in apps.items() if known[app] >= since)
 
     def without(self, again: Collection[str]) -> LandedBefore:
-        """What has the other files landed without those that the table has had."""
+        """Return the exception that has the other files landed without those that came again."""
         some = f"{len(again):,} of {len(self.files):,} files"
         return LandedBefore(again, f"left out {some}: the table has had their content before")
 
     def twice(self, again: Collection[str]) -> str:
-        """A line about files that the table has twice now."""
+        """Return the note that the table has the rows of some files twice now."""
         if len(again) == len(self.files):
             return f"the table had this content before, and has its rows twice now; {_ONCE}"
         some = f"{len(again):,} of these {len(self.files):,} files"
         return f"the table had {some} before, whose rows are there twice now; {_ONCE}"
 
     def actions(self, version: int, moment: int) -> list[str]:
-        """What the commit leaves in the log.
+        """Return the `txn` actions that name the content in the commit.
 
         Args:
             version: that it makes, if no other comes first.
@@ -134,7 +134,7 @@ NOT_TOLD: Final = KnownContent()
 
 
 def overwritten(version: int, moment: int) -> str:
-    """What an overwrite leaves in the log; for the arguments see `KnownContent.actions`."""
+    """Return the `txn` action of an overwrite; for the arguments see `KnownContent.actions`."""
     return transaction_action(_OVERWRITTEN, version, moment)
 
 
@@ -147,7 +147,7 @@ _HINT = (
 def settle(
     log: DeltaLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
 ) -> Commit:
-    """The commit that was made, although its maker was told otherwise.
+    """Find our commit in the log after its maker was told that it failed; return it.
 
     Args:
         log: the table's log, which names each commit that was made.
@@ -164,7 +164,7 @@ def settle(
     hint = _HINT.format(history=command("table", "history", log.uri))
     if failure.hint and not isinstance(failure, OutcomeUnknown):
         hint = f"{hint} Before that: {failure.hint}"
-    if _unanswered(failure):
+    if _is_unanswered(failure):
         log.storage.shorten_deadline()  # the store has had the time that it gets
     try:
         found = next(filter(ours, log.since(read)), None)
@@ -173,12 +173,12 @@ def settle(
         raise OutcomeUnknown(text, hint) from failure
     if found is not None:
         return found
-    if _unanswered(failure):
+    if _is_unanswered(failure):
         raise OutcomeUnknown(f"{told}; the table's log does not name it so far", hint) from failure
     raise failure
 
 
-def _unanswered(error: BaseException) -> bool:
+def _is_unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
     silent = (OutcomeUnknown, Unreachable)
     return any(isinstance(cause, silent) or lost_call(cause) for cause in causes(error))
@@ -707,11 +707,11 @@ class TableChange:
             version=done.version,
             removed_files=done.removed_files,
             removed_rows=done.removed_rows,
-            merged=_merged(metrics, self.same) if merge else {},
+            merged=_row_counts(metrics, self.same) if merge else {},
             notes=self.notes,
             warnings=(
                 *plan.warnings,
-                *_notes(plan, staged),
+                *_plan_warnings(plan, staged),
                 *self._features(log, done.version),
                 *self.warnings,
             ),
@@ -778,7 +778,7 @@ def write_change(
 def replaced_files(
     plan: DeltaPlan, staged: Sequence[Staged], txn: TableTransaction
 ) -> Sequence[DataFile]:
-    """The files that a batch takes the place of: none, all, or those of its partitions.
+    """Return the files that a batch replaces: none, all, or those of its partitions.
 
     Partitions are compared by value, as several writers spell one in several ways.
     """
@@ -798,10 +798,12 @@ def replaced_files(
     return txn.files_of(lambda values: typed(values) in present)
 
 
-def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
-    """What a merge did with rows, by the commit's numbers; `same` of them were updated to nothing.
+def _row_counts(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
+    """Return the rows that a merge inserted, updated and deleted, by the commit's metrics.
 
-    >>> _merged({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
+    Of those updated, `same` had their values before: they count as unchanged.
+
+    >>> _row_counts({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
     {'inserted': 2, 'updated': 2, 'unchanged': 1}
     """
     names = ("Inserted", "Updated", "Deleted")
@@ -813,7 +815,7 @@ def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int
     return told
 
 
-def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+def _plan_warnings(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
     notes = []
     emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
     if emptied:

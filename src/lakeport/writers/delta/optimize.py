@@ -247,7 +247,7 @@ def optimize(
     except ConfigError:
         raise
     except LakeportError as failure:
-        return _told(settle(log, lambda c: c.mark == mark, state.version, failure))
+        return _result_of(settle(log, lambda c: c.mark == mark, state.version, failure))
     return OptimizeResult(
         files_removed=metrics.get("numFilesRemoved", 0),
         files_added=metrics.get("numFilesAdded", 0),
@@ -267,7 +267,7 @@ def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
     )
 
 
-def _told(commit: Commit) -> OptimizeResult:
+def _result_of(commit: Commit) -> OptimizeResult:
     """The same of a commit whose maker lost the answer."""
     metrics = commit.info.get("operationMetrics") or {}
     return OptimizeResult(

@@ -114,7 +114,7 @@ class DeltaWriter:
     ) -> DeltaPlan:
         """A plan for the request, with what the options say beside it."""
         options = self.options
-        properties = self._checked(options.properties) if options.properties else {}
+        properties = self._check_properties(options.properties) if options.properties else {}
         if state is None:
             properties = {TARGET_FILE_SIZE: str(options.target_file_bytes), **properties}
         request = replace(
@@ -135,7 +135,7 @@ class DeltaWriter:
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         return plan
 
-    def _fill(self, plan: DeltaPlan) -> bool:
+    def _commit_first_types(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
 
         These files are written anew, which changes no row. Where no file has such a place, the
@@ -239,7 +239,7 @@ class DeltaWriter:
             return None
         name = app_id(run_id, self.stream)
         last = self.log.last_transactions(version, [name])[name]
-        return None if last < sequence else self._skipped(version, run_id, sequence, digest)
+        return None if last < sequence else self._skip_landed(version, run_id, sequence, digest)
 
     def commit(
         self,
@@ -347,13 +347,13 @@ class DeltaWriter:
         with StagedFiles(self.storage, staged, self.log) as files:
             for number in range(_ATTEMPTS):
                 txn = self._begin(plan)
-                if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
-                    return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+                if mark.numbered and self._last_sequence(txn, mark.run_id) >= mark.sequence:
+                    return self._skip_landed(txn.version, mark.run_id, mark.sequence, mark.digest)
                 if mark.moved is not None:
                     check_unmoved(mark.moved, txn, self.uri)
-                current = self._again(plan, txn, planned)
+                current = self._replan(plan, txn, planned)
                 try:
-                    if current.evolution.typed and self._fill(current):
+                    if current.evolution.typed and self._commit_first_types(current):
                         continue
                     with files.of_attempt() as own:
                         found = change(current, txn, own)
@@ -377,13 +377,13 @@ class DeltaWriter:
         commit = self.log.newest_singer_state(self.log.newest())
         return None if commit is None or commit.mark is None else commit.mark.singer_state
 
-    def _reached(self, txn: TableTransaction, run_id: str) -> int:
+    def _last_sequence(self, txn: TableTransaction, run_id: str) -> int:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
         name = app_id(run_id, self.stream)
         txn.watch(name)
         return txn.last_transactions([name])[name]
 
-    def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
+    def _skip_landed(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
         """A batch that is there already, if it is the same one."""
         known = self.log.recorded(version, run_id, self.stream, sequence)
         if known is not None and known.digest != digest:
@@ -414,7 +414,7 @@ class DeltaWriter:
             found.engine = self.engine.report()
         return found
 
-    def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
+    def _check_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Table properties under the names that Delta, or lakeport, knows them by."""
         others = dict(properties)
         own = [others.pop(n) for n in properties if n.lower() == TARGET_FILE_SIZE.lower()]
@@ -443,7 +443,7 @@ class DeltaWriter:
         files.keep()
         return done
 
-    def _again(
+    def _replan(
         self,
         plan: DeltaPlan,
         txn: TableTransaction,
@@ -462,7 +462,7 @@ class DeltaWriter:
             current.partition_columns == plan.partition_columns
             and bool(current.needs_spark) == bool(plan.needs_spark)
             and (not (current.mapped or plan.mapped) or current.schema_json == plan.schema_json)
-            and _holds(current.schema, plan.schema)
+            and _fits(current.schema, plan.schema)
         )
         if not same:
             raise CommitConflict(
@@ -472,7 +472,7 @@ class DeltaWriter:
         return current
 
 
-def _holds(table: pa.Schema, files: pa.Schema) -> bool:
+def _fits(table: pa.Schema, files: pa.Schema) -> bool:
     """Whether files with these columns can be part of a table as they are."""
     try:
         return not plan_evolution(table, files, EvolutionPolicy.STRICT).cast

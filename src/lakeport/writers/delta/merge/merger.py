@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
 
 
-def _gone(change: Upsert) -> str:
+def _delete_condition(change: Upsert) -> str:
     """A condition on rows of the batch whose keys are deleted; empty for none."""
     if not change.deleted:
         return ""
@@ -68,7 +68,7 @@ def _gone(change: Upsert) -> str:
     return f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
 
 
-def _bare(change: Upsert) -> str:
+def _key_only_condition(change: Upsert) -> str:
     """A condition on rows of the batch that bring their keys alone, and leave what is there."""
     if not (change.soft and change.own):
         return ""
@@ -76,11 +76,11 @@ def _bare(change: Upsert) -> str:
     return " AND ".join([f"source.{quoted(change.soft)} IS NOT NULL", *empty])
 
 
-def _same(keys: Sequence[str]) -> str:
+def _key_condition(keys: Sequence[str]) -> str:
     return " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
 
 
-def _old(change: Retire) -> str:
+def _old_rows_condition(change: Retire) -> str:
     column = quoted(change.version_column)
     old = f"{column} < {int(change.version)}"
     return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
@@ -275,7 +275,7 @@ class DeltaMerger:
         if column is None or not _numeric(state.schema.field(column).type):
             return None
         if any(one is None or one < version for one in of_run):
-            text = _not_activated(version, lowest_of(of_run))
+            text = _not_activated_warning(version, lowest_of(of_run))
             return Landed(self.writer.stream, self.writer.uri, -1, 0, warnings=(text,))
         incoming = state.open_schema
         deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
@@ -325,7 +325,7 @@ class DeltaMerger:
             )
 
         landed = self.writer.until_committed(plan, mark, retire)
-        return replace(landed, warnings=(*landed.warnings, *_stay(unknown)))
+        return replace(landed, warnings=(*landed.warnings, *_unversioned_warnings(unknown)))
 
     def _merge(
         self,
@@ -372,8 +372,8 @@ class DeltaMerger:
             StagedRows(change.incoming.schema, uris),
             change.merge_keys,
             kept=change.created,
-            gone=_gone(change),
-            bare=_bare(change),
+            gone=_delete_condition(change),
+            bare=_key_only_condition(change),
             own=change.own,
         )
 
@@ -389,9 +389,11 @@ class DeltaMerger:
         unknown = rows.where(f"{quoted(change.version_column)} IS NULL").count()
         if change.deleted:
             names = filter(None, (change.deleted, change.updated))
-            table.update(_old(change), dict.fromkeys(names, change.clock), new=change.deleted)
+            table.update(
+                _old_rows_condition(change), dict.fromkeys(names, change.clock), new=change.deleted
+            )
         else:
-            table.delete(_old(change))
+            table.delete(_old_rows_condition(change))
         return unknown
 
     def _check_files(self, plan: DeltaPlan, spark: SparkSession) -> None:
@@ -442,13 +444,13 @@ class DeltaMerger:
 def _operation(change: Change, mark: Mark, metrics: Mapping[str, int]) -> Operation:
     """MERGE, DELETE or UPDATE, as the table's history has it."""
     if isinstance(change, Upsert):
-        name, condition = "MERGE", _same(change.merge_keys)
+        name, condition = "MERGE", _key_condition(change.merge_keys)
     else:
-        name, condition = "UPDATE" if change.deleted else "DELETE", _old(change)
+        name, condition = "UPDATE" if change.deleted else "DELETE", _old_rows_condition(change)
     return Operation(user_metadata=mark.text(), metrics=metrics, name=name, condition=condition)
 
 
-def _not_activated(version: int, lowest: int | None) -> str:
+def _not_activated_warning(version: int, lowest: int | None) -> str:
     """Say why an ACTIVATE_VERSION retires no row: rows of the run would be among them."""
     what = "no version" if lowest is None else f"a lower version, down to {lowest}"
     advice = (
@@ -462,7 +464,7 @@ def _not_activated(version: int, lowest: int | None) -> str:
     )
 
 
-def _stay(unknown: int) -> tuple[str, ...]:
+def _unversioned_warnings(unknown: int) -> tuple[str, ...]:
     """Say that rows without a version stay, as they may be of the active one."""
     if not unknown:
         return ()
