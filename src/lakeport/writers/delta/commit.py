@@ -333,7 +333,8 @@ class TableTransaction:
             SourceError: files of the log are missing or damaged, so that they do not tell.
             DestinationError: the store refused.
         """
-        contents = log.newest_contents(SCHEMA | STATE if plan.mode is Mode.APPEND else ALL)
+        without_files = plan.mode is Mode.APPEND or plan.needs_spark
+        contents = log.newest_contents(SCHEMA | STATE if without_files else ALL)
         is_plain = leaves_plain(plan) and (contents is None or plain(contents.state))
         return cls(log, contents, None if by_log and is_plain else session)
 
