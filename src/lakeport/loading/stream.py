@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -290,97 +290,101 @@ class StreamLoader:
         return Scan(sum(part.rows for part in found), bad, unknown, counts)
 
     def _stage_and_commit(
-        self, whole: Batch, parts: Sequence[Part], state: bytes | None
+        self, whole: Batch, given: Sequence[Part], state: bytes | None
     ) -> Landed | None:
-        try:
-            with self.writer.at_work():
-                return self._committed(whole, parts, state)
-        except TypeConflict as conflict:
-            valueless = without_type(conflict, parts)
-            if valueless is not None:
-                note = f"{conflict.path!r} has no value in this batch: its type is the table's"
-                told = replace(whole, notes=(*whole.notes, note))
-                return self._stage_and_commit(told, valueless, state)
-            now, value = self.writer.current(), misfit(conflict, parts)
-            raise explained(conflict, self.writer.uri, now, value) from None
-        finally:
-            for part in parts:
-                if part.made is not None:
-                    part.made.close()
-
-    def _committed(self, whole: Batch, parts: Sequence[Part], state: bytes | None) -> Landed | None:
-        incoming = union([part.shape.schema for part in parts])
-        check_width(whole.stream, incoming, self.policies.max_columns)
-        names = self.policies.keys_of(whole)
-        tasks, left_out, judged = self._tasks(parts), tuple[str, ...](), False
+        """Plan, stage and commit parts; again where names are taken, or columns can be fitted."""
+        parts, names, judged = given, self.policies.keys_of(whole), False
+        left_out, clashes = tuple[str, ...](), 0
         otherwise: str | None = None
-        clashes = 0
-        while True:
-            try:
-                with self.timeline.stage("planning", whole.stream):
-                    clock = parts[0].shape.clock
-                    plan = self.writer.plan(incoming, whole, names, clock, len(tasks))
-            except TypeConflict as conflict:
-                now = self.writer.current()
-                if otherwise is not None or now is None:
-                    raise
-                otherwise = conflict.hint
-                parts = [part.fitted(now.schema) for part in parts]
+        check_width(whole.stream, union([p.shape.schema for p in parts]), self.policies.max_columns)
+        with ExitStack() as stack:
+            for part in given:
+                if part.made is not None:
+                    stack.callback(part.made.close)
+            stack.enter_context(self.writer.at_work())
+            while True:
                 incoming, tasks = union([part.shape.schema for part in parts]), self._tasks(parts)
-                continue
-            changes = getattr(plan.detail, "evolution", None)
-            if changes is not None and changes.added:
-                check_width(whole.stream, changes.schema, self.policies.max_columns)
-            size, rows = whole.bytes, whole.records
-            try:
-                with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
-                    staged, found = self._staged(tasks, plan, size)
-                    self.timeline.tasks(whole.stream, staged, start)
-            except TypeConflict as conflict:  # a value has no equal of the table's type
-                path, table, new = conflict.path, conflict.table, conflict.new
-                raise TypeConflict(path, table, new, otherwise or "") from None
-            try:
-                if self.checks is not None and not judged:
-                    self.checks.passed(whole, found, counted_before=self._scans)
-                    judged = True  # what is staged again is the same
-                if whole.optional and not staged and whole.bookmark is None:
-                    return None
-                known = replace(whole, content=contents_of(incoming, staged))
-                if whole.before_commit is not None:
-                    whole.before_commit()
-                with self._committing(whole.stream):
-                    landed = self.writer.commit(plan, staged, known, state)
-                warnings = (
-                    *whole.warnings,
-                    *landed.warnings,
-                    *uneven(staged, self.engine.cores, self.policies.min_file_bytes),
-                )
-                notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
-                if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
-                    warnings = (*warnings, _emptied(landed))
-                columns = described(incoming, plan)
-                if self.transform is not None:
-                    notes = (*notes, *_quoted(incoming, columns))
-                return replace(landed, warnings=warnings, notes=notes, columns=columns)
-            except ObjectExists:
-                self.writer.discard(staged)  # bound to names that are taken: stage under others
-                clashes += 1
-                if clashes >= _MOST_CLASHES:
+                plan, staged = None, list[Staged]()
+                try:
+                    plan = self._planned(incoming, whole, names, parts[0].shape.clock, len(tasks))
+                    staged, found = self._staged(tasks, plan, whole)
+                    if self.checks is not None and not judged:
+                        self.checks.passed(whole, found, counted_before=self._scans)
+                        judged = True  # what is staged again is the same
+                    if whole.optional and not staged and whole.bookmark is None:
+                        return None
+                    known = replace(whole, content=contents_of(incoming, staged))
+                    landed = self._committed(known, plan, staged, state)
+                    notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
+                    return self._told(replace(landed, notes=notes), whole, incoming, plan, staged)
+                except TypeConflict as conflict:
+                    self.writer.discard(staged)
+                    now = self.writer.current()
+                    if plan is None and otherwise is None and now is not None:
+                        otherwise = conflict.hint
+                        parts = [part.fitted(now.schema) for part in parts]
+                        continue
+                    if plan is not None and not staged:  # a value has no equal of its type
+                        path, table, new = conflict.path, conflict.table, conflict.new
+                        conflict = TypeConflict(path, table, new, otherwise or "")
+                    valueless = without_type(conflict, given)
+                    if valueless is None:
+                        value = misfit(conflict, given)
+                        raise explained(conflict, self.writer.uri, now, value) from None
+                    note = f"{conflict.path!r} has no value in this batch: its type is the table's"
+                    whole = replace(whole, notes=(*whole.notes, note))
+                    given, parts, otherwise = valueless, valueless, None
+                except ObjectExists:
+                    self.writer.discard(staged)  # bound to names that are taken: stage under others
+                    clashes += 1
+                    if clashes >= _MOST_CLASHES:
+                        raise
+                except LandedBefore as known_files:
+                    self.writer.discard(staged)
+                    left_out = (*left_out, known_files.note)
+                    given = [part.without(known_files.files) for part in given]
+                    parts = [part.without(known_files.files) for part in parts]
+                    size = sum(part.batch.bytes for part in parts)
+                    whole = replace(whole, records=-1, bytes=size)
+                except BaseException:
+                    self.writer.discard(staged)
                     raise
-            except LandedBefore as known:
-                self.writer.discard(staged)
-                left_out = (*left_out, known.note)
-                parts = [part.without(known.files) for part in parts]
-                whole = replace(whole, records=-1, bytes=sum(part.batch.bytes for part in parts))
-                tasks = self._tasks(parts)
-            except BaseException:
-                self.writer.discard(staged)
-                raise
 
-    @contextmanager
-    def _committing(self, stream: str) -> Iterator[None]:
-        with self._stage("committing", stream), self.cancellation.committing(self.writer.uri):
-            yield
+    def _planned(
+        self, incoming: pa.Schema, whole: Batch, names: Sequence[str], clock: datetime, tasks: int
+    ) -> TablePlan:
+        with self.timeline.stage("planning", whole.stream):
+            plan = self.writer.plan(incoming, whole, names, clock, tasks)
+        changes = getattr(plan.detail, "evolution", None)
+        if changes is not None and changes.added:
+            check_width(whole.stream, changes.schema, self.policies.max_columns)
+        return plan
+
+    def _committed(
+        self, batch: Batch, plan: TablePlan, staged: Sequence[Staged], state: bytes | None
+    ) -> Landed:
+        if batch.before_commit is not None:
+            batch.before_commit()
+        with self._stage("committing", batch.stream), self.cancellation.committing(self.writer.uri):
+            return self.writer.commit(plan, staged, batch, state)
+
+    def _told(
+        self,
+        landed: Landed,
+        whole: Batch,
+        incoming: pa.Schema,
+        plan: TablePlan,
+        staged: Sequence[Staged],
+    ) -> Landed:
+        """Add to a commit what there is to tell of its batch."""
+        cores, least = self.engine.cores, self.policies.min_file_bytes
+        warnings = (*whole.warnings, *landed.warnings, *uneven(staged, cores, least))
+        if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
+            warnings = (*warnings, _emptied(landed))
+        columns, notes = described(incoming, plan), landed.notes
+        if self.transform is not None:
+            notes = (*notes, *_quoted(incoming, columns))
+        return replace(landed, warnings=warnings, notes=notes, columns=columns)
 
     @contextmanager
     def _stage(
@@ -410,43 +414,40 @@ class StreamLoader:
         return groups(batch.splits, files)
 
     def _staged(
-        self, tasks: Sequence[Task], plan: TablePlan, size: int
+        self, tasks: Sequence[Task], plan: TablePlan, whole: Batch
     ) -> tuple[list[Staged], list[Findings]]:
-        """Have the tasks stage what they read, and tell what they found of it."""
-        results = self._run(tasks, plan, size)
-        return staged_of(results), [one for one in results if isinstance(one, Findings)]
+        """Have the tasks stage what they read; return that, and what they found of it."""
+        size, rows = whole.bytes, whole.records
+        with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
+            results = self._run(tasks, plan)
+            staged = staged_of(results)
+            self.timeline.tasks(whole.stream, staged, start)
+        return staged, [one for one in results if isinstance(one, Findings)]
 
-    def _run(self, tasks: Sequence[Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
+    def _run(self, tasks: Sequence[Task], plan: TablePlan) -> list[Staged | Findings]:
         first = tasks[0].part
         batch = first.batch
         step = f"write {batch.stream}, batch {batch.sequence}, to {self.writer.uri}"
-        if first.frame is not None:
-            shape = first.shape.aligned(plan.schema)
-            spark = self.engine.require_spark("a Spark frame")
-            with blaming(self.transform, self.checks, first, spark.secrets):
-                land = partial(land_frame, shape, plan.sink, first.sieve)
-                results = spark.run_frame(step, first.frame, land, discard=self._discard)
-            self._check_read(first, results)
-            return results
-        items = [
-            (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
-            for i, task in enumerate(tasks)
-        ]
-        return self.engine.run_tasks(
-            step,
-            partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
-            items,
-            sizes=[task.bytes for task in tasks],
-            discard=self._discard,
-        )
-
-    def _check_read(self, part: Part, results: list[Staged | Findings]) -> None:
+        if first.frame is None:
+            items = [
+                (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
+                for i, task in enumerate(tasks)
+            ]
+            land = partial(land_splits, plan.sink, batch.remembered, first.sieve)
+            sizes = [task.bytes for task in tasks]
+            return self.engine.run_tasks(step, land, items, sizes=sizes, discard=self._discard)
+        shape = first.shape.aligned(plan.schema)
+        spark = self.engine.require_spark("a Spark frame")
+        with blaming(self.transform, self.checks, first, spark.secrets):
+            run = partial(land_frame, shape, plan.sink, first.sieve)
+            results = spark.run_frame(step, first.frame, run, discard=self._discard)
         try:
-            if part.made is not None:
-                part.made.check()
+            if first.made is not None:
+                first.made.check()
         except BaseException:
             self._discard(results)
             raise
+        return results
 
     def _discard(self, results: Sequence[Staged | Findings]) -> None:
         self.writer.discard(staged_of(results))
