@@ -180,8 +180,6 @@ _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20
 _TICK = 1000  # microseconds
 _REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_MORE = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(slots=True)
@@ -422,14 +420,8 @@ class Segment:
 
 def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
     try:
-        descriptor = os.open(path, _NEW if new else _MORE, 0o600)
-        try:
-            with memoryview(data) as left:
-                done = 0
-                while done < len(left):
-                    done += os.write(descriptor, left[done:])
-        finally:
-            os.close(descriptor)
+        with open_new(path) if new else path.open("ab") as file:
+            file.write(data)
     except OSError as error:
         raise SourceError(
             f"can't spool the input to {path.parent}: {error.strerror}",

@@ -27,7 +27,7 @@ from lakeport.sources.json.documents import (
     split_lines,
 )
 from lakeport.sources.json.inference import infer_fields, merge_inferred
-from lakeport.sources.json.reader import Block, JsonReader, read_blocks
+from lakeport.sources.json.reader import JsonReader, read_blocks
 
 if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
@@ -130,5 +130,5 @@ def _infer(
     opaque: frozenset[str], most: int, item: tuple[int, Split]
 ) -> list[tuple[int, tuple[Field, ...]]]:
     number, split = item
-    blocks = (block.data for block in read_blocks(split, _MAX_LINE) if isinstance(block, Block))
+    blocks = (block.data for block in read_blocks(split, _MAX_LINE) if not block.is_cut)
     return [(number, infer_fields(blocks, opaque, most))]

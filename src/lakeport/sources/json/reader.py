@@ -51,26 +51,16 @@ class Block:
     Attributes:
         data: the lines, the newline of the last one left out.
         first: ordinal of the first of them within the split, from 0.
+        is_cut: they are the first 4096 bytes of a line that is longer than the limit, and was not
+            held in memory.
     """
 
     data: bytes
     first: int
+    is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LongLine:
-    """A line that is longer than the limit and was not held in memory.
-
-    Attributes:
-        head: its first 4096 bytes.
-        first: its ordinal within the split, from 0.
-    """
-
-    head: bytes
-    first: int
-
-
-def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
+def read_blocks(split: Split, limit: int) -> Iterator[Block]:
     """Read a range of a file that begins and ends between two lines.
 
     Args:
@@ -84,7 +74,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
     with open_range(split) as file:
         for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
             if found.too_long is not None:
-                yield LongLine(found.too_long, first)
+                yield Block(found.too_long, first, is_cut=True)
                 first += 1
                 continue
             with memoryview(found.data) as whole:
@@ -199,9 +189,9 @@ class SplitReader:
         limit = self._reader.max_record_mb
         most = max(1, _CELLS // max(1, count_leaves(self._schema)))
         for block in _by_lines(read_blocks(self._split, limit << 20), most):
-            if isinstance(block, LongLine):
+            if block.is_cut:
                 fault = Fault("", f"longer than the limit of {limit} MB")
-                self._bad(block.first, fault, block.head)
+                self._bad(block.first, fault, block.data)
                 continue
             parts = [part for part in self._convert(block) if len(part)]
             if parts:
@@ -284,10 +274,10 @@ def _native_parser(reader: JsonReader, survey: bool) -> Parser | None:
     )
 
 
-def _by_lines(blocks: Iterable[Block | LongLine], most: int) -> Iterator[Block | LongLine]:
+def _by_lines(blocks: Iterable[Block], most: int) -> Iterator[Block]:
     """Cut blocks to some of no more lines: each record takes room for every column."""
     for block in blocks:
-        if isinstance(block, LongLine) or block.data.count(b"\n") < most:
+        if block.is_cut or block.data.count(b"\n") < most:
             yield block
             continue
         lines = block.data.split(b"\n")
