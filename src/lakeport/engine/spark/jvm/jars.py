@@ -105,16 +105,13 @@ def _on() -> None:
     """Let a fetch go on."""
 
 
-def ensure(
-    needs: Iterable[str], cache: Path | None = None, go_on: Callable[[], None] = _on
-) -> list[Path]:
+def ensure(needs: Iterable[str], go_on: Callable[[], None] = _on) -> list[Path]:
     """Local files of all jars for `needs`, downloading those that the cache lacks.
 
     They end with lakeport's own.
 
     Args:
         needs: names of `JARS`.
-        cache: the cache folder, `cache_folder()` by default.
         go_on: called all the time while jars are fetched; what it raises ends that.
 
     Raises:
@@ -122,28 +119,26 @@ def ensure(
         MissingDependency: a jar is not there and can't be downloaded, or is not what was pinned.
     """
     needs = tuple(needs)
-    folder = (cache or cache_folder()) / "jars"
-    absent = missing(needs, cache)
-    if absent:
+    folder = cache_folder() / "jars"
+    if absent := missing(needs):
         _fetch(absent, folder, go_on)
     found = [folder / jar.name for jar in jars_for(needs)]
     return [*found, LOG_STORE]
 
 
-def missing(needs: Iterable[str], cache: Path | None = None) -> list[Jar]:
+def missing(needs: Iterable[str]) -> list[Jar]:
     """The jars for `needs` that the cache lacks."""
-    folder = (cache or cache_folder()) / "jars"
+    folder = cache_folder() / "jars"
     return [jar for jar in jars_for(needs) if not (folder / jar.name).is_file()]
 
 
-def with_cached(needs: Iterable[str], cache: Path | None = None) -> frozenset[str]:
+def with_cached(needs: Iterable[str]) -> frozenset[str]:
     """`needs`, and every other need whose jars the cache has in full.
 
     A JVM on this machine has all of them on its class path, so that one class archive is for every
     destination.
     """
-    cached = {need for need in JARS if not missing([need], cache)}
-    return frozenset(needs) | cached
+    return frozenset(needs) | {need for need in JARS if not missing([need])}
 
 
 def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:

@@ -78,8 +78,9 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
     """Where two pinned jars are."""
+    monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path))
     digest = hashlib.sha256(CONTENT).hexdigest()
     pinned = [Jar("org.example", name, "1.0", digest, len(CONTENT)) for name in ("one", "two")]
     monkeypatch.setattr(jars, "JARS", {"both": tuple(pinned)})
@@ -110,7 +111,7 @@ def test_it_is_known_how_far_they_are(repository: Repository, tmp_path: Path) ->
         )
 
     with ThreadPoolExecutor(1) as threads:
-        fetched = threads.submit(jars.ensure, {"both"}, tmp_path)
+        fetched = threads.submit(jars.ensure, {"both"})
         until(now)
         seen = now()
         repository.told.set()
@@ -128,7 +129,7 @@ def test_it_is_known_how_far_they_are(repository: Repository, tmp_path: Path) ->
 def test_who_waits_for_spark_sees_the_jars(repository: Repository, tmp_path: Path) -> None:
     repository.held = {"one-1.0.jar"}
     with ThreadPoolExecutor(1) as threads, activity("starting Spark"):
-        fetched = threads.submit(jars.ensure, {"both"}, tmp_path)
+        fetched = threads.submit(jars.ensure, {"both"})
         until(lambda: any(each.what == "fetching" for each in running()))
         seen = [each.what for each in running()]
         repository.told.set()
@@ -140,7 +141,7 @@ def test_who_waits_for_spark_sees_the_jars(repository: Repository, tmp_path: Pat
 def test_one_that_is_not_there(repository: Repository, tmp_path: Path) -> None:
     repository.absent = {"two-1.0.jar"}
     with pytest.raises(MissingDependency, match=r"^the jar two-1\.0\.jar can't be") as caught:
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
     assert "404 Not Found" in caught.value.message
     assert "LAKEPORT_MAVEN_URL" in caught.value.hint
     assert [file.name for file in (tmp_path / "jars").iterdir()] == ["one-1.0.jar"]
@@ -149,7 +150,7 @@ def test_one_that_is_not_there(repository: Repository, tmp_path: Path) -> None:
 def test_one_that_is_cut_short(repository: Repository, tmp_path: Path) -> None:
     repository.cut = {"one-1.0.jar"}
     with pytest.raises(MissingDependency, match=r"^the jar one-1\.0\.jar can't be") as caught:
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
     assert "after 250,000 of 500,000" in caught.value.message
 
 
@@ -158,7 +159,7 @@ def test_nobody_answers(
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://127.0.0.1:1")
     with pytest.raises(MissingDependency, match=r"^the jar one-1\.0\.jar .*Connection refused"):
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
     assert list((tmp_path / "jars").iterdir()) == []
 
 
@@ -168,7 +169,7 @@ def test_without_a_mirror_it_is_maven_central(
     monkeypatch.delenv("LAKEPORT_MAVEN_URL")
     set_proxy(monkeypatch, "http://127.0.0.1:1")
     with pytest.raises(MissingDependency, match=r"from https://repo1\.maven\.org/maven2\)"):
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
 
 
 def test_a_mirror_that_asks_who_one_is(
@@ -176,10 +177,10 @@ def test_a_mirror_that_asks_who_one_is(
 ) -> None:
     repository.sign_in = SIGN_IN
     with pytest.raises(MissingDependency, match="the answer is 401 Unauthorized"):
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
     named = repository.address.replace("//", "//me:p%40ss@")
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", named)
-    assert jars.ensure({"both"}, tmp_path)[0].read_bytes() == CONTENT
+    assert jars.ensure({"both"})[0].read_bytes() == CONTENT
 
 
 def test_a_mirror_that_falls_silent(
@@ -188,7 +189,7 @@ def test_a_mirror_that_falls_silent(
     repository.held = {"one-1.0.jar"}
     monkeypatch.setattr(jars, "_SILENCE_SECONDS", 0.2)
     with pytest.raises(MissingDependency, match="nothing has come for"):
-        jars.ensure({"both"}, tmp_path)
+        jars.ensure({"both"})
     assert list((tmp_path / "jars").iterdir()) == []
 
 
@@ -203,8 +204,8 @@ def test_a_fetch_that_is_called_off(
             raise kind("enough")
 
     with pytest.raises(kind, match="enough"):
-        jars.ensure({"both"}, tmp_path / "cache", go_on)
-    assert [file.name for file in (tmp_path / "cache" / "jars").iterdir()] == ["one-1.0.jar"]
+        jars.ensure({"both"}, go_on)
+    assert [file.name for file in (tmp_path / "jars").iterdir()] == ["one-1.0.jar"]
     assert running() == ()
 
 
@@ -290,7 +291,7 @@ def test_a_proxy_and_a_certificate_of_a_company_s(
 
         def refused() -> str:
             with pytest.raises(MissingDependency) as caught:
-                jars.ensure({"both"}, tmp_path)
+                jars.ensure({"both"})
             assert "canary" not in str(caught.value)
             return caught.value.message
 
@@ -299,10 +300,11 @@ def test_a_proxy_and_a_certificate_of_a_company_s(
         set_proxy(monkeypatch, f"http://me:p%40ss@127.0.0.1:{proxy.server_port}")
         assert "certificate is not trusted" in refused() and "SSL_CERT_FILE" in refused()
         monkeypatch.setenv("SSL_CERT_FILE", str(paths[0]))
-        assert jars.ensure({"both"}, tmp_path)[0].read_bytes() == CONTENT
+        assert jars.ensure({"both"})[0].read_bytes() == CONTENT
         assert set(proxy.asked) == {there}
         proxy.asked.clear()
         set_proxy(monkeypatch, f"http://127.0.0.1:{proxy.server_port}", "127.0.0.1")
-        jars.ensure({"both"}, tmp_path / "other")
+        monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path / "other"))
+        jars.ensure({"both"})
         assert proxy.asked == []
         proxy.shutdown()
