@@ -16,7 +16,6 @@ from lakeport.host.activity import activity
 from lakeport.loading.flushes import check_streams
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
-from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -261,24 +260,20 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
-    policies = Policies.of(prepared.config)
+    policies = Policies(prepared.config)
     planned = wanted.planned(prepared, seen.batch)
     batch = planned.batch
     source = columns_of(seen.batch).names if wanted.transform else ()
     shape = policies.shape(planned.columns, batch, source=source)
-    check_width(stream, shape.schema, policies.max_columns)
+    check_width(stream, shape.schema, prepared.config.max_columns)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     now = writer.current()
-    files = number_of_files(
-        int(seen.bytes * seen.batch.output_ratio),
-        prepared.engine.cores,
-        policies.min_file_bytes,
-        policies.target_file_bytes,
-    )
+    size = int(seen.bytes * seen.batch.output_ratio)
+    files = policies.number_of_files(size, prepared.engine.cores)
     found = seen.found
     part = Part(batch, batch.reader if batch is seen.batch else None, shape)
-    fails = (_FAILS,) if found.bad and policies.on_bad_record == "fail" else ()
+    fails = (_FAILS,) if found.bad and prepared.config.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
         writer.uri,

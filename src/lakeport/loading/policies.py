@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lakeport.model import Batch, Mode, UnknownPolicy
-from lakeport.shape import ColumnRules, HeaderCase, Shape, header_name, plan_shape
+from lakeport.model import Batch, Mode
+from lakeport.shape import ColumnRules, Shape, header_name, plan_shape
 from lakeport.sources.files.declared import column_types
+from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,38 +21,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Policies:
-    """What the configuration says about records and columns, the same for every destination."""
+    """What a config says about records, columns and files, the same for every destination.
 
-    mode: Mode = Mode.APPEND
-    on_bad_record: str = "fail"
-    unknown_fields: UnknownPolicy = UnknownPolicy.EVOLVE
-    internal_prefix: str | None = "_mage_"
-    header_case: HeaderCase | None = None
-    partition_keys: tuple[str, ...] = ()
-    constants: tuple[tuple[str, str], ...] = ()
-    target_file_bytes: int = 256 << 20
-    min_file_bytes: int = 32 << 20
-    merge_keys: tuple[str, ...] = ()
-    max_columns: int = 5000
-    rules: ColumnRules = field(default_factory=ColumnRules)
+    Attributes:
+        config: the destination's.
+    """
 
-    @classmethod
-    def of(cls, config: DestinationConfig) -> Policies:
-        """The policies of a destination's config."""
-        return cls(
-            mode=config.mode,
-            on_bad_record=config.on_bad_record,
-            unknown_fields=config.unknown_fields,
-            internal_prefix=config.internal_columns_prefix if config.internal_columns else None,
-            header_case=config.column_header_format,
-            partition_keys=config.partition_keys,
-            constants=tuple(config.constant_columns.items()),
-            target_file_bytes=int(config.target_file_size_mb * 2**20),
-            min_file_bytes=int(config.min_file_size_mb * 2**20),
-            merge_keys=config.merge_keys,
-            max_columns=config.max_columns,
-            rules=ColumnRules(column_types(config.columns), config.rename, frozenset(config.drop)),
-        )
+    config: DestinationConfig
+
+    @cached_property
+    def rules(self) -> ColumnRules:
+        """Types, names and columns left out, as the keys `columns`, `rename` and `drop` say."""
+        keys = self.config
+        return ColumnRules(column_types(keys.columns), keys.rename, frozenset(keys.drop))
+
+    @property
+    def internal_prefix(self) -> str | None:
+        """The prefix of the internal columns; None where there are none."""
+        return self.config.internal_columns_prefix if self.config.internal_columns else None
+
+    @property
+    def min_file_bytes(self) -> int:
+        """Bytes that a file should have at least."""
+        return int(self.config.min_file_size_mb * 2**20)
+
+    def number_of_files(self, size: int, cores: int) -> int:
+        """Return how many files so many bytes should become; see `number_of_files`."""
+        target = int(self.config.target_file_size_mb * 2**20)
+        return number_of_files(size, cores, self.min_file_bytes, target)
 
     def shape(
         self,
@@ -71,21 +69,22 @@ class Policies:
             columns,
             clock=clock,
             internal_prefix=self.internal_prefix,
-            header_case=self.header_case,
-            constants=self.constants,
+            header_case=self.config.column_header_format,
+            constants=tuple(self.config.constant_columns.items()),
             rules=self.rules.left(columns.names, source),
             untyped=batch.untyped,
         )
 
     def keys_of(self, batch: Batch) -> tuple[str, ...]:
         """The columns to partition by, as the table spells them."""
+        case = self.config.column_header_format
         own = self.rules.keys(batch.partition_keys, "to partition by")
-        names = (header_name(name, self.header_case) for name in self.partition_keys + own)
+        names = (header_name(name, case) for name in self.config.partition_keys + own)
         return tuple(dict.fromkeys(names))
 
     def renamed(self, batch: Batch) -> Batch:
         """A batch whose own keys, where it is merged by them, go by their names in the table."""
-        if self.mode is not Mode.MERGE or self.merge_keys or not self.rules:
+        if self.config.mode is not Mode.MERGE or self.config.merge_keys or not self.rules:
             return batch
         keys = self.rules.keys(batch.key_properties, "to merge by")
         return replace(batch, key_properties=keys)

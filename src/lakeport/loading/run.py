@@ -342,7 +342,7 @@ class _Run:
         with self._lock:
             if stream not in self._loaders:
                 writer = self.prepared.table(stream, self.name)
-                policies = Policies.of(self.config)
+                policies = Policies(self.config)
                 self._loaders[stream] = StreamLoader(
                     writer,
                     self.engine,

@@ -52,7 +52,6 @@ from lakeport.schema.width import check_width
 from lakeport.shape import header_name, internal_names
 from lakeport.units import counted
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
-from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -99,7 +98,7 @@ class StreamLoader:
         """
         rows = [batch for batch in batches if not batch.gone]
         commits = [[batch] for batch in rows]
-        if self.policies.mode is Mode.OVERWRITE or self._at_once(rows):
+        if self.policies.config.mode is Mode.OVERWRITE or self._at_once(rows):
             commits = [rows] if rows else []
         commits += [[batch] for batch in batches if batch.gone]
         for number, group in enumerate(commits, 1):
@@ -136,7 +135,7 @@ class StreamLoader:
         try:
             return self._once_read(whole, keyed, scan, state)
         except UnknownFields:
-            if scan or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
+            if scan or self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
                 raise
             return self._once_read(whole, keyed, True, state)
 
@@ -150,7 +149,7 @@ class StreamLoader:
 
     def _rules_for_undeclared(self, batches: Sequence[Batch]) -> bool:
         """Whether a rule may be for a field that no schema declares, which a scan finds."""
-        if self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
+        if self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
             return False
         rules = self.policies.rules
         named = {*rules.types, *rules.rename, *rules.drop}
@@ -163,7 +162,10 @@ class StreamLoader:
     def _scans(self) -> bool:
         """Whether batches are looked through before anything is written."""
         policies = self.policies
-        return policies.on_bad_record != "fail" or policies.unknown_fields is UnknownPolicy.DROP
+        return (
+            policies.config.on_bad_record != "fail"
+            or policies.config.unknown_fields is UnknownPolicy.DROP
+        )
 
     def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
         """Batches with their kernels."""
@@ -226,23 +228,23 @@ class StreamLoader:
         if batch.reader is None:
             return None
         scan = self._scan(self._extended(batch.reader), batch)
-        if self.policies.unknown_fields is UnknownPolicy.DROP:
+        if self.policies.config.unknown_fields is UnknownPolicy.DROP:
             for name, count in scan.unknown_values.items():
                 self._dropped[name] = self._dropped.get(name, 0) + count
         elif scan.unknown:
             found = pa.schema([(name, pa.null()) for name in scan.unknown])
             known = self._extended(batch.reader).schema
-            check_width(batch.stream, pa.schema([*known, *found]), self.policies.max_columns)
+            check_width(batch.stream, pa.schema([*known, *found]), self.policies.config.max_columns)
             self._extra.update(self._types(scan.unknown))
             scan = self._scan(self._extended(batch.reader), batch)  # by their new types
-        if scan.bad and self.policies.on_bad_record == "fail":
+        if scan.bad and self.policies.config.on_bad_record == "fail":
             raise BadRecords(scan.bad, len(scan.bad))
         self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
         return batch.reader.tolerant() if scan.bad else batch.reader
 
     def _count_again(self, batch: Batch) -> None:
         """Have a skipped batch's bad records count against the run's limit, as at first."""
-        if batch.reader is None or self.policies.on_bad_record == "fail":
+        if batch.reader is None or self.policies.config.on_bad_record == "fail":
             return
         scan = self._scan(self._extended(batch.reader), batch)
         self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
@@ -254,11 +256,11 @@ class StreamLoader:
 
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
         """The undeclared fields' types: the table's where it has them, else by their values."""
-        now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
+        now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.current()
         typed = now.schema if now is not None and now.typed else ()
         there = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
         known = {f.name: declared_type(f) for f in with_text(there)}
-        case, renamed = self.policies.header_case, self.policies.rules.rename
+        case, renamed = self.policies.config.column_header_format, self.policies.rules.rename
         internal = internal_names(self.policies.internal_prefix)
         said = self.policies.rules.types
         types = {
@@ -296,7 +298,9 @@ class StreamLoader:
         parts, names, judged = given, self.policies.keys_of(whole), False
         left_out, clashes = tuple[str, ...](), 0
         otherwise: str | None = None
-        check_width(whole.stream, union([p.shape.schema for p in parts]), self.policies.max_columns)
+        check_width(
+            whole.stream, union([p.shape.schema for p in parts]), self.policies.config.max_columns
+        )
         with ExitStack() as stack:
             for part in given:
                 if part.made is not None:
@@ -357,7 +361,7 @@ class StreamLoader:
             plan = self.writer.plan(incoming, whole, names, clock, tasks)
         changes = getattr(plan.detail, "evolution", None)
         if changes is not None and changes.added:
-            check_width(whole.stream, changes.schema, self.policies.max_columns)
+            check_width(whole.stream, changes.schema, self.policies.config.max_columns)
         return plan
 
     def _committed(
@@ -379,7 +383,7 @@ class StreamLoader:
         """Add to a commit what there is to tell of its batch."""
         cores, least = self.engine.cores, self.policies.min_file_bytes
         warnings = (*whole.warnings, *landed.warnings, *uneven(staged, cores, least))
-        if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
+        if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
             warnings = (*warnings, _emptied(landed))
         columns, notes = described(incoming, plan), landed.notes
         if self.transform is not None:
@@ -405,12 +409,8 @@ class StreamLoader:
         return tasks
 
     def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
-        files = number_of_files(
-            int(max(batch.bytes, 0) * batch.output_ratio),
-            self.engine.cores,
-            self.policies.min_file_bytes,
-            self.policies.target_file_bytes,
-        )
+        size = int(max(batch.bytes, 0) * batch.output_ratio)
+        files = self.policies.number_of_files(size, self.engine.cores)
         return groups(batch.splits, files)
 
     def _staged(

@@ -303,7 +303,7 @@ class MadeBy:
         prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
         wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
         planned = wanted.planned(prepared, batch)
-        shape = Policies.of(load.target).shape(planned.columns, planned.batch)
+        shape = Policies(load.target).shape(planned.columns, planned.batch)
         return Made(planned.how, shape.schema)
 
     def _frame(self, place: str, load: Load) -> DataFrame:

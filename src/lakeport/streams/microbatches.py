@@ -28,7 +28,6 @@ from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.sources.target import storage_of
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
-from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +79,7 @@ class MicroBatches:
         self._untyped = untyped
         self._observer = observer
         self._target = storage.uri()
-        self._policies = Policies.of(config)
+        self._policies = Policies(config)
         self._writer = open_table(config, storage, engine, stream)
         self._total = self._builder()
         self._loader = StreamLoader(
@@ -187,13 +186,7 @@ class MicroBatches:
         A shuffle is what it takes: merging partitions in place would have one task do the work
         of all tasks before it, state of windows and joins included.
         """
-        policies = self._policies
-        most = number_of_files(
-            self._size(frame, number),
-            self._engine.cores,
-            policies.min_file_bytes,
-            policies.target_file_bytes,
-        )
+        most = self._policies.number_of_files(self._size(frame, number), self._engine.cores)
         return frame.repartition(most) if partitions_of(frame) > most else frame
 
     def _size(self, frame: DataFrame, number: int) -> int:

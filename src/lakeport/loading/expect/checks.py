@@ -32,7 +32,6 @@ from lakeport.loading.expect.arrow import (
 )
 from lakeport.loading.expect.conditions import masked
 from lakeport.loading.expect.judging import failure, no_column, result_of
-from lakeport.loading.policies import Policies
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
 from lakeport.shape import header_name
@@ -213,8 +212,7 @@ class NewestOfTable:
         config, storage = self.prepared.config, self.prepared.storage
         if config.mode is Mode.OVERWRITE or self.prepared.anew:
             return None
-        rules = Policies.of(config)
-        name = header_name(rules.rules.rename.get(column, column), rules.header_case)
+        name = header_name(config.rename.get(column, column), config.column_header_format)
         try:
             known = newest_moment(storage, table_folder(config.folder_of(self.table)), name)
             return None if known is None else known.timestamp()
