@@ -28,7 +28,6 @@ _MAX_NODES = 200_000
 _DEFAULT_SCALE = 18
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FORMATS = {"date-time": Kind.TIMESTAMP, "date": Kind.DATE}
-_NAMES = ("null", "string", "integer", "number", "boolean", "object", "array")
 
 Schema = Mapping[str, Any]
 

@@ -72,8 +72,8 @@ def content_read() -> Iterator[Content]:
         _current.set(before)  # `reset` would insist on the context, which generators outlive
 
 
-def asked_for() -> bool:
-    """Whether somebody takes what this thread reads."""
+def is_content_read() -> bool:
+    """Whether what this thread reads is hashed for a `content_read`."""
     return _current.get() is not None
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.model import Split
-from lakeport.sources.splits import Content, asked_for, content_read, hashed, open_split
+from lakeport.sources.splits import Content, content_read, hashed, is_content_read, open_split
 
 
 def _digest(data: bytes, sizes: list[int]) -> str:
@@ -50,13 +50,13 @@ def test_only_those_who_ask_are_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     split = Split(str(tmp_path / "a"), first_line=1)
     with open_split(split) as file:
-        assert file.read() == b"abc" and not asked_for()
+        assert file.read() == b"abc" and not is_content_read()
     told: list[bool] = []
     with content_read() as content:
-        thread = threading.Thread(target=lambda: told.append(asked_for()))
+        thread = threading.Thread(target=lambda: told.append(is_content_read()))
         thread.start()
         thread.join()
-        assert asked_for() and told == [False]
+        assert is_content_read() and told == [False]
         with open_split(split) as file:
             file.seek(1)
             assert file.read() == b"bc" and file.tell() == 3

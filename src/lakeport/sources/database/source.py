@@ -79,10 +79,10 @@ def digests(texts: Iterable[str]) -> pa.Array:
     return pa.array([hashlib.blake2b(one, digest_size=_WIDTH).digest() for one in data], _TYPE)
 
 
-def told(
+def split_known(
     batches: Iterable[pa.RecordBatch], known: pa.Array = _NONE
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """The texts that tell rows apart, each once: of those that are not known, and of the others.
+    """Return the texts that tell rows apart, each once: first those that are new, then known ones.
 
     Args:
         batches: with one column, of such texts.
@@ -366,7 +366,7 @@ class _Asked:
             return self._behind(last, left, among=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
-            new, old = told(self.session.batches(self._tail(last, self._apart)), known)
+            new, old = split_known(self.session.batches(self._tail(last, self._apart)), known)
             few = new if new is not None else old
             return self._behind(last, few, among=new is not None)
         if self.merges:
@@ -415,7 +415,7 @@ class _Asked:
         characters = self._tail(last, f"coalesce(sum(length({self._apart})), 0)")
         if self.session.value(characters) > _MOST_CHARACTERS:  # without a hash, any
             return _Tail(rows)
-        found, _ = told(self.session.batches(self._tail(last, self._apart)))
+        found, _ = split_known(self.session.batches(self._tail(last, self._apart)))
         texts = sorted(found or ())
         few = rows <= _FEW_ROWS and sum(map(len, texts)) <= _FEW_CHARACTERS
         return _Tail(rows, texts, few)

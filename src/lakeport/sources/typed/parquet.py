@@ -20,7 +20,7 @@ from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.nested import leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, asked_for, naming, open_split, reading
+from lakeport.sources.splits import Footer, is_content_read, naming, open_split, reading
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
@@ -236,7 +236,7 @@ def _opened(
     """
     import pyarrow.parquet as pq
 
-    plain = split.storage is None and not asked_for()
+    plain = split.storage is None and not is_content_read()
     with reading(split.uri, _NAME):
         source = split.uri if plain else open_split(split, in_order=False)
         with pq.ParquetFile(
