@@ -355,7 +355,7 @@ def _grid(height: float, top: float, shown: Callable[[float], str], *drawn: obje
     for share in (0, 0.5, 1):
         y = _TOP + height * (1 - share)
         lines.append(tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
-        if share == 1 or (share and top > 1):
+        if share == 1 or (share and top * share == int(top * share)):  # 2.5 files are none
             words.append(_label(shown(top * share), 0, y - 3))
     return joined([*lines, *drawn, *words])
 
