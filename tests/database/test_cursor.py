@@ -205,7 +205,7 @@ def test_thousands_of_rows_of_one_value(
     shop.add(0, many, 7)
     assert ids(table.load(shop.source)) == list(range(many))
     (kept,) = (tmp_path / "lake/memory/cursors").glob("*/*.digests")
-    assert kept.stat().st_size == 16 * many
+    assert kept.stat().st_size == 2 * 16 * many  # by its key, and as a whole
     assert len(next(iter(table.kept.values()))) < 500
     assert table.load(shop.source) == []
     shop.run(f"DELETE FROM {shop.name} WHERE id = 3")  # as many rows as before, and other ones
@@ -242,6 +242,34 @@ def test_a_row_that_changes_at_the_last_value_is_merged(shop: Shop, tmp_path: Pa
     shop.run(f"UPDATE {shop.name} SET v = 'y' WHERE id IN (0, 4)")
     assert ids(table.load(shop.source)) == [4]  # what has an older value is not seen
     assert table.load(shop.source) == []
+
+
+@pytest.mark.usefixtures("remembered_in")
+def test_a_row_that_changes_at_the_last_value_is_told_where_rows_are_appended(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.run(f"ALTER TABLE {shop.name} ADD COLUMN v VARCHAR(9)")
+    shop.add(0, 3, 7)
+    source = shop.source
+
+    def load() -> tuple[int, str]:
+        stream = lakeport.land(source, str(tmp_path / "lake"), table="t").streams[0]
+        return stream.rows, "".join(note for note in stream.notes if "changed since" in note)
+
+    assert load() == (3, "")
+    assert load() == (0, "")
+    shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 1")
+    for _ in range(2):
+        rows, note = load()
+        assert rows == 0
+        assert "1 row changed since, and kept the last value of the cursor 'u'" in note
+        assert "`--mode merge " in note
+    shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 2")
+    shop.add(3, 5, 8)
+    rows, note = load()
+    assert rows == 2
+    assert "2 rows changed since" in note
+    assert load() == (0, "")
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])

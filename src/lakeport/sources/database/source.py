@@ -101,6 +101,17 @@ def split_known(
     return None if len(new) > MOST_ROWS else tuple(new), tuple(old)
 
 
+def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
+    """How many rows have known keys, but are not known as they are.
+
+    Args:
+        batch: with two columns of texts: what tells the keys, and what tells the whole rows.
+        known: digests of such texts.
+    """
+    keys, rows = (pc.is_in(digests(texts.to_pylist()), known) for texts in batch.columns)
+    return int(pc.sum(pc.and_not(keys, rows)).as_py() or 0)
+
+
 @dataclass(frozen=True)
 class LandedRows:
     """The files of one bookmark.
@@ -192,6 +203,7 @@ def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
 _FEW_ROWS: Final = 500
 _FEW_CHARACTERS: Final = 40_000
 _MOST_CHARACTERS: Final = 16_000_000
+_WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
 _HINT: Final = (
     "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
 )
@@ -268,8 +280,15 @@ def window(
         return Window("", None, nothing, gone)
     lower = asked.after(before)
     notes: tuple[str, ...] = ()
-    if repeated := asked.repeated(before):
+    if changed := asked.changed(before):
+        rows = "1 row" if changed == 1 else f"{changed:,} rows"
         notes = (
+            f"{rows} changed since, and kept the last value of the cursor {column.name!r}: the "
+            "changes are not landed; `--mode merge --merge-keys A,B` lands such, and so does "
+            "`--full-refresh`.",
+        )
+    if repeated := asked.repeated(before):
+        notes += (
             f"{repeated:,} more of the rows with the last value of the cursor {column.name!r} are "
             "the same in every column as rows that have landed: without keys they count as these, "
             "and are not landed; `--full-refresh` lands them.",
@@ -279,7 +298,7 @@ def window(
     tail = asked.tail(newest)
     upper = asked.until(newest, tail.texts)
     value = {**about, "value": newest, "rows": tail.rows, "left": tail.texts}
-    value["whole"] = asked.whole
+    value["whole"] = any(text.startswith(_WHOLE) for text in tail.texts or ())
     write = None
     if tail.texts is None:
         then = "are read again" if merges else "have to be all that have it"
@@ -297,7 +316,8 @@ class _Tail:
 
     Attributes:
         rows: how many there are.
-        texts: what tells them apart in SQL, each once; None where they are too many.
+        texts: what tells them apart in SQL, by their keys and by all columns, each once; None where
+            they are too many.
         few: whether the bookmark has room for these.
     """
 
@@ -324,14 +344,24 @@ class _Asked:
         return quoted(self.column.name)
 
     @property
-    def whole(self) -> bool:
+    def _by_key(self) -> str:
+        """The expression that tells rows apart by their keys, or by all columns for want of any."""
+        return self.dialect.digest(self.keys or self.names)
+
+    @property
+    def _by_row(self) -> str:
+        """The expression that tells rows with keys apart by all columns."""
+        return f"'{_WHOLE}' || {self.dialect.digest(self.names)}"
+
+    @property
+    def _whole(self) -> bool:
         """Whether a row that changed counts as one that has not landed."""
         return self.merges and bool(self.keys)
 
     @property
     def _apart(self) -> str:
-        """The expression that tells rows apart: by all columns, or by the keys alone."""
-        return self.dialect.digest(self.names if self.whole or not self.keys else self.keys)
+        """The expression that tells rows that have landed from others."""
+        return self._by_row if self._whole else self._by_key
 
     def check_nulls(self) -> None:
         if self.any(f"{self.name} IS NULL"):
@@ -360,10 +390,8 @@ class _Asked:
         if not before:
             return ""
         last, left = literal(before["value"], self.column.type), before["left"]
-        if before["whole"] != self.whole:  # other texts tell them apart now
-            left = None
         if isinstance(left, list):
-            return self._behind(last, left, among=False)
+            return self._behind(last, self._of(left), among=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
             new, old = split_known(self.session.batches(self._tail(last, self._apart)), known)
@@ -380,6 +408,23 @@ class _Asked:
             )
         return f"{self.name} > {last}"
 
+    def changed(self, before: Mapping[str, Any]) -> int:
+        """How many rows with the last value are not what they were, where rows are not merged.
+
+        0 where the bookmark does not tell: without keys, and of too many rows or too long ones.
+        """
+        if self.merges or not before.get("whole"):
+            return 0
+        left = before["left"]
+        few = isinstance(left, list)
+        known = digests(left) if few else self.landed.read(left)
+        if known is None:
+            return 0
+        query = self._tail(literal(before["value"], self.column.type), self._by_key, self._by_row)
+        if few:
+            query += f" AND {self._among(self._of(left))}"
+        return sum(count_changed(batch, known) for batch in self.session.batches(query))
+
     def repeated(self, before: Mapping[str, Any]) -> int:
         """Return the number of new rows at the last value that equal landed ones; 0 with keys.
 
@@ -389,7 +434,7 @@ class _Asked:
         if self.keys or not left or not isinstance(left, list):
             return 0
         last = literal(before["value"], self.column.type)
-        among = f" AND {self._among(left)}"
+        among = f" AND {self._among(self._of(left))}"
         return max(0, self._count(last, among) - int(before["rows"]))
 
     def until(self, newest: str, texts: Sequence[str] | None = None) -> str:
@@ -399,6 +444,7 @@ class _Asked:
         is not among those that are remembered.
         """
         last = literal(newest, self.column.type)
+        texts = self._of(texts or ())
         if self.dialect.shares or not texts:
             return f"{self.name} <= {last}"
         return (
@@ -412,13 +458,20 @@ class _Asked:
         rows = self._count(last)
         if rows > _MOST_COMPARED:
             return _Tail(rows)
-        characters = self._tail(last, f"coalesce(sum(length({self._apart})), 0)")
-        if self.session.value(characters) > _MOST_CHARACTERS:  # without a hash, any
+        texts, _ = split_known(self.session.batches(self._tail(last, self._by_key)))
+        characters = sum(map(len, texts or ()))
+        if texts is None or characters > _MOST_CHARACTERS:
             return _Tail(rows)
-        found, _ = split_known(self.session.batches(self._tail(last, self._apart)))
-        texts = sorted(found or ())
-        few = rows <= _FEW_ROWS and sum(map(len, texts)) <= _FEW_CHARACTERS
-        return _Tail(rows, texts, few)
+        texts = sorted(texts)
+        if self.keys and (more := self._characters(last)) <= _MOST_CHARACTERS:
+            whole, _ = split_known(self.session.batches(self._tail(last, self._by_row)))
+            texts, characters = [*texts, *sorted(whole or ())], characters + more
+        return _Tail(rows, texts, few=rows <= _FEW_ROWS and characters <= _FEW_CHARACTERS)
+
+    def _characters(self, last: str) -> int:
+        """How long the texts are that tell whole rows with a value apart: without a hash, any."""
+        query = self._tail(last, f"coalesce(sum(length({self._by_row})), 0)")
+        return int(self.session.value(query))
 
     def _behind(self, last: str, texts: Sequence[str], *, among: bool) -> str:
         """The condition of rows with more than a value, or with it and (not) among some."""
@@ -432,6 +485,10 @@ class _Asked:
     def _among(self, texts: Sequence[str]) -> str:
         known = ", ".join(literal(one, pa.string()) for one in texts)
         return f"{self._apart} IN ({known})"
+
+    def _of(self, texts: Sequence[str]) -> list[str]:
+        """Return the remembered texts that `_apart` makes: of whole rows, or of keys."""
+        return [text for text in texts if text.startswith(_WHOLE) == self._whole]
 
     def _tail(self, last: str, *expressions: str) -> str:
         """The query of what expressions give for the rows with a value."""
