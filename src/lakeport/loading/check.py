@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
     from lakeport.model import Storage
 
-__all__ = ["CheckItem", "CheckReport", "check"]
-
 _SECONDS = 9.0
 _SPARK_SECONDS = 70.0
 _LATE_HINT = "check the endpoint, DNS, the proxy and the firewall."

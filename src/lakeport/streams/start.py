@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target, sink_seconds
@@ -96,52 +95,49 @@ def land_stream(
         engine = prepared.engine.require_spark("a stream")
         streaming = _frame(frame, engine)
         prepared.check_place()
-        starting = _Start(prepared.check_workers(), engine, streaming, observer)
-        return starting.run(checkpoint or "", timing)
+        prepared = prepared.check_workers()
+        return _started(prepared, engine, streaming, checkpoint or "", timing, observer)
     except BaseException:
         prepared.engine.close()
         raise
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What it takes to start a query."""
+def _started(
+    prepared: Prepared,
+    engine: SparkEngine,
+    given: DataFrame,
+    checkpoint: str | os.PathLike[str],
+    timing: Mapping[str, Any],
+    observer: Observer | None,
+) -> LandingStream:
+    """Start the query that lands a streaming frame; return the handle on it."""
+    config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
+    found = without_marks(given)
+    frame = normalised(found, name)
+    untyped = without_values(found, frame)
+    engine.begin()
+    table = open_table(config, storage, engine, name)
+    place = reach(checkpoint, config, engine)
+    folder = bind(frame.sparkSession, place, table.uri)
+    ready: Future[MicroBatches] = Future()
+    mode = "update" if config.mode is Mode.MERGE else "append"
 
-    prepared: Prepared
-    engine: SparkEngine
-    frame: DataFrame
-    observer: Observer | None
+    def land(batch: DataFrame, number: int) -> None:
+        ready.result().land(batch, number)
 
-    def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
-        config, engine = self.prepared.config, self.engine
-        storage = self.prepared.storage
-        name = config.table or ""
-        found = without_marks(self.frame)
-        frame = normalised(found, name)
-        untyped = without_values(found, frame)
-        engine.begin()
-        table = open_table(config, storage, engine, name)
-        place = reach(checkpoint, config, engine)
-        folder = bind(frame.sparkSession, place, table.uri)
-        ready: Future[MicroBatches] = Future()
-        mode = "update" if config.mode is Mode.MERGE else "append"
-
-        def land(batch: DataFrame, number: int) -> None:
-            ready.result().land(batch, number)
-
-        query = start_query(frame, folder, mode, timing, land, engine.secrets)
-        try:
-            named = config.model_copy(update={"run_id": str(query.id)})
-            batches = MicroBatches(named, storage, engine, name, untyped, self.observer)
-            for text in self.prepared.warnings:
-                batches.warn(text)
-            stream = LandingStream(query, batches, engine, storage if config.manifest else None)
-        except BaseException as error:
-            ready.set_exception(error)
-            query.stop()
-            raise
-        ready.set_result(batches)
-        return stream
+    query = start_query(frame, folder, mode, timing, land, engine.secrets)
+    try:
+        named = config.model_copy(update={"run_id": str(query.id)})
+        batches = MicroBatches(named, storage, engine, name, untyped, observer)
+        for text in prepared.warnings:
+            batches.warn(text)
+        stream = LandingStream(query, batches, engine, storage if config.manifest else None)
+    except BaseException as error:
+        ready.set_exception(error)
+        query.stop()
+        raise
+    ready.set_result(batches)
+    return stream
 
 
 def _check(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
