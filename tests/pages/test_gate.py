@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+
 import pytest
 
+from lakeport.pages import serve
 from tests.pages.kit import LAKE, TOKEN, Answer, Book, Served, served
 
 PATHS = ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none", "/a/../b")
@@ -260,3 +264,39 @@ def test_all_interfaces_go_by_numbers_and_the_machine_s_name(
             assert open_to_all.ask("/", host=f"{name}:{port}").status == 200
         for name in ("evil.example", "kestrel.evil.example", "1.2.3"):
             check_refused(open_to_all.ask("/", host=f"{name}:{port}"), 421)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_connection_without_a_request_is_ended(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(serve, "_HEAD_SECONDS", 0.2)
+    with served(Book({"/": lambda: "here"})) as pages:
+        place = (pages.address.ip, pages.address.port)
+        with socket.create_connection(place, 60) as connection, suppress(ConnectionResetError):
+            connection.sendall(sent)
+            assert connection.recv(1) == b""
+
+
+def test_a_connection_that_goes_on_with_half_a_request_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind a whole request as well, which is answered."""
+    with served(Book({"/": lambda: "here"})) as pages:
+        connection = pages.connection()
+        connection.auto_open = 0
+        connection.connect()
+        connection.request("GET", "/", headers={"Cookie": pages.cookie})
+        answer = connection.getresponse()
+        assert (answer.status, b"here" in answer.read()) == (200, True)
+        monkeypatch.setattr(serve, "_HEAD_SECONDS", 0.2)
+        with suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(600):
+                connection.sock.sendall(b"G")
+                connection.sock.settimeout(0.1)
+                with suppress(TimeoutError):
+                    assert connection.sock.recv(1) == b""
+                    break
+            else:
+                pytest.fail("it was kept")
+        connection.close()

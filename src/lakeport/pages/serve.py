@@ -224,6 +224,12 @@ def _foreign(request: Request) -> bool:
     )
 
 
+_HEAD_SECONDS: Final = 10.0
+"""The longest that a connection may be open without a whole request's head."""
+_CONNECTIONS: Final = 64
+"""The most connections: a browser opens six, and each takes a file of the process's."""
+
+
 def server(app: ASGIApp) -> Server:
     """The server of an application: `server(app).run(sockets=[listener])`.
 
@@ -246,6 +252,7 @@ def server(app: ASGIApp) -> Server:
             headers=list(ALWAYS),
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=0,
+            backlog=_CONNECTIONS,  # so many are taken at once, before any of them is looked at
         )
     )
 
@@ -261,10 +268,53 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """One connection, whose refusals have the headers that every answer has."""
+    """One connection: whoever comes without a request, with the token or not, is soon sent away."""
+
+    _since = 0.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection; beyond the most, end the one that has waited longest."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._limit()
+        held = [each for each in self.connections if isinstance(each, _Protocol)]
+        held = [each for each in held if not each.transport.is_closing()]
+        if len(held) > _CONNECTIONS:
+            idle = [each for each in held if each._waits]  # this one does
+            min(idle, key=lambda each: each._since).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        super().data_received(data)
+        self._limit()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _limit(self) -> None:
+        """Limit the time until a request is there, once it is waited for."""
+        if self._timer is not None and not self._waits:
+            self._timer.cancel()
+            self._timer = None
+        elif self._timer is None and self._waits:
+            self._timer = self.loop.call_later(_HEAD_SECONDS, self._end)
+
+    def _end(self) -> None:
+        self._timer = None
+        if self._waits:
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request."""
+        """Refuse what is no request, with the headers that every answer has."""
         if self.cycle is None or self.cycle.response_complete:
             answer = plain(400, "No request", words("This can't be read as a request of HTTP."))
             headers = [*self.server_state.default_headers, *answer.raw_headers]
