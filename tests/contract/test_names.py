@@ -1,4 +1,4 @@
-"""Names that differ only in case: what a user says of columns is done first."""
+"""Names that differ only in case, or look alike: what a user says of columns is done first."""
 
 from __future__ import annotations
 
@@ -64,3 +64,10 @@ def test_rules_come_before_the_clash(tmp_path: Path, kind: str, file_type: str) 
             {"userId": 2, "name": "b"},
         ]
         assert tables[1].column_names == ["userId"]
+
+
+def test_near_twins_are_told_once(tmp_path: Path) -> None:
+    frame = pa.table({"caf\u00e9": [1], "cafe\u0301": [2]})
+    told = [lakeport.land(frame, str(tmp_path), table="t").streams[0].warnings for _ in range(2)]
+    assert ["look alike" in text for text in told[0]] == [True]
+    assert told[1] == ()

@@ -12,7 +12,8 @@ other's type; so does an object without members (see `lakeport.schema.nested`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -357,7 +358,7 @@ def _refuse_twins(schema: pa.Schema) -> None:
 
 
 def change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
-    """Yield a warning for each column of plain text that gets JSON.
+    """Yield a warning for each column of plain text that gets JSON, and for names that look alike.
 
     Args:
         changes: a batch's.
@@ -369,6 +370,31 @@ def change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Itera
             "kinds for it: strings land as they are, other values as the text of their JSON; "
             f"{json_way(path)}."
         )
+    new = None if changes.created or changes.replaced else changes.added
+    if new is None or new:
+        yield from _near_twins(changes.schema, new)
+
+
+def _near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
+    """Tell of columns whose names look the same, and are different ones for a table.
+
+    Args:
+        schema: the table's columns after a load.
+        new: dotted paths of those that the load adds; None for all.
+
+    >>> [*_near_twins(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
+    ["columns 'user id' and 'User  id' are two, though their names look alike"]
+    """
+    for path, names in _groups(list(schema), ""):
+        seen: dict[str, str] = {}
+        for name in names:
+            plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+            other = seen.setdefault(plain, name)
+            if other != name and (new is None or {path + other, path + name} & {*new}):
+                yield (
+                    f"columns {path + other!a} and {path + name!a} are two, though their "
+                    "names look alike"
+                )
 
 
 def _groups(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:
