@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
@@ -28,6 +28,7 @@ from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.schema.named import command
 from lakeport.storage.local import LocalStorage
+from lakeport.tables.records import plain_values
 from lakeport.tables.views import FilesView, data_kind
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from lakeport.writers.files.writer import growth, loads
@@ -83,10 +84,9 @@ class LakeTable:
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain values."""
-        facts = asdict(self)
+        facts = plain_values(self)
         del facts["small_files"], facts["growth"]
-        moment = None if self.last_change is None else self.last_change.isoformat()
-        return {**facts, "last_change": moment}
+        return facts
 
 
 def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:

@@ -6,10 +6,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
+
+
+def plain_values(record: Any) -> dict[str, Any]:
+    """Return a record as plain values: dicts, lists, and moments as ISO 8601 texts."""
+    return asdict(record, dict_factory=_plain_fields)
+
+
+def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value
+
+
+class Record:
+    """A record whose document has its fields, in their order."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain values."""
+        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +50,7 @@ class TableColumn:
     type: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableDescription:
     """A table as it is, or as it was at a version.
 
@@ -33,16 +58,16 @@ class TableDescription:
 
     Attributes:
         format: `delta`, `parquet` or `csv`.
+        version: the version that is described.
         columns: in the table's order.
+        partition_columns: the columns by whose values the files are kept apart.
+        partitions: how many partitions hold files; 0 for a table without partition columns.
+        cluster_columns: the columns that the table is clustered by, nested ones as dotted paths.
         rows: how many; None when no statistics tell, as for CSV files.
         files: how many data files.
         bytes: their size together.
         small_files: how many of them are smaller than 32 MB.
         warning: a sentence when most files are small; None otherwise.
-        version: the version that is described.
-        partition_columns: the columns by whose values the files are kept apart.
-        partitions: how many partitions hold files; 0 for a table without partition columns.
-        cluster_columns: the columns that the table is clustered by, nested ones as dotted paths.
         protocol: the versions of Delta's protocol, such as `reader 1, writer 2`.
         features: the table features that the protocol lists, sorted.
         not_readable_by: table feature -> the programs that can't read the table because of it.
@@ -55,16 +80,16 @@ class TableDescription:
     """
 
     format: str
+    version: int | None = None
     columns: tuple[TableColumn, ...]
+    partition_columns: tuple[str, ...] = ()
+    partitions: int | None = None
+    cluster_columns: tuple[str, ...] = ()
     rows: int | None
     files: int
     bytes: int
     small_files: int
     warning: str | None = None
-    version: int | None = None
-    partition_columns: tuple[str, ...] = ()
-    partitions: int | None = None
-    cluster_columns: tuple[str, ...] = ()
     protocol: str | None = None
     features: tuple[str, ...] = ()
     not_readable_by: Mapping[str, str] = field(default_factory=dict)
@@ -84,38 +109,15 @@ class TableDescription:
 
     def to_dict(self) -> dict[str, Any]:
         """The description as plain values; what only Delta tables have is left out for files."""
-        columns = [asdict(column) for column in self.columns]
-        sizes: dict[str, Any] = {
-            "rows": self.rows,
-            "files": self.files,
-            "bytes": self.bytes,
-            "small_files": self.small_files,
-            **({"warning": self.warning} if self.warning else {}),
-        }
-        if self.version is None:
-            return {"format": self.format, "columns": columns, **sizes}
-        return {
-            "format": self.format,
-            "version": self.version,
-            "columns": columns,
-            "partition_columns": list(self.partition_columns),
-            "partitions": self.partitions,
-            "cluster_columns": list(self.cluster_columns),
-            **sizes,
-            "protocol": self.protocol,
-            "features": list(self.features),
-            "not_readable_by": dict(self.not_readable_by),
-            "properties": dict(self.properties),
-            "oldest_version": self.oldest_version,
-            "last_change": _iso(self.last_change),
-            "last_operation": self.last_operation,
-            "last_run": self.last_run,
-            "last_writer": self.last_writer,
-        }
+        facts = plain_values(self)
+        if not self.warning:
+            del facts["warning"]
+        of_files = ("format", "columns", "rows", "files", "bytes", "small_files", "warning")
+        return {k: v for k, v in facts.items() if self.version is not None or k in of_files}
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryEntry(Record):
     """One version of a Delta table, as its commit tells; None for what that does not say.
 
     Attributes:
@@ -141,10 +143,6 @@ class HistoryEntry:
     bytes_added: int
     run_id: str | None
     engine: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry as plain values."""
-        return {**asdict(self), "timestamp": _iso(self.timestamp)}
 
 
 class History(list[HistoryEntry]):
@@ -210,14 +208,14 @@ class CompactReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
-        facts = asdict(self)
+        facts = plain_values(self)
         if self.note is None:
             del facts["note"]
-        return {**facts, "partitions": list(facts["partitions"])}
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizeReport:
+class OptimizeReport(Record):
     """What `optimize` did.
 
     Attributes:
@@ -235,10 +233,6 @@ class OptimizeReport:
     bytes_added: int
     partitions: int
     version: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +261,7 @@ class VacuumReport:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterReport:
+class AlterReport(Record):
     """What `alter` did, or would do.
 
     Attributes:
@@ -290,13 +284,9 @@ class AlterReport:
     bytes: int = 0
     dry_run: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport:
+class RestoreReport(Record):
     """What `restore` did.
 
     Attributes:
@@ -307,13 +297,9 @@ class RestoreReport:
     version: int
     restored: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class UndoReport:
+class UndoReport(Record):
     """What `undo` did.
 
     Attributes:
@@ -325,10 +311,6 @@ class UndoReport:
     version: int
     restored: int
     undone: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return {**asdict(self), "undone": list(self.undone)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +331,4 @@ class SingerState:
 
     def to_dict(self) -> dict[str, Any]:
         """The STATE as plain values: `state` is the JSON value itself."""
-        told = {"state": json.loads(self.state), "version": self.version}
-        return {**told, "timestamp": _iso(self.timestamp), "run_id": self.run_id}
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+        return {**plain_values(self), "state": json.loads(self.state)}

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -22,6 +22,7 @@ from lakeport.html.facts import BadSample
 from lakeport.html.text import cut
 from lakeport.schema.named import command
 from lakeport.tables.lake import of_a_table, open_lake
+from lakeport.tables.records import plain_values
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -84,13 +85,7 @@ class LakeRun:
 
     def to_dict(self) -> dict[str, Any]:
         """The run as plain values, without the report."""
-        facts = {
-            **asdict(self),
-            "loads": {**self.loads},
-            "started": self.started.isoformat(),
-            "streams": [*self.streams],
-            "engine": self.engine,
-        }
+        facts = {**plain_values(self), "engine": self.engine}
         del facts["report"]
         return facts
 

@@ -160,7 +160,7 @@ class FilesView:
             schema = pa.schema(fields.values())
         columns = tuple(TableColumn(item.name, type_word(item.type)) for item in schema)
         sizes = size_facts([item.bytes for item in self.files])
-        return TableDescription(self.kind, columns, rows, **sizes)
+        return TableDescription(format=self.kind, columns=columns, rows=rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
         """The first rows of the first files.

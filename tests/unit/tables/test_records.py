@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from lakeport.tables.records import (
@@ -17,16 +17,16 @@ from lakeport.tables.records import (
 )
 
 MOMENT = datetime(2024, 5, 1, 10, 30, tzinfo=UTC)
-FILES = TableDescription("csv", (TableColumn("id", "int64"),), None, 2, 30, 2)
+FILES = TableDescription(
+    format="csv", columns=(TableColumn("id", "int64"),), rows=None, files=2, bytes=30, small_files=2
+)
 
 
 def test_a_description_leaves_out_what_only_delta_tables_have() -> None:
     columns = [{"name": "id", "type": "int64"}]
     plain = {"format": "csv", "columns": columns, "rows": None, "files": 2, "bytes": 30}
     assert FILES.to_dict() == {**plain, "small_files": 2}
-    delta = TableDescription(
-        "delta", FILES.columns, 3, 1, 9, 1, "small", version=0, partitions=0, last_change=MOMENT
-    )
+    delta = replace(FILES, version=0, warning="small", partitions=0, last_change=MOMENT)
     told = delta.to_dict()
     assert (told["warning"], told["version"], told["oldest_version"]) == ("small", 0, None)
     assert (told["partition_columns"], told["last_change"]) == ([], "2024-05-01T10:30:00+00:00")
