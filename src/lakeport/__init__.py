@@ -43,18 +43,17 @@ if TYPE_CHECKING:
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
-    from lakeport.loading.quarantine import Rejection
     from lakeport.loading.replay import Replayed, SetAside, quarantined, replay
-    from lakeport.loading.report import (
+    from lakeport.loading.report import Failure, LandingReport, Observer
+    from lakeport.loading.run import land
+    from lakeport.model import (
+        EngineReport,
         ExpectationResult,
-        Failure,
-        LandingReport,
-        Observer,
+        Landed,
+        Rejection,
         Span,
         StreamReport,
     )
-    from lakeport.loading.run import land
-    from lakeport.model import EngineReport, Landed
     from lakeport.pages.file import PageFile, page
     from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
     from lakeport.pipeline.run import run
@@ -175,13 +174,10 @@ _HOMES = {
         "lakeport.host.activity": "Activity",
         "lakeport.loading.check": "CheckReport check",
         "lakeport.loading.plan": "ColumnPlan LandingPlan StreamPlan plan",
-        "lakeport.loading.quarantine": "Rejection",
         "lakeport.loading.replay": "Replayed SetAside quarantined replay",
-        "lakeport.loading.report": (
-            "ExpectationResult Failure LandingReport Observer Span StreamReport"
-        ),
+        "lakeport.loading.report": "Failure LandingReport Observer",
         "lakeport.loading.run": "land",
-        "lakeport.model": "EngineReport Landed",
+        "lakeport.model": "EngineReport ExpectationResult Landed Rejection Span StreamReport",
         "lakeport.pages.file": "PageFile page",
         "lakeport.pipeline.report": "LoadReport PipelineObserver PipelineReport",
         "lakeport.pipeline.run": "run",

@@ -10,11 +10,11 @@ each task hands back what it staged, and only the driver makes staged objects vi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
-from lakeport.units import counted
+from lakeport.units import count, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -560,3 +560,113 @@ class EngineReport:
             return f"by threads of this process, {tasks}"
         version = f"Spark {self.version}" if self.version else "Spark"
         return f"by {version}, {self.master}, {counted(self.jobs, 'job')}, {tasks}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """What came of an expectation, for a stream.
+
+    Attributes:
+        name: the expectation's.
+        otherwise: what its failure leads to: `fail`, `quarantine` or `warn`.
+        checked: rows that were looked at.
+        failed: rows that fail it; of one that is of all rows together, 1 where it is not met.
+        detail: what was found, in words, of one that is of all rows together.
+    """
+
+    name: str
+    otherwise: str
+    checked: int
+    failed: int
+    detail: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What fails it."""
+        if self.detail:
+            return f"{self.name}: {self.detail}"
+        return f"{self.name} by {count(self.failed)} of {counted(self.checked, 'row')}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What was landed of one stream; sizes in bytes, versions None for files.
+
+    `columns` are those that were landed -> their types in the table, in words such as
+    `decimal(10,2)`; a column that has not had a value yet says so. `source_columns` are those of
+    the source, before `sql`, with the types that they are read with.
+    """
+
+    stream: str
+    table: str = ""
+    rows: int = 0
+    rejected: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    skipped_batches: int = 0
+    removed_files: int = 0
+    first_version: int | None = None
+    last_version: int | None = None
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    removed_rows: int | None = 0
+    merged: Mapping[str, int] = field(default_factory=dict)
+    expectations: tuple[ExpectationResult, ...] = ()
+    source_columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def table_name(self) -> str:
+        """What the table is called in its lake: the last part of its URI."""
+        return self.table.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stage of a run, from when to when; moments are seconds since the run's start.
+
+    Attributes:
+        stage: such as `reading` or `committing`; docs/reports.md lists them.
+        stream: whose; empty for what is done for all of them.
+        start: when it began.
+        end: when it ended.
+        tasks: how many tasks it was done by, that may have run at once; 0 for the driver.
+        busy: seconds that were spent on it, those of all tasks added up.
+    """
+
+    stage: str
+    stream: str
+    start: float
+    end: float
+    tasks: int = 0
+    busy: float = 0.0
+
+    def with_next(self, other: Span) -> Span:
+        """This one and a later one of the same lane, as one."""
+        return replace(
+            self,
+            start=min(self.start, other.start),
+            end=max(self.end, other.end),
+            tasks=self.tasks + other.tasks,
+            busy=self.busy + other.busy,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """How many records of a stream were set aside for one reason.
+
+    Attributes:
+        stream: the stream's name; empty for lines that are of none.
+        column: dotted path of the column at fault; empty where the whole record is.
+        reason: in words, without a record's values; `other reasons` sums up the rest.
+        count: records.
+    """
+
+    stream: str
+    column: str
+    reason: str
+    count: int

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lakeport.model import EngineReport
+from lakeport.model import EngineReport, Rejection, Span, StreamReport
 
 MOST_POINTS = 60
 """So many points a table's growth has."""
@@ -178,58 +178,6 @@ class ErrorFacts(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class ExpectationFacts(msgspec.Struct, frozen=True):
-    """What came of an expectation; see `lakeport.ExpectationResult`."""
-
-    name: str
-    otherwise: str = ""
-    checked: int = 0
-    failed: int = 0
-    detail: str = ""
-
-
-class StreamFacts(msgspec.Struct, frozen=True):
-    """One stream of a run; see `lakeport.StreamReport`."""
-
-    stream: str
-    table: str = ""
-    rows: int = 0
-    rejected: int = 0
-    dropped: dict[str, int] = {}
-    files: int = 0
-    bytes: int = 0
-    skipped_batches: int = 0
-    removed_files: int = 0
-    removed_rows: int | None = 0
-    merged: dict[str, int] = {}
-    first_version: int | None = None
-    last_version: int | None = None
-    seconds: float = 0.0
-    warnings: list[str] = []
-    notes: list[str] = []
-    columns: dict[str, str] = {}
-    expectations: list[ExpectationFacts] = []
-
-
-class ReasonFacts(msgspec.Struct, frozen=True):
-    """Why so many records were set aside; see `lakeport.Rejection`."""
-
-    reason: str
-    stream: str = ""
-    column: str = ""
-    count: int = 0
-
-
-class SpanFacts(msgspec.Struct, frozen=True):
-    """When what was done, in seconds since the run's start; see `lakeport.Span`."""
-
-    stage: str
-    start: float
-    end: float
-    stream: str = ""
-    busy: float = 0.0
-
-
 class RunFacts(msgspec.Struct, frozen=True):
     """A run; see `lakeport.LandingReport`."""
 
@@ -242,15 +190,15 @@ class RunFacts(msgspec.Struct, frozen=True):
     rejected: int = 0
     files: int = 0
     bytes: int = 0
-    streams: list[StreamFacts] = []
+    streams: list[StreamReport] = []
     quarantine: list[str] = []
     warnings: list[str] = []
     parser: str = ""
     engine: EngineReport = EngineReport()
     error: ErrorFacts | None = None
     command: list[str] | None = None
-    reasons: list[ReasonFacts] = []
-    spans: list[SpanFacts] = []
+    reasons: list[Rejection] = []
+    spans: list[Span] = []
     streams_left_out: int = 0
     pace: list[tuple[float, float, float]] = []
     reading_pace: list[tuple[float, float, float]] = []

@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from lakeport.html.charts import Span, rate, stage_class, stages, timeline
 from lakeport.html.document import render
-from lakeport.html.facts import BadSample, RunFacts, StreamFacts
+from lakeport.html.facts import BadSample, RunFacts
 from lakeport.html.text import duration, moment
+from lakeport.model import StreamReport
 from lakeport.units import count, counted, size
 
 
@@ -109,7 +110,7 @@ def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
     ]
 
 
-def _stream(stream: StreamFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+def _stream(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
@@ -128,7 +129,7 @@ def _stream(stream: StreamFacts, pages: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _remarks(stream: StreamFacts) -> list[tuple[str, object]]:
+def _remarks(stream: StreamReport) -> list[tuple[str, object]]:
     counted = {
         "files replaced": stream.removed_files,
         "rows replaced": stream.removed_rows,

@@ -10,14 +10,8 @@ from datetime import UTC, datetime
 from lakeport.errors import BadRecord
 from lakeport.host.process import command_line, masked
 from lakeport.loading.quarantine import Rejections
-from lakeport.loading.report import (
-    ExpectationResult,
-    Failure,
-    LandingReport,
-    StreamReport,
-    Timeline,
-)
-from lakeport.model import EngineReport, Landed
+from lakeport.loading.report import Failure, LandingReport, Timeline
+from lakeport.model import EngineReport, ExpectationResult, Landed, StreamReport
 from lakeport.native import parser
 
 

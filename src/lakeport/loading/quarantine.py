@@ -19,7 +19,7 @@ from enum import Enum
 from urllib.parse import quote
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
-from lakeport.model import Storage
+from lakeport.model import Rejection, Storage
 
 QUARANTINE = "_lakeport/quarantine"
 """The folder of a lake below which its quarantine files are."""
@@ -97,23 +97,6 @@ class Quarantine:
             if self.storage.get(key) != data:  # left by an attempt whose batch did not land
                 self.storage.put(key, data)
         return self.storage.uri(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """How many records of a stream were set aside for one reason.
-
-    Attributes:
-        stream: the stream's name; empty for lines that are of none.
-        column: dotted path of the column at fault; empty where the whole record is.
-        reason: in words, without a record's values; `other reasons` sums up the rest.
-        count: records.
-    """
-
-    stream: str
-    column: str
-    reason: str
-    count: int
 
 
 class Rejections:

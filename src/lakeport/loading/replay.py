@@ -26,10 +26,10 @@ from lakeport.engine.spark.sql.frames import cast_to
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
-from lakeport.loading.quarantine import QUARANTINE, Of, Rejection
+from lakeport.loading.quarantine import QUARANTINE, Of
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
-from lakeport.model import Mode
+from lakeport.model import Mode, Rejection
 from lakeport.schema.named import command
 from lakeport.schema.nested import is_open
 from lakeport.shape import internal_names

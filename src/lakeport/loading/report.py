@@ -54,7 +54,7 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -64,13 +64,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeport.errors import LakeportError
-from lakeport.model import EngineReport, Landed
+from lakeport.model import EngineReport, Landed, Rejection, Span, StreamReport
 from lakeport.scrub import scrub
-from lakeport.units import count, counted
 from lakeport.writers.stopwatch import Pace, Point, within
 
 if TYPE_CHECKING:
-    from lakeport.loading.quarantine import Rejection
     from lakeport.model import Staged, Storage
 
 
@@ -148,68 +146,6 @@ class Failure:
         """The same failure with these secrets masked."""
         known = tuple(secrets)
         return Failure(self.type, scrub(self.message, known), scrub(self.hint, known))
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectationResult:
-    """What came of an expectation, for a stream.
-
-    Attributes:
-        name: the expectation's.
-        otherwise: what its failure leads to: `fail`, `quarantine` or `warn`.
-        checked: rows that were looked at.
-        failed: rows that fail it; of one that is of all rows together, 1 where it is not met.
-        detail: what was found, in words, of one that is of all rows together.
-    """
-
-    name: str
-    otherwise: str
-    checked: int
-    failed: int
-    detail: str = ""
-
-    @property
-    def in_words(self) -> str:
-        """What fails it."""
-        if self.detail:
-            return f"{self.name}: {self.detail}"
-        return f"{self.name} by {count(self.failed)} of {counted(self.checked, 'row')}"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamReport:
-    """What was landed of one stream; sizes in bytes, versions None for files.
-
-    `columns` are those that were landed -> their types in the table, in words such as
-    `decimal(10,2)`; a column that has not had a value yet says so. `source_columns` are those of
-    the source, before `sql`, with the types that they are read with.
-    """
-
-    stream: str
-    table: str = ""
-    rows: int = 0
-    rejected: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    files: int = 0
-    bytes: int = 0
-    batches: int = 0
-    skipped_batches: int = 0
-    removed_files: int = 0
-    first_version: int | None = None
-    last_version: int | None = None
-    seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    removed_rows: int | None = 0
-    merged: Mapping[str, int] = field(default_factory=dict)
-    expectations: tuple[ExpectationResult, ...] = ()
-    source_columns: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def table_name(self) -> str:
-        """What the table is called in its lake: the last part of its URI."""
-        return self.table.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,37 +292,6 @@ MOST_POINTS = 120
 
 _ADJACENT = 0.005
 _TOO_SHORT = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stage of a run, from when to when; moments are seconds since the run's start.
-
-    Attributes:
-        stage: such as `reading` or `committing`; docs/reports.md lists them.
-        stream: whose; empty for what is done for all of them.
-        start: when it began.
-        end: when it ended.
-        tasks: how many tasks it was done by, that may have run at once; 0 for the driver.
-        busy: seconds that were spent on it, those of all tasks added up.
-    """
-
-    stage: str
-    stream: str
-    start: float
-    end: float
-    tasks: int = 0
-    busy: float = 0.0
-
-    def with_next(self, other: Span) -> Span:
-        """This one and a later one of the same lane, as one."""
-        return replace(
-            self,
-            start=min(self.start, other.start),
-            end=max(self.end, other.end),
-            tasks=self.tasks + other.tasks,
-            busy=self.busy + other.busy,
-        )
 
 
 _Lanes = dict[tuple[str, str], list[Span]]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
-    from lakeport.loading.report import StreamReport
+    from lakeport.model import StreamReport
     from lakeport.pipeline.report import LoadReport
 
 

@@ -51,8 +51,7 @@ from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.loading.report import ExpectationResult
-    from lakeport.model import Landed, Storage
+    from lakeport.model import ExpectationResult, Landed, Storage
 
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]

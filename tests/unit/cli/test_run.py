@@ -19,8 +19,8 @@ from lakeport.cli.output.loads import Loads
 from lakeport.config.load import load_target
 from lakeport.host.activity import Activity
 from lakeport.loading.progress import Moment
-from lakeport.loading.report import Failure, LandingReport, StreamReport
-from lakeport.model import Landed
+from lakeport.loading.report import Failure, LandingReport
+from lakeport.model import Landed, StreamReport
 from lakeport.pages.lake import open_pages
 from lakeport.pipeline.report import LoadReport, PipelineReport
 

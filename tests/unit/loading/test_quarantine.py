@@ -13,13 +13,12 @@ from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.loading.quarantine import (
     Of,
     Quarantine,
-    Rejection,
     Rejections,
     check_limit,
     encode_record,
     quarantine_key,
 )
-from lakeport.model import Storage
+from lakeport.model import Rejection, Storage
 from lakeport.storage.local import LocalStorage
 
 

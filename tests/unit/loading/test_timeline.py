@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from lakeport.loading.report import MOST_SPANS, Span, Timeline
-from lakeport.model import Staged, Work
+from lakeport.loading.report import MOST_SPANS, Timeline
+from lakeport.model import Span, Staged, Work
 
 
 class Clock:

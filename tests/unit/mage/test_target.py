@@ -23,11 +23,11 @@ from lakeport.cli.app import main
 from lakeport.config.base import config_class
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, Unreachable
 from lakeport.loading import run as landing
-from lakeport.loading.report import LandingReport, StreamReport
+from lakeport.loading.report import LandingReport
 from lakeport.mage import running
 from lakeport.mage.flags import Flags, template
 from lakeport.mage.observer import LogLines
-from lakeport.model import Landed
+from lakeport.model import Landed, StreamReport
 from tests.unit.config.kit import config_of
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)

@@ -13,8 +13,8 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs import FilesSource
 from lakeport.config.lake import LakeFile, Load
 from lakeport.config.load import load_target
-from lakeport.loading.report import LandingReport, StreamReport
-from lakeport.model import Landed
+from lakeport.loading.report import LandingReport
+from lakeport.model import Landed, StreamReport
 
 Step = Callable[[Any], None]
 

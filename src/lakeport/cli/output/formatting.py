@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TextIO, TypeGuard
 
-from lakeport.loading.report import LandingReport, StreamReport
-from lakeport.model import Landed
+from lakeport.loading.report import LandingReport
+from lakeport.model import Landed, StreamReport
 from lakeport.units import count, counted, size
 
 _TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")

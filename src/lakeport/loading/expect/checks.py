@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.judging import Judge
     from lakeport.loading.prepare import Prepared
-    from lakeport.loading.report import ExpectationResult
-    from lakeport.model import Batch
+    from lakeport.model import Batch, ExpectationResult
 
 _MOST: Final = 62
 """Expectations that a column of bits has room for."""

@@ -12,7 +12,7 @@ from lakeport.config.expectations import Expectation
 from lakeport.config.explain import nearest
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed
 from lakeport.loading.quarantine import Of, Quarantine
-from lakeport.loading.report import ExpectationResult
+from lakeport.model import ExpectationResult
 from lakeport.units import counted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from lakeport.cli.output.formatting import (
     table_lines,
 )
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.loading.report import Failure, LandingReport, StreamReport
-from lakeport.model import Landed
+from lakeport.loading.report import Failure, LandingReport
+from lakeport.model import Landed, StreamReport
 from lakeport.units import count, size
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)

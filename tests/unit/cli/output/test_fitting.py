@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.formatting import cells, fitted, nearby, wrapped
-from lakeport.loading.report import Failure, LandingReport, StreamReport
+from lakeport.loading.report import Failure, LandingReport
+from lakeport.model import StreamReport
 from tests.unit.cli.output.test_console import NOW, PLAN, REPORT, Terminal
 
 WORDS = st.text("ab `-é名", max_size=120)
