@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
+from typing import cast
 
 from markupsafe import Markup
 
 from lakeport.html.document import Page
 from lakeport.pages.address import Address, listening
+from lakeport.pages.lake import LakePages
 from lakeport.pages.serve import server, site
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -108,7 +110,7 @@ def served(book: Book, host: str = "127.0.0.1", secrets: tuple[str, ...] = ()) -
     """Pages on a free port, for as long as the body runs."""
     with listening(host, 0) as (listener, address):
         errors: list[BaseException] = []
-        run = server(site(book, address, TOKEN, secrets, errors.append))
+        run = server(site(cast(LakePages, book), address, TOKEN, secrets, errors.append))
         thread = threading.Thread(target=run.run, args=([listener],))
         thread.start()
         try:

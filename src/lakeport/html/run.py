@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC
 from typing import Any
 from urllib.parse import unquote
@@ -114,14 +114,9 @@ def _stream(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
-        "stream": stream.stream,
-        "table": unquote(uri.rpartition("/")[2]) or uri,
+        **asdict(stream),
+        "table": _name(uri),
         "path": pages.get(uri, ""),
-        "rows": stream.rows,
-        "files": stream.files,
-        "bytes": stream.bytes,
-        "rejected": stream.rejected,
-        "seconds": stream.seconds,
         "versions": "" if last is None else count(last) if first == last else f"{first} to {last}",
         "last": -1 if last is None else last,
         "facts": _remarks(stream),
@@ -164,32 +159,6 @@ class LoadBox:
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     error: Mapping[str, Any] | None = None
-
-
-def loads_body(
-    title: str,
-    file: str,
-    totals: Sequence[tuple[str, object]],
-    loads: Sequence[LoadBox],
-    warnings: Sequence[str] = (),
-) -> Markup:
-    """A page of loads, each with what it uses.
-
-    Args:
-        title: what it is a page of.
-        file: the lake's file.
-        totals: facts of all together.
-        loads: each behind those that it uses.
-        warnings: sentences that concern no single load.
-    """
-    return render(
-        "loads.html",
-        title=title,
-        file=file,
-        totals=totals,
-        loads=loads,
-        warnings=warnings,
-    )
 
 
 Plan = Mapping[str, Any]

@@ -22,7 +22,7 @@ from lakeport.html import document
 from lakeport.html.charts import bars, sparkline
 from lakeport.html.document import Href, Page, asset, render
 from lakeport.html.facts import MOST_POINTS, run_facts
-from lakeport.html.run import LoadBox, loads_body, run_body
+from lakeport.html.run import LoadBox, run_body
 from lakeport.html.table import Preview, table_body
 from lakeport.html.text import age, cut, duration, tag
 from lakeport.schema.named import command
@@ -30,6 +30,7 @@ from lakeport.tables.lake import list_tables, of_a_table, open_lake
 from lakeport.tables.overview import table_and_rows
 from lakeport.tables.runs import list_loads, list_runs, run_named, samples
 from lakeport.units import count, counted, size
+from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from lakeport.tables.runs import LakeRun
     from lakeport.tables.views import DeltaView, FilesView
 
+_LOADS: Final = "loads.html"
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
 
@@ -48,7 +50,8 @@ def page_of_lake_plan(plan: PipelinePlan) -> Page:
     """What a run of a lake's file would do."""
     totals = [("loads", count(len(plan.loads))), ("steps", count(len(plan.steps)))]
     loads = [_planned(load) for load in plan.loads]
-    body = loads_body(f"Plan of {PurePath(plan.file).name}", plan.file, totals, loads)
+    title = f"Plan of {PurePath(plan.file).name}"
+    body = render(_LOADS, title=title, file=plan.file, totals=totals, loads=loads, warnings=())
     return Page("/", "Plan", body)
 
 
@@ -81,8 +84,8 @@ def page_of_lake_run(
         ("took", duration(report["seconds"])),
     ]
     boxes = [_ended(load, links or {}) for load in loads]
-    title = f"Run {report['run_id']}"
-    body = loads_body(title, report["file"], totals, boxes, report["warnings"])
+    title, file, warnings = f"Run {report['run_id']}", report["file"], report["warnings"]
+    body = render(_LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings)
     return Page(path, title, body)
 
 
@@ -135,7 +138,7 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
 
 @dataclass(frozen=True)
 class LakePages:
-    """The pages of a lake, or of a single table; as `lakeport.pages.serve.Pages` asks for them.
+    """The pages of a lake, or of a single table, each made anew from what the store has.
 
     Attributes:
         storage: where it is.
@@ -277,7 +280,6 @@ _LAKE_COLUMNS = (
     ("last change", ""),
     ("age", ""),
 )
-_MANY_SMALL = 20
 _DAYS = 14
 _Day = tuple[str, int, int, int]
 """Day (UTC), good runs, failed ones, rows."""
@@ -329,17 +331,15 @@ def _totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[
 
 def _small(table: LakeTable) -> str:
     small, files = table.small_files or 0, table.files or 0
-    if small < _MANY_SMALL or small * 2 <= files:
+    if small < MANY_SMALL_FILES or small * 2 <= files:
         return ""
     return f"{count(small)} of {counted(files, 'file')} are small"
 
 
 def _spark(table: LakeTable) -> Markup:
     points = table.growth
-    if len(points) < 2:
-        return Markup("")
-    first, last = points[0][1], points[-1][1]
-    return sparkline(points, f"rows, from {count(first)} to {count(last)}")
+    ends = [count(rows) for _, rows in (*points[:1], *points[-1:])]
+    return sparkline(points, f"rows, from {' to '.join(ends)}")
 
 
 def _by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:

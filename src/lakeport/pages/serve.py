@@ -20,7 +20,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from anyio import CapacityLimiter, to_thread
@@ -45,6 +45,9 @@ from lakeport.errors import (
 from lakeport.html.document import Page
 from lakeport.loading.report import Failure
 from lakeport.pages.address import Address
+
+if TYPE_CHECKING:
+    from lakeport.pages.lake import LakePages
 
 _POLICY: Final = "; ".join(
     (
@@ -324,23 +327,6 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-class Pages(Protocol):
-    """Gives pages, each made anew from what the store has."""
-
-    def page(self, path: str) -> Page | None:
-        """Return the page at a path, percent-decoded; None where there is none.
-
-        Raises:
-            LakeportError: it can't be told.
-        """
-
-    def document(self, page: Page) -> str:
-        """Return the whole HTML document of a page, with links to the style and the script."""
-
-    def asset(self, name: str) -> tuple[str, bytes] | None:
-        """Return media type and contents of a file that documents link to, or None."""
-
-
 OnError = Callable[[BaseException], None]
 """Is told of an error that ended a page, in the page's thread."""
 
@@ -356,7 +342,7 @@ _STATUS: Final = (
 
 
 def site(
-    pages: Pages,
+    pages: LakePages,
     address: Address,
     token: str,
     secrets: Iterable[str] = (),
@@ -379,7 +365,7 @@ def site(
 
 
 class _Site:
-    def __init__(self, pages: Pages, secrets: tuple[str, ...], on_error: OnError) -> None:
+    def __init__(self, pages: LakePages, secrets: tuple[str, ...], on_error: OnError) -> None:
         self._pages = pages
         self._secrets = secrets
         self._on_error = on_error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -39,7 +40,6 @@ _TRANSIENT_HINT: Final = (
     "check the endpoint, the network and the proxy; a repeated run is safe. `give_up_after` says "
     "for how long a store is asked."
 )
-_ACCESS_HINT: Final = "check the credentials and what they permit on this bucket or container."
 
 
 class _Rule(NamedTuple):
@@ -245,7 +245,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
         r"|Operation failed: .*?, 40[13]\b",
         PermissionRefused,
         "the store refused access: {}",
-        _ACCESS_HINT,
+        "check the credentials and what they permit on this bucket or container.",
     ),
     *_STORE_TROUBLE,
     _Rule(
@@ -380,26 +380,14 @@ def _of_python(error: BaseException) -> LakeportError:
         if isinstance(error, ConnectionError | TimeoutError):
             return Unreachable(message, _TRANSIENT_HINT)
         return DestinationError(message, "`--debug` shows where.")
-    return SparkFailure(f"{_name(kind)} {_place(error)}".rstrip(), "`--debug` shows its own words.")
-
-
-def _name(kind: type) -> str:
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    return SparkFailure(f"{name} {_place(error)}".rstrip(), "`--debug` shows its own words.")
 
 
 def _place(error: BaseException) -> str:
     """Where it was raised: the innermost frame, without the folder."""
-    trace = error.__traceback__
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return _at(code.co_filename, trace.tb_lineno, code.co_name)
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
+    return "".join(_at(each.filename, each.lineno or 0, each.name) for each in frames)
 
 
 def _at(file: str, line: int | str, function: str) -> str:
