@@ -10,12 +10,12 @@ import pytest
 import lakeport
 from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_facts
+from lakeport.tables.overview import table_and_rows
 from tests.spark.delta_support import session
 
 
 def facts(path: Path) -> TableFacts:
-    return table_facts(LocalStorage(str(path)), "", "t")
+    return table_and_rows(LocalStorage(str(path)), "", "t")[0]
 
 
 def check(path: Path, since: int) -> TableFacts:

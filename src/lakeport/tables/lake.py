@@ -268,10 +268,9 @@ def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
         return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
     if HOME in level.folders:  # a lake, whatever its tables are called, and what lies beside them
         return _Kind.FOLDERS, level
-    if any("=" in name for name in folders) or (_data(level) and not top):
-        return (_Kind.FOLDERS if _holds_tables(storage, key, folders) else _Kind.FILES), level
-    if all(map(_DATE.fullmatch, folders)):
-        # Folders by date, unless they are tables with such names.
+    partitions = any("=" in name for name in folders) or (_data(level) and not top)
+    if partitions or all(map(_DATE.fullmatch, folders)):
+        # Partitions, or folders by date, unless they are tables with such names.
         return (_Kind.FOLDERS if _holds_tables(storage, key, folders) else _Kind.FILES), level
     return _Kind.FOLDERS, level
 

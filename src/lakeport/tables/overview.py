@@ -48,7 +48,6 @@ from lakeport.tables.views import (
     DeltaView,
     FilesView,
     declared,
-    optimize_hint,
     size_facts,
     type_word,
 )
@@ -397,18 +396,16 @@ def partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[Partit
     groups: dict[str, list[tuple[int, int | None]]] = {}
     for name, size, rows in files:
         groups.setdefault(name, []).append((size, rows))
-    partitioned = sorted(groups) if groups.keys() - {""} else []
-    return [_partition(name, groups[name]) for name in partitioned]
-
-
-def _partition(name: str, files: Sequence[tuple[int, int | None]]) -> PartitionFacts:
-    return PartitionFacts(
-        name=name,
-        files=len(files),
-        bytes=sum(size for size, _ in files),
-        rows=_total(count for _, count in files),
-        small_files=sum(size < SMALL_FILE_BYTES for size, _ in files),
-    )
+    return [
+        PartitionFacts(
+            name=name,
+            files=len(groups[name]),
+            bytes=sum(size for size, _ in groups[name]),
+            rows=_total(count for _, count in groups[name]),
+            small_files=sum(size < SMALL_FILE_BYTES for size, _ in groups[name]),
+        )
+        for name in (sorted(groups) if groups.keys() - {""} else ())
+    ]
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
@@ -465,19 +462,12 @@ def delta_facts(
         (partition_name(known.file.partition, columns), known.file.bytes, known.rows)
         for known in history.files
     )
-    file_sizes = [known.file.bytes for known in history.files]
-    sizes = size_facts(file_sizes, optimize_hint(storage.uri(folder)))
     return TableFacts(
         name=name,
         uri=storage.uri(folder),
         format="delta",
         rows=_total(known.rows for known in history.files),
-        bytes=sizes["bytes"],
-        file_sizes=file_sizes,
-        small_files=sizes["small_files"],
-        small_file_bytes=SMALL_FILE_BYTES,
-        target_file_bytes=target_bytes(properties),
-        warning=sizes.get("warning"),
+        **_sizes([known.file.bytes for known in history.files], properties, storage.uri(folder)),
         columns=_log_columns(history, newest),
         partitions=partitions,
         partition_columns=by,
@@ -490,6 +480,15 @@ def delta_facts(
         last_change=versions[-1].at if versions else None,
         notes=_notes(history, log),
     )
+
+
+def _sizes(sizes: Sequence[int], properties: Mapping[str, str], uri: str = "") -> dict[str, Any]:
+    """Return what `TableFacts` tell of files of these sizes, by a table's properties."""
+    known = {"warning": None, **size_facts(sizes, uri)}
+    del known["files"]
+    target = target_bytes(properties)
+    bounds = {"small_file_bytes": SMALL_FILE_BYTES, "target_file_bytes": target}
+    return {"file_sizes": sizes, **known, **bounds}
 
 
 def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
@@ -585,7 +584,6 @@ _UNREAD = {
 }
 _NANS = "the statistics leave out NaN"
 _LOADS = 1_000
-_THREADS = 16
 
 
 def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> TableFacts:
@@ -614,19 +612,13 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
     partition_columns = tuple(dict.fromkeys(name for pairs in named for name, _ in pairs))
     names = ["/".join(f"{name}={value}" for name, value in pairs) for pairs in named]
     file_sizes = [item.bytes for item in view.files]
-    sizes = size_facts(file_sizes)
     last = max((item.modified for item in view.files), default=0.0)
     return TableFacts(
         name=name,
         uri=storage.uri(folder),
         format=view.kind,
         rows=rows,
-        bytes=sizes["bytes"],
-        file_sizes=file_sizes,
-        small_files=sizes["small_files"],
-        small_file_bytes=SMALL_FILE_BYTES,
-        target_file_bytes=target_bytes({}),
-        warning=sizes.get("warning"),
+        **_sizes(file_sizes, {}),
         columns=[
             *(column for column in columns if column.name not in partition_columns),
             *(ColumnFacts(name, "string", "partition") for name in partition_columns),
@@ -690,8 +682,10 @@ _FILES = 100
 """Files of a Delta table among which its first rows are."""
 
 
-def table_facts(storage: Storage, folder: str, name: str) -> TableFacts:
-    """Tell a Delta table by its log, or a folder of Parquet or CSV files by their footers.
+def table_and_rows(
+    storage: Storage, folder: str, name: str
+) -> tuple[TableFacts, DeltaView | FilesView]:
+    """Tell a table, and what has its first rows: by a Delta table's log, or by files' footers.
 
     Args:
         storage: where it is.
@@ -702,26 +696,15 @@ def table_facts(storage: Storage, folder: str, name: str) -> TableFacts:
         SourceError: there is no table, it is several, or its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    return table_and_rows(storage, folder, name)[0]
-
-
-def table_and_rows(
-    storage: Storage, folder: str, name: str
-) -> tuple[TableFacts, DeltaView | FilesView]:
-    """Tell a table, and what has its first rows; see `table_facts`."""
     versions = Versions.of(storage, folder)
     found = versions.files_or_version(None, None)
     if not isinstance(found, int):
         return files_facts(storage, folder, name, found), found
     history = delta_history(storage, folder, versions.files)
     facts = delta_facts(storage, folder, name, versions.files, history)
-    return facts, DeltaView(storage, folder, _beginning(history, found))
-
-
-def _beginning(history: History, version: int) -> Contents:
-    """The table with its first files."""
-    state = TableState(version, history.metadata, history.protocol)
-    return Contents(state, tuple(known.file for known in history.files[:_FILES]))
+    state = TableState(found, history.metadata, history.protocol)
+    first = Contents(state, tuple(known.file for known in history.files[:_FILES]))
+    return facts, DeltaView(storage, folder, first)
 
 
 _TYPES: Final = ("date", "timestamp", "timestamp_ntz")

@@ -274,7 +274,6 @@ _FOLDER = "_lakeport/quarantine"
 _FILES = 32
 _BYTES = 256 << 10
 _CHARACTERS = 500
-_QUARANTINE_THREADS = 8
 
 
 def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
@@ -294,11 +293,11 @@ def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> lis
     uris = report.get("quarantine")
     found = dict.fromkeys(_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
     keys = [key for key in found if key][:_FILES]
-    with ThreadPoolExecutor(_QUARANTINE_THREADS) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         read = list(pool.map(lambda key: _head(storage, key), keys))
     seen: Counter[tuple[str, str, str]] = Counter()
     ranked: list[tuple[int, BadSample]] = []
-    for sample in (sample for head in read for sample in _samples(head)):
+    for sample in filter(None, (_sample(line) for head in read for line in head.splitlines())):
         ranked.append((seen[_kind(sample)], sample))
         seen[_kind(sample)] += 1
     ranked.sort(key=lambda one: one[0])  # the first of each kind, then the second ones
@@ -328,13 +327,6 @@ def _head(storage: Storage, key: str) -> bytes:
     except (LakeportError, OSError):
         return b""
     return head if len(head) < _BYTES else head[: head.rfind(b"\n") + 1]
-
-
-def _samples(head: bytes) -> Iterator[BadSample]:
-    for line in head.splitlines():
-        sample = _sample(line)
-        if sample is not None:
-            yield sample
 
 
 def _sample(line: bytes) -> BadSample | None:

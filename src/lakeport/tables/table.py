@@ -11,6 +11,7 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.base import SessionRequest
-from lakeport.errors import LakeportError, SourceError
+from lakeport.errors import LakeportError, SourceError, SparkFailure
 from lakeport.tables.records import (
     AlterReport,
     CompactReport,
@@ -79,10 +80,10 @@ class Table:
         """The table as notebooks show it: figures, growth, columns; None where none can be told."""
         from lakeport.html.document import notebook
         from lakeport.html.table import table_part
-        from lakeport.tables.overview import table_facts
+        from lakeport.tables.overview import table_and_rows
 
         try:
-            facts = table_facts(self._location.storage, self._location.folder, self.uri)
+            facts, _ = table_and_rows(self._location.storage, self._location.folder, self.uri)
         except LakeportError:
             return None  # `repr` tells its name
         return notebook(table_part(facts))
@@ -193,7 +194,7 @@ class Table:
             SparkFailure: the query took longer than `timeout`.
         """
         from lakeport.engine.spark.sql.policy import run_query
-        from lakeport.tables.views import check_beginning, fetch, in_time, read_table
+        from lakeport.tables.views import check_beginning, fetch, read_table
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
@@ -207,7 +208,14 @@ class Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
                 return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
-            return in_time(by_spark, job, timeout)
+            seconds = min(timeout, threading.TIMEOUT_MAX)
+            try:
+                return by_spark.run_job("query a table", job, seconds=seconds)
+            except TimeoutError:
+                raise SparkFailure(
+                    f"the query took longer than {timeout:g} s, and was cancelled",
+                    "have it read or join fewer rows, or give it more time (`--timeout`).",
+                ) from None
 
     def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.
@@ -327,7 +335,8 @@ class Table:
         from lakeport.tables.undo import undo, version_before
 
         # A name that is wrong does not wait for Spark.
-        version_before(self._versions().commits(), run_id, self.uri)
+        versions = self._versions()
+        version_before(versions.log.back_from(versions.newest()), run_id, self.uri)
         with self._spark("`undo`", writes=True) as spark:
             return undo(spark, self._location, run_id)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from lakeport.delta_log.reader import Commit, DeltaLog, LogFiles
+from lakeport.delta_log.reader import DeltaLog, LogFiles
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.tables.lake import absent, many
@@ -107,14 +106,6 @@ class Versions:
     def entries(self, version: int, limit: int) -> list[HistoryEntry]:
         """The lines of the table's history from a version backwards."""
         return [entry(commit) for commit in islice(self.log.back_from(version), limit)]
-
-    def commits(self) -> Iterator[Commit]:
-        """The table's commits, newest first, as far back as the log has them.
-
-        Raises:
-            SourceError: this is not a Delta table.
-        """
-        return self.log.back_from(self.newest())
 
     def singer_state(self) -> SingerState | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from lakeport.delta_log.actions import parse_path, parse_value, row_count
 from lakeport.delta_log.reader import Commit, Contents
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.sql.policy import SINGLE_SELECT
-from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError, SparkFailure
+from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import command, type_name
@@ -30,7 +29,6 @@ from lakeport.writers.delta.plain import lacking_readers
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import DataFrame, SparkSession
 
 _THREADS = 16
@@ -62,7 +60,7 @@ class DeltaView:
                 for field in state.schema_json["fields"]
             ),
             rows=row_count(files),
-            **size_facts([f.bytes for f in files], optimize_hint(self.storage.uri(self.folder))),
+            **size_facts([f.bytes for f in files], self.storage.uri(self.folder)),
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
@@ -310,20 +308,16 @@ def _spark_word(type_: Any) -> str:
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
 
 
-def optimize_hint(uri: str) -> str:
-    """What mends the small files of a Delta table, for `size_facts`."""
-    return f", or run {command('table', 'optimize', uri)}"
-
-
-def size_facts(sizes: Sequence[int], remedy: str = "") -> dict[str, Any]:
+def size_facts(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     """How many files, their bytes, how many are small, and a warning where most are.
 
     Args:
         sizes: of the files, in bytes.
-        remedy: what the warning names besides larger batches.
+        uri: the Delta table whose `optimize` the warning names as well; empty for files.
     """
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
+    remedy = f", or run {command('table', 'optimize', uri)}" if uri else ""
     if small >= MANY_SMALL_FILES and small * 2 > len(sizes):
         facts["warning"] = (
             f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "
@@ -428,19 +422,3 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
             if isinstance(found, int) and lost:
                 raise gone(uri, found) from error
             raise
-
-
-def in_time(engine: SparkEngine, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
-    """Run a query, and cancel it after so many seconds; return its rows.
-
-    Raises:
-        SparkFailure: it took longer.
-        LakeportError: it failed otherwise.
-    """
-    try:
-        return engine.run_job("query a table", query, seconds=min(seconds, threading.TIMEOUT_MAX))
-    except TimeoutError:
-        raise SparkFailure(
-            f"the query took longer than {seconds:g} s, and was cancelled",
-            "have it read or join fewer rows, or give it more time (`--timeout`).",
-        ) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_facts
+from lakeport.tables.overview import table_and_rows
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
@@ -68,4 +68,4 @@ def write(table: Path, commits: Sequence[Sequence[Mapping[str, Any]]], since: in
 
 def facts(table: Path) -> TableFacts:
     """What its log tells."""
-    return table_facts(LocalStorage(str(table.parent)), table.name, table.name)
+    return table_and_rows(LocalStorage(str(table.parent)), table.name, table.name)[0]

@@ -18,7 +18,7 @@ from deltalake.schema import Field, PrimitiveType
 import lakeport
 from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_facts
+from lakeport.tables.overview import table_and_rows
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]
 
@@ -62,7 +62,7 @@ class Grown:
 
     def look(self) -> None:
         """Look at the table as it is now."""
-        told = table_facts(LocalStorage(str(self.path.parent)), "t", "t")
+        told = table_and_rows(LocalStorage(str(self.path.parent)), "t", "t")[0]
         self.steps.append((DeltaTable(self.path).to_pyarrow_table(), told))
 
 

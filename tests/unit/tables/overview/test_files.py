@@ -98,9 +98,9 @@ def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
 
 def facts_below(root: Path, name: str) -> Any:
     from lakeport.storage.local import LocalStorage
-    from lakeport.tables.overview import table_facts
+    from lakeport.tables.overview import table_and_rows
 
-    return table_facts(LocalStorage(str(root)), name, name)
+    return table_and_rows(LocalStorage(str(root)), name, name)[0]
 
 
 def test_files_by_partition(tmp_path: Path) -> None:
