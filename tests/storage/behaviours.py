@@ -249,9 +249,9 @@ def keeps_a_record_of_files(storage: Storage) -> None:
     with MonkeyPatch.context() as patch:
         patch.setattr(new_files, "_SMALL", 50)  # a larger one is streamed
         for part in (files[:10], files[10:90], files[90:]):
-            change = Record(memory).extended(part, {})
-            change.write()
-            memory.commit(change.bookmark)
+            bookmark, write = Record(memory).extended(part, {})
+            write()
+            memory.commit(bookmark)
     assert list(Record(memory).seen()) == files
     assert len(keys(storage, "memory")) == 3
 

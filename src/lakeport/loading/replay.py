@@ -10,11 +10,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 
 from lakeport.config.files import parse_text, read_text
@@ -33,6 +34,7 @@ from lakeport.model import Mode, Rejection
 from lakeport.schema.named import command
 from lakeport.schema.nested import is_open
 from lakeport.shape import internal_names
+from lakeport.tables.records import Record
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ _ENDINGS: Final = (Of.LINES, Of.ROWS, Of.SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(Record):
     """What a run has set aside of one stream.
 
     Attributes:
@@ -119,15 +121,6 @@ class SetAside:
     files: tuple[str, ...]
     expectations: tuple[str, ...] = ()
     rows: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {
-            **asdict(self),
-            "reasons": [asdict(reason) for reason in self.reasons],
-            "files": list(self.files),
-            "expectations": list(self.expectations),
-        }
 
 
 def quarantined(
@@ -490,7 +483,8 @@ def _replayed(
         if not (transforms["sql"] or transforms["python"]):
             schema = None if now is None else json_schema(now)
         elif not transforms["python"]:
-            transforms = {**transforms, "python": _as_in(now or pa.schema([]))}
+            known = now or pa.schema([])
+            transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
@@ -516,18 +510,12 @@ def _record(line: bytes) -> tuple[bytes, bool]:
         found = json.loads(line)
     except ValueError:
         return line, False
-    if isinstance(found, dict) and found.get("type") == "RECORD":
-        inner = found.get("record")
-        if isinstance(inner, dict):
-            return _inner(line), True
-    return line, isinstance(found, dict)
-
-
-def _inner(line: bytes) -> bytes:
-    """The record of a message, with its numbers as they are written."""
-    import msgspec
-
-    return bytes(msgspec.json.decode(line, type=dict[str, msgspec.Raw])["record"])
+    if not isinstance(found, dict):
+        return line, False
+    if found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
+        message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return bytes(message["record"]), True  # with its numbers as they are written
+    return line, True
 
 
 def _edited(file: Path) -> Iterator[bytes]:
@@ -536,15 +524,6 @@ def _edited(file: Path) -> Iterator[bytes]:
             yield from (line.rstrip(b"\r\n") for line in lines if line.strip())
     except OSError as error:
         raise SourceError(f"file {str(file)!r}: {error.strerror}", "check its name.") from None
-
-
-def _as_in(table: pa.Schema) -> Callable[[DataFrame], DataFrame]:
-    """Gives a frame's columns the types that the table has for them."""
-
-    def cast(frame: DataFrame) -> DataFrame:
-        return cast_to(frame, table)
-
-    return cast
 
 
 def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:

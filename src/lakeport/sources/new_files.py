@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -133,12 +134,10 @@ def write_segment(files: Iterable[Listed], target: Any) -> None:
     options = ipc.IpcWriteOptions(compression="zstd")
     with ipc.new_stream(target, _SCHEMA, options=options) as writer:
         for rows in _groups(files, _ROWS):
-            uris, sizes, tags = zip(*rows, strict=True)
-            names = [uri.encode("utf-8", "surrogateescape") for uri in uris]
-            columns = [
-                pa.array(c, f.type) for c, f in zip((names, sizes, tags), _SCHEMA, strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+            names = (row.uri.encode("utf-8", "surrogateescape") for row in rows)
+            _, sizes, tags = zip(*rows, strict=True)
+            columns = dict(zip(_SCHEMA.names, ([*names], sizes, tags), strict=True))
+            writer.write_batch(pa.RecordBatch.from_pydict(columns, _SCHEMA))
 
 
 def read_segment(source: Any) -> Iterator[Listed]:
@@ -161,11 +160,10 @@ def merged(segments: Sequence[Iterable[Listed]]) -> Iterator[Listed]:
         segments: each in the order of its URIs.
     """
     before = None
-    ranked = (_ranked(files, -number) for number, files in enumerate(segments))
-    for uri, _, file in heapq.merge(*ranked):
-        if uri != before:
+    for file in heapq.merge(*reversed(segments), key=attrgetter("uri")):
+        if file.uri != before:
             yield file
-        before = uri
+        before = file.uri
 
 
 def in_order(files: Iterable[Listed], folder: Path) -> Iterator[Listed]:
@@ -184,10 +182,6 @@ def in_order(files: Iterable[Listed], folder: Path) -> Iterator[Listed]:
         with runs[-1].open("xb") as target:
             write_segment(group, target)
     return merged([*map(_from_disk, runs), group])
-
-
-def _ranked(files: Iterable[Listed], rank: int) -> Iterator[tuple[str, int, Listed]]:
-    return ((file.uri, rank, file) for file in files)
 
 
 def _from_disk(path: Path) -> Iterator[Listed]:
@@ -262,11 +256,11 @@ class NewFiles:
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
         """The flushes of the new files, with what the table is to remember."""
-        change = self._record.extended(self._new, self._reached)
+        bookmark, write = self._record.extended(self._new, self._reached)
 
         def before_commit() -> None:
             self._check()
-            change.write()
+            write()
 
         for flush in source:
             batches = tuple(
@@ -274,7 +268,7 @@ class NewFiles:
                     batch,
                     notes=(*batch.notes, self._told()),
                     remembered=False,  # the record knows them
-                    bookmark=change.bookmark,
+                    bookmark=bookmark,
                     before_commit=before_commit,
                 )
                 for batch in flush.batches
@@ -347,19 +341,6 @@ _SMALL = 50_000  # files of a segment that is put in one request
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What a load does to the record.
-
-    Attributes:
-        bookmark: the record after the load.
-        write: writes the segment that only the bookmark names; call it before the commit.
-    """
-
-    bookmark: Bookmark
-    write: Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
 class _Segment:
     """One segment, as the bookmark names it.
 
@@ -417,12 +398,18 @@ class Record:
         """
         return merged([self._read(one.name) for one in self._segments if one.last >= first])
 
-    def extended(self, new: Sequence[Listed], reached: Mapping[str, str]) -> Change:
+    def extended(
+        self, new: Sequence[Listed], reached: Mapping[str, str]
+    ) -> tuple[Bookmark, Callable[[], None]]:
         """The record with more files.
 
         Args:
             new: in the order of their URIs.
             reached: replaces that of the places that are named.
+
+        Returns:
+            The record after the load, and what writes the segment that only this names: to be
+            called before the commit.
         """
         kept = list(self._segments)
         taken: list[_Segment] = []
@@ -450,7 +437,7 @@ class Record:
             if due:
                 self._sweep(named)
 
-        return Change(Bookmark(_NAME, value, self._number), write)
+        return Bookmark(_NAME, value, self._number), write
 
     def _sweep(self, named: Collection[str]) -> None:
         """Remove what was not named thirty days ago, nor is now."""

@@ -25,9 +25,9 @@ def listed(*numbers: int, tag: str = "") -> list[Listed]:
 
 
 def add(memory: KeptMemory, files: list[Listed], now: float = 0.0, **reached: str) -> None:
-    change = Record(memory, lambda: now).extended(files, reached)
-    change.write()
-    memory.commit(change.bookmark)
+    bookmark, write = Record(memory, lambda: now).extended(files, reached)
+    write()
+    memory.commit(bookmark)
 
 
 @pytest.fixture
@@ -149,9 +149,9 @@ def test_any_sequence_of_changes_lands_each_content_once(
         found = {int(file.uri.rpartition("/")[2]): int(file.tag) for file in new}
         assert len(found) == len(new)
         assert found == {n: tag for n, tag in there.items() if landed.get(n) != tag}
-        change = Record(memory).extended(new, {})
+        bookmark, write = Record(memory).extended(new, {})
         if new:
-            change.write()
+            write()
             if not fails:
-                memory.commit(change.bookmark)
+                memory.commit(bookmark)
                 landed |= found
