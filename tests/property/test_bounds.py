@@ -14,8 +14,8 @@ from hypothesis import given
 
 from lakeport.delta_log.actions import DataFile, serialise_value
 from lakeport.delta_log.history import KnownFile
-from lakeport.html.facts import ColumnFacts
 from lakeport.tables.overview import column_facts, column_leaves
+from lakeport.tables.records import ColumnFacts
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DECIMALS = st.decimals(-(10**16), 10**16, places=2)

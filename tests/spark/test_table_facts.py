@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import lakeport
-from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_and_rows
+from lakeport.tables.records import TableFacts
 from tests.spark.delta_support import session
 
 
@@ -74,7 +74,7 @@ def test_a_table_with_deleted_rows_mapped_names_and_newer_checkpoints(tmp_path: 
     for version in range(9):
         (path / "_delta_log" / f"{version:020d}.json").unlink()
     cleaned = facts(path)
-    assert (cleaned.rows, cleaned.partitions) == (told.rows, told.partitions)
+    assert (cleaned.rows, cleaned.by_partition) == (told.rows, told.by_partition)
     assert [one.number for one in cleaned.versions] == [9, 10]
     assert [one.rows for one in cleaned.versions] == [one.rows for one in told.versions[9:]]
 

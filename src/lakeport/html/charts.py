@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lakeport.html.facts import VersionFacts
 from lakeport.html.text import duration, file_size, joined, tag
 from lakeport.units import count, counted
+
+if TYPE_CHECKING:
+    from lakeport.tables.records import VersionFacts
 
 Ticks = Sequence[tuple[float, str]]
 """Words below a picture, each at a share of its width, from 0 to 1."""

@@ -6,14 +6,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from lakeport.html.charts import growth, histogram, over_time, size_bins
 from lakeport.html.document import render
-from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.text import cut, file_size, moment, share, tag
 from lakeport.units import count, counted, size
+
+if TYPE_CHECKING:
+    from lakeport.tables.records import ColumnFacts, TableFacts
 
 _VERSIONS = (
     ("version", "n"),
@@ -58,7 +61,7 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         masked: whether values of its columns are left out.
     """
     versions = facts.versions
-    partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
+    partitions = sorted(facts.by_partition, key=lambda p: -p.bytes)
 
     def value(text: str | None) -> Markup | str:
         if text is None:
@@ -105,11 +108,11 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
         ("format", facts.format),
         ("rows", count(facts.rows)),
         ("size", size(facts.bytes)),
-        ("files", f"{count(len(facts.file_sizes))}{few}"),
+        ("files", f"{count(facts.files)}{few}"),
         ("columns", count(len(facts.columns))),
     ]
     if facts.partition_columns:
-        words = f"{count(len(facts.partitions))} by {', '.join(facts.partition_columns)}"
+        words = f"{count(len(facts.by_partition))} by {', '.join(facts.partition_columns)}"
         told.append(("partitions", words))
     if facts.versions:
         older = f", {count(facts.older_versions)} older ones gone" if facts.older_versions else ""

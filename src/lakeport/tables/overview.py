@@ -33,16 +33,11 @@ from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.state import TableState
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SchemaConflict, SourceError
-from lakeport.html.facts import (
-    MOST_POINTS,
-    ColumnFacts,
-    PartitionFacts,
-    TableFacts,
-    VersionFacts,
-)
+from lakeport.html.facts import MOST_POINTS
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import command
 from lakeport.schema.sparktypes import NULL_FOLDER, spark_json
+from lakeport.tables.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import (
     DeltaView,
@@ -468,15 +463,17 @@ def delta_facts(
         format="delta",
         rows=_total(known.rows for known in history.files),
         **_sizes([known.file.bytes for known in history.files], properties, storage.uri(folder)),
-        columns=_log_columns(history, newest),
-        partitions=partitions,
+        version=log.newest,
+        columns=tuple(_log_columns(history, newest)),
+        partitions=len(partitions),
+        by_partition=partitions,
         partition_columns=by,
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
         protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
         features=tuple(sorted(state.features)),
         readers=_readers(protocol),
-        properties=sorted(properties.items()),
+        properties=properties,
         last_change=versions[-1].at if versions else None,
         notes=_notes(history, log),
     )
@@ -484,11 +481,9 @@ def delta_facts(
 
 def _sizes(sizes: Sequence[int], properties: Mapping[str, str], uri: str = "") -> dict[str, Any]:
     """Return what `TableFacts` tell of files of these sizes, by a table's properties."""
-    known = {"warning": None, **size_facts(sizes, uri)}
-    del known["files"]
     target = target_bytes(properties)
     bounds = {"small_file_bytes": SMALL_FILE_BYTES, "target_file_bytes": target}
-    return {"file_sizes": sizes, **known, **bounds}
+    return {"file_sizes": sizes, **size_facts(sizes, uri), **bounds}
 
 
 def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
@@ -619,11 +614,11 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         format=view.kind,
         rows=rows,
         **_sizes(file_sizes, {}),
-        columns=[
+        columns=(
             *(column for column in columns if column.name not in partition_columns),
             *(ColumnFacts(name, "string", "partition") for name in partition_columns),
-        ],
-        partitions=partition_facts(zip(names, file_sizes, counts, strict=True)),
+        ),
+        by_partition=partition_facts(zip(names, file_sizes, counts, strict=True)),
         partition_columns=partition_columns,
         growth=growth(found, rows)[-MOST_POINTS:],
         last_change=datetime.fromtimestamp(last, UTC) if last else None,

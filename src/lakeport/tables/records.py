@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -114,6 +114,113 @@ class TableDescription:
             del facts["warning"]
         of_files = ("format", "columns", "rows", "files", "bytes", "small_files", "warning")
         return {k: v for k, v in facts.items() if self.version is not None or k in of_files}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """One version of a Delta table.
+
+    Attributes:
+        number: its number.
+        at: when it was committed; None where the commit does not say.
+        operation: what it did, in its writer's words, such as `WRITE, Append`.
+        rows: rows that the table had then; None where a file does not say.
+        bytes: size of the data files that the table had then; None where a file does not say.
+        files: how many data files the table had then; None before the oldest known contents.
+        rows_added: rows in the files that it added; None where one does not say.
+        rows_removed: rows in the files that it removed; None where one does not say.
+        files_added: how many data files it added.
+        files_removed: how many it removed.
+        columns: columns that came, went or got another type with it, in words.
+        run_id: id or name of the run that made it; None for other programs.
+        state: the Singer STATE that it carries, as JSON text; None for none.
+    """
+
+    number: int
+    at: datetime | None
+    operation: str
+    rows: int | None
+    bytes: int | None
+    files: int | None
+    rows_added: int | None
+    rows_removed: int | None
+    files_added: int
+    files_removed: int
+    columns: tuple[str, ...] = ()
+    run_id: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition of the newest version.
+
+    Attributes:
+        name: `column=value` pairs, with `/` between.
+        files: how many data files.
+        bytes: their size together.
+        rows: their rows; None where a file does not say.
+        small_files: how many of them are smaller than 32 MB.
+    """
+
+    name: str
+    files: int
+    bytes: int
+    rows: int | None
+    small_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts(TableColumn):
+    """One column, with what the files' statistics tell of it.
+
+    Attributes:
+        role: `partition`, `cluster` or empty.
+        nulls: how many; None where a file does not say.
+        minimum: the least value as text; None where a file does not say, or all are null.
+        maximum: the greatest, likewise.
+        approximate: why minimum and maximum may not be those of the values; empty where they are.
+    """
+
+    role: str = ""
+    nulls: int | None = None
+    minimum: str | None = None
+    maximum: str | None = None
+    approximate: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class TableFacts(TableDescription):
+    """A table as its page shows it: what describes it, and what its log or its footers tell.
+
+    Attributes:
+        name: its folder below the target, such as `silver/flights`.
+        uri: as users name it.
+        columns: in the table's order, the parts of structs in the place of these.
+        file_sizes: that of each data file.
+        small_file_bytes: below this a file counts as small.
+        target_file_bytes: the size that files are to have.
+        by_partition: the partitions that hold files; empty without partition columns.
+        versions: oldest first; empty for files.
+        older_versions: how many versions the log no longer tells.
+        readers: program -> why it can't read the table; empty where it can.
+        growth: rows at moments, oldest first, of a table of files, whose loads its manifests tell:
+            (Unix seconds, rows); at most `MOST_POINTS`.
+        notes: what could not be told and why, in sentences.
+    """
+
+    name: str
+    uri: str
+    columns: tuple[ColumnFacts, ...]
+    file_sizes: Sequence[int]
+    small_file_bytes: int
+    target_file_bytes: int
+    by_partition: Sequence[PartitionFacts] = ()
+    versions: Sequence[VersionFacts] = ()
+    older_versions: int = 0
+    readers: Sequence[tuple[str, str]] = ()
+    growth: Sequence[tuple[float, int]] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lakeport.html.facts import (
-    ColumnFacts,
-    PartitionFacts,
-    RunFacts,
-    TableFacts,
-    VersionFacts,
-    run_facts,
-)
+from lakeport.html.facts import RunFacts, run_facts
 from lakeport.tables.lake import LakeTable
+from lakeport.tables.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
 
 BEGIN = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 
@@ -44,13 +38,14 @@ def table(text: str = "t", versions: int = 3, partitions: int = 2, **others: Any
         "format": "delta",
         "rows": versions * 100,
         "bytes": versions * 1000,
+        "files": versions,
         "file_sizes": [1000 << place for place in range(versions)],
         "small_files": versions,
         "small_file_bytes": 32 << 20,
         "target_file_bytes": 256 << 20,
         "warning": text,
-        "columns": [ColumnFacts(text, text, "partition", 1, text, text, text)],
-        "partitions": [
+        "columns": (ColumnFacts(text, text, "partition", 1, text, text, text),),
+        "by_partition": [
             PartitionFacts(f"{text}={n}", 2, 1000 * (n + 1), 10, 1) for n in range(partitions)
         ],
         "partition_columns": (text,),
@@ -58,7 +53,7 @@ def table(text: str = "t", versions: int = 3, partitions: int = 2, **others: Any
         "protocol": text,
         "features": (text,),
         "readers": [(text, text)],
-        "properties": [(text, text)],
+        "properties": {text: text},
         "last_change": BEGIN,
         "notes": (text,),
     }

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_and_rows
+from lakeport.tables.records import TableFacts
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 

@@ -16,9 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
 import lakeport
-from lakeport.html.facts import TableFacts
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.overview import table_and_rows
+from lakeport.tables.records import TableFacts
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]
 
@@ -175,6 +175,6 @@ def test_partitions_hold_what_others_count(table: Grown) -> None:
         counted = duckdb.sql(
             "SELECT 'day=' || day, count(*) FROM data GROUP BY 1 ORDER BY 1"
         ).fetchall()
-        assert [(one.name, one.rows) for one in facts.partitions] == counted
+        assert [(one.name, one.rows) for one in facts.by_partition] == counted
         assert len(data) == facts.rows
-        assert sum(one.files for one in facts.partitions) == len(facts.file_sizes)
+        assert sum(one.files for one in facts.by_partition) == len(facts.file_sizes)

@@ -110,7 +110,7 @@ def test_files_by_partition(tmp_path: Path) -> None:
         pq.write_table(rows(0, count), folder / "a.parquet")
     told = facts(tmp_path / "t")
     assert told.partition_columns == ("day", "of")
-    assert [(p.name, p.rows, p.files, p.small_files) for p in told.partitions] == [
+    assert [(p.name, p.rows, p.files, p.small_files) for p in told.by_partition] == [
         ("day=2024-05-01/of=a/b", 3, 1, 1),
         ("day=2024-05-02/of=a/b", 4, 1, 1),
         ("day=null/of=a/b", 1, 1, 1),

@@ -99,7 +99,7 @@ def test_a_long_log_tells_what_delta_rs_tells(tmp_path: Path) -> None:
             pc.sum(adds["num_records"]).as_py(),
             pc.sum(adds["size_bytes"]).as_py(),
         )
-    assert sum(one.files for one in told.partitions) == len(told.file_sizes)
+    assert sum(one.files for one in told.by_partition) == len(told.file_sizes)
 
 
 @pytest.mark.parametrize("stats", ["text", "typed"])
@@ -124,7 +124,7 @@ def test_checkpoints_of_every_kind_tell_the_contents(tmp_path: Path, kind: str, 
     clean(log, 3)
     told = facts(tmp_path / "t")
     assert told.columns == whole.columns
-    assert told.partitions == whole.partitions
+    assert told.by_partition == whole.by_partition
     assert told.versions == whole.versions[3:]
 
 
@@ -228,11 +228,11 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
 def test_a_table_without_rows_and_one_without_columns(tmp_path: Path) -> None:
     write(tmp_path / "empty", [[did("CREATE TABLE"), *BEGIN]])
     told = facts(tmp_path / "empty")
-    assert (told.rows, told.bytes, told.file_sizes, told.partitions) == (0, 0, [], [])
+    assert (told.rows, told.bytes, told.file_sizes, told.by_partition) == (0, 0, [], [])
     assert [(c.name, c.nulls, c.minimum) for c in told.columns] == [("id", 0, None)]
     assert told.versions[0].operation == "CREATE TABLE"
     write(tmp_path / "bare", [[PROTOCOL, metadata({})]])
-    assert facts(tmp_path / "bare").columns == []
+    assert facts(tmp_path / "bare").columns == ()
 
 
 def test_files_without_statistics_leave_the_rows_unknown(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_columns_have_their_own_names_and_not_those_of_the_files(tmp_path: Path)
         ("of.unit price", "decimal(5,2)", "", "9.00", "10.50"),
         ("the day", "date", "partition", "2024-05-01", "2024-05-01"),
     ]
-    assert [one.name for one in told.partitions] == ["the day=2024-05-01"]
+    assert [one.name for one in told.by_partition] == ["the day=2024-05-01"]
 
 
 def key(number: int) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def test_partitions_by_any_spelling_of_a_value(tmp_path: Path) -> None:
     files = [add(f"f{n}", 3, values={"at": text}) for n, text in enumerate(spellings)]
     write(tmp_path / "t", [[*begin, *files]])
     told = facts(tmp_path / "t")
-    assert [(one.name, one.files, one.rows) for one in told.partitions] == [
+    assert [(one.name, one.files, one.rows) for one in told.by_partition] == [
         ("at=2024-05-01T10:30:00Z", 2, 6),
         ("at=null", 2, 6),
     ]
