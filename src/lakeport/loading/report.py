@@ -162,15 +162,15 @@ class LandingReport:
     quarantine: tuple[str, ...] = ()
     state: bytes | None = None
     warnings: tuple[str, ...] = ()
-    error: Failure | None = None
     parser: str = ""
+    engine: EngineReport = field(default_factory=EngineReport)
+    error: Failure | None = None
     command: tuple[str, ...] | None = None
     reasons: tuple[Rejection, ...] = ()
     spans: tuple[Span, ...] = ()
     streams_left_out: int = 0
     pace: tuple[Point, ...] = ()
     reading_pace: tuple[Point, ...] = ()
-    engine: EngineReport = field(default_factory=EngineReport)
 
     @property
     def ok(self) -> bool:
@@ -217,33 +217,11 @@ class LandingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as the module's docstring describes them."""
-        return {
-            "report": 1,
-            "ok": self.ok,
-            "run_id": self.run_id,
-            "target": self.target,
-            "started": iso(self.started),
-            "finished": iso(self.finished),
-            "seconds": round(self.seconds, 3),
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "files": self.files,
-            "bytes": self.bytes,
-            "streams": [_stream(stream) for stream in self.streams],
-            "stray_lines": self.stray_lines,
-            "quarantine": list(self.quarantine),
-            "state": None if self.state is None else json.loads(self.state),
-            "warnings": list(self.warnings),
-            "parser": self.parser,
-            "engine": asdict(self.engine),
-            "error": asdict(self.error) if self.error else None,
-            "command": None if self.command is None else list(self.command),
-            "reasons": [asdict(reason) for reason in self.reasons],
-            "spans": [_span(span) for span in self.spans],
-            "streams_left_out": self.streams_left_out,
-            "pace": [[round(at, 3), *done] for at, *done in self.pace],
-            "reading_pace": [[round(at, 3), *done] for at, *done in self.reading_pace],
-        }
+        facts = asdict(self, dict_factory=_plain_fields)
+        names = ("run_id", "target", "started", "finished", "seconds")
+        run = {name: facts.pop(name) for name in names}
+        sums = {name: getattr(self, name) for name in ("rows", "rejected", "files", "bytes")}
+        return {"report": 1, "ok": self.ok, **run, **sums, **facts}
 
     def to_json(self) -> str:
         """The report as one JSON object on one line."""
@@ -258,19 +236,22 @@ def keep(report: LandingReport, storage: Storage) -> None:
         storage.put(key, report.to_json().encode() + b"\n")
 
 
-def _stream(stream: StreamReport) -> dict[str, Any]:
-    return {
-        **asdict(stream),
-        "warnings": list(stream.warnings),
-        "notes": list(stream.notes),
-        "expectations": [asdict(result) for result in stream.expectations],
-        "seconds": round(stream.seconds, 3),
-    }
+def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in fields}
 
 
-def _span(span: Span) -> dict[str, Any]:
-    moments = {name: round(getattr(span, name), 3) for name in ("start", "end", "busy")}
-    return {**asdict(span), **moments}
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: seconds in milliseconds' precision, a STATE as it is in itself."""
+    match value:
+        case tuple():
+            return [_plain(each) for each in value]
+        case float():
+            return round(value, 3)
+        case datetime():
+            return iso(value)
+        case bytes():
+            return json.loads(value)
+    return value
 
 
 def _place(error: BaseException) -> str:
