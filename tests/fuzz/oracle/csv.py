@@ -15,7 +15,14 @@ import pyarrow as pa
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.inference import InferKinds, merged, read_head, split_file
+from lakeport.sources.csv.inference import (
+    JOINTS,
+    UNJOINED,
+    InferKinds,
+    merged,
+    read_head,
+    split_file,
+)
 from lakeport.sources.csv.reader import CsvReader, Form, blocks
 from lakeport.sources.csv.values import type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
@@ -203,10 +210,12 @@ def _check_types(
 ) -> None:
     """Typed values are what the texts say, and bad where they say none."""
     if case.options["way"] == "inferred":
-        infer = InferKinds(layout, frozenset(layout), options)
+        infer = InferKinds(Form(layout, options), frozenset(layout))
         kinds, again = (_kinds(infer, splits, name) for name in FAST_PATHS)
         if kinds != again:
             raise Changed("the kernel infers otherwise", kinds, again)
+        if kinds.pop(JOINTS, UNJOINED) != UNJOINED:
+            return  # types are those of the texts without the marks, which plans leave out
         types = {name: type_of_kinds(kind) for name, kind in kinds.items()}
     else:
         told = case.options["types"]

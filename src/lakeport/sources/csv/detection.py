@@ -339,13 +339,42 @@ def _best(cuts: Sequence[_Cut]) -> _Cut:
     return max(fit, key=lambda cut: cut.regular, default=usual)
 
 
+_DOUBTED_DELIMITERS = ";,\t|:#!*/ "
+_WORDS = 2  # in each record are a habit of names
 _FIRST = 20  # values tell whether there is any doubt
 _LEAST = 2  # other values beside which one is odd
 _ODD = 0.05
 _DOUBTED_CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
 _GROUPED = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
+_SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
+_MONTHS = 12
 _NULLS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
 _NULLS |= {"(null)", "#null!", "missing", "\\n", "-", "--", "---", ".", "?", "*"}
+_SIGNED = re.compile(
+    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
+    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
+    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
+)
+
+
+def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:
+    """Return what may delimit the fields of a file of one column, and how many these would be.
+
+    The delimiter is empty, and the number 1, if there is none.
+
+    >>> other_delimiter(["id:name", "1:Ada"]), other_delimiter(["name", "Ada"])
+    ((':', 2), ('', 1))
+    """
+    widths = {
+        delimiter: len(parts[0])
+        for delimiter in _DOUBTED_DELIMITERS
+        if len(parts := [line.split(delimiter) for line in lines]) > 1
+        and len({len(fields) for fields in parts}) == 1
+    }
+    if widths.get(" ", 0) <= _WORDS:
+        widths.pop(" ", None)
+    best = max(widths, key=widths.__getitem__, default="")
+    return (best, widths[best]) if widths.get(best, 1) > 1 else ("", 1)
 
 
 def may_be_grouped(cells: Sequence[str]) -> bool:
@@ -370,9 +399,11 @@ def why_text(name: str, cells: Sequence[tuple[int, str]], options: CsvOptions) -
     "has numbers, and 'NULL': `--null-value '' --null-value NULL` makes that null"
     """
     first = [cell for _, cell in cells[:_FIRST]]
-    words = {cell for cell in first if _kind(cell) == "text"}
+    words = {cell for cell in first if _kind(cell) == "text" and not _SIGNED.fullmatch(cell)}
     if not cells or 2 * len(words) > len(first):
         return ""
+    if hint := _short_dates([cell for _, cell in cells]) or _signs([cell for _, cell in cells]):
+        return hint
     kinds = [_kind(cell) for _, cell in cells]
     codes = sum(kind_of(cell) == "code" for _, cell in cells)
     if codes and codes + kinds.count("number") == len(cells):
@@ -397,9 +428,8 @@ def why_text(name: str, cells: Sequence[tuple[int, str]], options: CsvOptions) -
 
 
 def _given(what: str, options: CsvOptions) -> str:
-    if what == "dates":
-        given = options.date_format is not None
-        return " by `--date-format`" if given else ": `--date-format` may read them"
+    if what == "dates" and options.date_format is not None:
+        return " by `--date-format`"
     if what == "numbers" and (options.decimal is not None or options.thousands is not None):
         return " by `--decimal` and `--thousands`"
     return ""
@@ -410,6 +440,39 @@ def _kind(cell: str) -> str:
     if kind in ("integer", "number"):
         return "code" if _DOUBTED_CODE.match(cell) else "number"
     return kind or "text"
+
+
+def _short_dates(cells: Sequence[str]) -> str:
+    """Return which formats read dates with two digits for the year; empty if one is no such."""
+    found = [_SHORT_DATE.fullmatch(cell) for cell in cells]
+    dates = [(int(date[1]), date[2], int(date[3])) for date in found if date]
+    if len(dates) < len(cells) or len({mark for _, mark, _ in dates}) > 1:
+        return ""
+    mark = dates[0][1]
+    orders = [f"%d{mark}%m{mark}%y"] * all(month <= _MONTHS for _, _, month in dates)
+    if mark != ".":
+        orders += [f"%m{mark}%d{mark}%y"] * all(month <= _MONTHS for month, _, _ in dates)
+    if not orders:
+        return ""
+    ways = " or ".join(f"`--date-format {order}`" for order in orders)
+    return f"has dates with two digits for the year: {ways} reads them"
+
+
+def _signs(cells: Sequence[str]) -> str:
+    """Return what stands around numbers; empty if nothing does, or if one is no number."""
+    signs: dict[str, None] = {}
+    for cell in cells:
+        parts = _SIGNED.fullmatch(cell)
+        if parts is None or _DOUBTED_CODE.match(parts["number"]):
+            return ""
+        signs |= dict.fromkeys(
+            repr(sign.strip()) for sign in (parts["before"], parts["after"]) if sign
+        )
+        signs |= dict.fromkeys(["parentheses"] * bool(parts["open"]))
+        signs |= dict.fromkeys(["a minus behind"] * bool(parts["behind"]))
+        signs |= dict.fromkeys(["a typographic minus"] * ("\u2212" in (parts["minus"] or "")))
+        signs |= dict.fromkeys(["spaces around them"] * bool(parts["space"] or parts["end"]))
+    return f"has numbers with {', '.join(signs)}" if signs else ""
 
 
 def rows_of(text: str, dialect: Dialect) -> list[list[str]]:

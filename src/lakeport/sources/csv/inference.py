@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,12 +15,13 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.process import available_cores
 from lakeport.model import Split
-from lakeport.sources.csv.detection import SAMPLE_BYTES, rows_of, sniffed
+from lakeport.sources.csv.detection import SAMPLE_BYTES, numbered_rows, rows_of, sniffed
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import (
     BOM,
     Block,
     Form,
+    Joints,
     Layout,
     NativeKinds,
     blocks,
@@ -28,12 +30,17 @@ from lakeport.sources.csv.reader import (
     records,
     texts_of,
     way_to_read,
+    without_joints,
 )
 from lakeport.sources.csv.readings import Readings
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile, check_signature
 
+JOINTS = ""
+"""In place of a column's name: which `Joints` were not seen, as the sum of their values."""
+
+UNJOINED = sum(joint.value for joint in Joints)
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20
 _INFER_BLOCK = 2 << 20
@@ -51,12 +58,14 @@ class Head(NamedTuple):
         line: line number of that record, from 1.
         unnamed: those columns that the header gives no name, with the names that they
             got instead and their positions, from 1.
+        spellings: the header as it stands there, and as other programs would write it.
     """
 
     layout: Layout
     start: int
     line: int
     unnamed: tuple[tuple[str, int], ...] = ()
+    spellings: frozenset[bytes] = frozenset()
 
 
 class ColumnKinds(NamedTuple):
@@ -71,50 +80,60 @@ class InferKinds:
     """Picklable: split -> the kinds of all its columns, from every value. Run inside tasks.
 
     Attributes:
-        layout: the columns of the split's file.
+        form: the columns of the split's file, and how it is written.
         columns: those to infer.
-        dialect: how the file is written.
         readings: the formats of numbers and dates that texts are tried in.
         thorough: whether to look for every format in every text (see `Readings.beside`).
     """
 
-    layout: Layout
+    form: Form
     columns: frozenset[str]
-    dialect: Dialect
     readings: Readings = field(default_factory=Readings)
     thorough: bool = False
 
     @property
     def native(self) -> bool:
         """Whether it goes by the kernel: in no more time than it takes to cut files."""
-        return bool(NativeKinds(len(self.layout), self.dialect))
+        return bool(self.reader())
+
+    def reader(self) -> NativeKinds:
+        """Return the kernel's reader of such files."""
+        return NativeKinds(len(self.form.layout), self.form.dialect)
 
     def __call__(self, split: Split) -> list[ColumnKinds]:
         """Infer the kinds in one split. Records with a wrong number of fields don't count."""
         kinds = self.first()
-        native = NativeKinds(len(self.layout), self.dialect)
-        for block in blocks_of(split, self.dialect, ""):
+        native = self.reader()
+        for block in blocks_of(split, self.form.dialect, ""):
             kinds = self.of_block(native, block, kinds)
         return self.of_columns(kinds)
 
     def first(self) -> list[int]:
         """For each column of the layout the readings that are possible before the first block."""
-        return [self.readings.any if name in self.columns else 0 for name in self.layout]
+        kinds = [self.readings.any if name in self.columns else 0 for name in self.form.layout]
+        return [*kinds, UNJOINED]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
-        """Narrow each column's kinds to those that a block's texts fit."""
-        if not self.columns:
-            return kinds
+        """Narrow each column's kinds to those that a block's texts fit.
+
+        The last number, of `JOINTS`, loses those that the block has.
+        """
+        *kinds, unseen = kinds
+        block, joints = without_joints(block, self.form)
+        kinds = self._of_block(native, block, kinds) if self.columns else kinds
+        return [*kinds, unseen & ~joints.value]
+
+    def _of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
         found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])
         if found is None:
-            columns = texts_of(block, len(self.layout), self.dialect).columns
+            columns = texts_of(block, len(kinds), self.form.dialect).columns
             asked = zip(columns, kinds, strict=True)
             return [self.readings.of_texts(column, some) if some else 0 for column, some in asked]
         foreign = self.readings.foreign
         if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
             kinds = self._by_beginning(block, found, kinds)
         if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
-            columns = texts_of(block, len(self.layout), self.dialect).columns
+            columns = texts_of(block, len(kinds), self.form.dialect).columns
         else:
             columns = [None] * len(kinds)
         return [
@@ -126,8 +145,8 @@ class InferKinds:
 
     def _by_beginning(self, block: Block, found: list[int], kinds: list[int]) -> list[int]:
         """Leave out formats that first texts are not in, as pyarrow's reader is slow to start."""
-        width, data = len(self.layout), block.data[:_BEGINNING]
-        rows = rows_of(data.decode("utf-8", "replace"), self.dialect)
+        width, data = len(kinds), block.data[:_BEGINNING]
+        rows = rows_of(data.decode("utf-8", "replace"), self.form.dialect)
         if len(data) < len(block.data):
             del rows[-1]
         rows = [row for row in rows if len(row) == width]
@@ -138,8 +157,10 @@ class InferKinds:
 
     def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
         """The same kinds by name, without the columns that are not to be inferred."""
-        named = zip(self.layout, kinds, strict=True)
-        return [ColumnKinds(name, found) for name, found in named if name in self.columns]
+        *kinds, unseen = kinds
+        named = zip(self.form.layout, kinds, strict=True)
+        found = [ColumnKinds(name, kind) for name, kind in named if name in self.columns]
+        return [*found, ColumnKinds(JOINTS, unseen)]
 
 
 def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
@@ -194,7 +215,16 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
         return Head(_numbered(len(fields), names, name), start, line)
     layout, unnamed = _named(fields)
     _check_header(layout, name, line)
-    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
+    spellings = frozenset({record.rstrip(b"\r\n"), *_spelled(fields, dialect)})
+    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed, spellings)
+
+
+def _spelled(fields: Layout, dialect: Dialect) -> Iterator[bytes]:
+    """Yield a header without quotes, and with all names in quotes, if names can be written so."""
+    special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
+    if not any(character in name for name in fields for character in special):
+        for quote in {"", dialect.quote}:
+            yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
 
 
 def _first(lines: bytes, dialect: Dialect) -> bytes:
@@ -274,11 +304,11 @@ def split_and_infer(
         BadRecords: see there.
     """
     if file.bytes - head.start <= split_bytes:
-        splits = split_file(file, head, infer.dialect, split_bytes)
+        splits = split_file(file, head, infer.form.dialect, split_bytes)
         return splits, infer(splits[0])
     kinds = infer.first()
     threads = min(_THREADS, available_cores())
-    native = NativeKinds(len(infer.layout), infer.dialect)
+    native = infer.reader()
     waiting: deque[Future[list[int]]] = deque()
 
     def take(most: int) -> None:
@@ -290,7 +320,7 @@ def split_and_infer(
         waiting.append(executor.submit(infer.of_block, native, block, [*kinds]))
 
     with ThreadPoolExecutor(threads, "lakeport-infer") as executor:
-        splits = split_file(file, head, infer.dialect, split_bytes, look, step=_INFER_BLOCK)
+        splits = split_file(file, head, infer.form.dialect, split_bytes, look, step=_INFER_BLOCK)
         take(0)
     return splits, infer.of_columns(kinds)
 
@@ -352,18 +382,22 @@ class CsvFile(NamedTuple):
     splits: Sequence[Split] = ()
     kinds: Sequence[ColumnKinds] | None = None
 
-    def beginning(self) -> Block | None:
-        """The first records; None if there are none, or if the first one is too long."""
+    def first_rows(self) -> list[tuple[int, list[str]]]:
+        """Return the first records with the line of each, without those that repeat the header.
+
+        None are returned if the first one is too long.
+        """
         with self.file.open() as source:
             source.seek(self.head.start)
             data = source.read(SAMPLE_BYTES)
             ended = not source.read(1)
-        end = record_end(data, self.form.dialect)
-        if ended and data:
-            return Block(data, self.head.line, end.torn, end.stray)
-        if end.offset:
-            return Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
-        return None
+        layout, dialect, headers = self.form
+        if not ended:
+            data = data[: record_end(data, dialect).offset]
+        text = re.sub("(?m)^\ufeff+", "", data.decode("utf-8", "replace"))
+        header = [*layout] if headers else None
+        rows = numbered_rows(text, dialect)
+        return [(self.head.line + line, row) for line, row in rows if row and row != header]
 
     def without(self, columns: Collection[str]) -> CsvFile:
         """The same file, these columns to be left out."""
@@ -406,25 +440,24 @@ def _look(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> lis
             head = head._replace(layout=tuple(names))
     if dialect.header or options.header is not None or options.columns:
         head = read_head(file, dialect, () if dialect.header else names)
-    csv = CsvFile(file, head, Form(head.layout, dialect))
-    block = csv.beginning() if dialect.header and options.detect and head.layout else None
-    return [csv if block is None else _with_last(csv, block)]
+    csv = CsvFile(file, head, Form(head.layout, dialect, head.spellings))
+    return [_with_last(csv) if dialect.header and options.detect and head.layout else csv]
 
 
-def _with_last(csv: CsvFile, block: Block) -> CsvFile:
+def _with_last(csv: CsvFile) -> CsvFile:
     """With one more column, without a name, if all records have an empty field behind the header's.
 
     Some programs end records, but no header, with a delimiter.
     """
-    layout, dialect = csv.form
-    rows = [row for row in rows_of(block.data.decode("utf-8", "replace"), dialect) if row]
+    layout = csv.form.layout
+    rows = [row for _, row in csv.first_rows()]
     width = len(layout) + 1
     name = f"column_{width}"
     ended = all(len(row) == width and not row[-1] for row in rows)
     if len(layout) == 1 or not rows or not ended or name in layout:
         return csv
     head = csv.head._replace(layout=(*layout, name), unnamed=(*csv.head.unnamed, (name, width)))
-    return csv._replace(head=head, form=Form(head.layout, dialect))
+    return csv._replace(head=head, form=csv.form._replace(layout=head.layout))
 
 
 def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,9 +12,11 @@ from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Batch, Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
-from lakeport.sources.csv.detection import contrast, may_be_grouped, numbered_rows, why_text
+from lakeport.sources.csv.detection import contrast, may_be_grouped, other_delimiter, why_text
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.inference import (
+    JOINTS,
+    UNJOINED,
     ColumnKinds,
     CsvFile,
     InferKinds,
@@ -22,7 +25,7 @@ from lakeport.sources.csv.inference import (
     split_and_infer,
     split_file,
 )
-from lakeport.sources.csv.reader import CsvReader, Form, Layout
+from lakeport.sources.csv.reader import CsvReader, Form, Joints, Layout
 from lakeport.sources.csv.readings import Choice, Evidence, Readings, choose, is_partly_seen
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FileSet
@@ -53,7 +56,7 @@ def plan_csv(files: FileSet) -> Batch:
     places = {file.file.uri: forms.index(file.form) for file in heads}
     inferred = {*names} if files.csv.infer_types else {*declared}
     wanted = [name for name in names if name in inferred and name not in known]
-    choices = _choices(files, wanted, heads, readings)
+    choices, joints = _choices(files, wanted, heads, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
         name: format_
@@ -61,6 +64,7 @@ def plan_csv(files: FileSet) -> Batch:
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
     untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
+    joined, told = _joined(joints, heads, types, untyped)
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -70,6 +74,7 @@ def plan_csv(files: FileSet) -> Batch:
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
         empty=untyped,
+        joined=joined,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for file in heads for split in file.splits if split.start < split.end]
@@ -80,10 +85,48 @@ def plan_csv(files: FileSet) -> Batch:
         tuple(splits),
         bytes=size,
         output_ratio=_OUTPUT_RATIO,
-        warnings=warnings,
+        warnings=(*warnings, *told),
         notes=_notes_of(files, heads, choices, declared, reader),
         untyped=dict.fromkeys(untyped, pa.null()),
     )
+
+
+def _joined(
+    joints: Joints,
+    heads: list[CsvFile],
+    types: Mapping[str, pa.DataType],
+    untyped: Collection[str],
+) -> tuple[bool, list[str]]:
+    """Tell repeated headers and byte order marks from data: they would make a column text.
+
+    Returns:
+        Whether readers leave them out, and what the user has to know.
+    """
+
+    def is_other_than_text(name: str) -> bool:
+        return name in untyped or not pa.types.is_string(types.get(name, pa.string()))
+
+    layouts = [file.form.layout for file in heads]
+    joined = (
+        Joints.HEADER_MARKED in joints
+        or (Joints.HEADER in joints and any(map(is_other_than_text, chain(*layouts))))
+        or (Joints.MARK in joints and any(is_other_than_text(names[0]) for names in layouts))
+    )
+    told = []
+    if joints & (Joints.HEADER | Joints.HEADER_MARKED):
+        told.append(
+            "files were joined into one: the rows that repeat the header are left out."
+            if joined
+            else "a row repeats the header, and is landed as data, as every column is text; "
+            "`--sql` with a `WHERE` leaves it out."
+        )
+    if Joints.MARK in joints:
+        told.append(
+            "files were joined into one: the byte order marks before rows are left out."
+            if joined
+            else "a byte order mark stands before a row, and is landed as part of its first text."
+        )
+    return joined, told
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -110,17 +153,16 @@ def _named_columns(heads: list[CsvFile]) -> set[str]:
 def _cut(
     split_bytes: int, readings: Readings, skip: Collection[str], local: bool, csv: CsvFile
 ) -> list[CsvFile]:
-    """Cut a file into splits, and infer all columns but those to `skip`.
+    """Cut a file into splits, look for joints, and infer all columns but those to `skip`.
 
     On Spark, tasks infer the columns of each split afterwards.
     """
-    layout, dialect = csv.form
-    columns = frozenset(layout).difference(skip)
-    infer = InferKinds(layout, columns, dialect, readings)
+    columns = frozenset(csv.form.layout).difference(skip)
+    infer = InferKinds(csv.form, columns, readings)
     if infer.native and (local or not columns):
         splits, kinds = split_and_infer(csv.file, csv.head, infer, split_bytes)
         return [csv._replace(splits=splits, kinds=kinds)]
-    return [csv._replace(splits=split_file(csv.file, csv.head, dialect, split_bytes))]
+    return [csv._replace(splits=split_file(csv.file, csv.head, csv.form.dialect, split_bytes))]
 
 
 def _columns(
@@ -181,15 +223,18 @@ def _choices(
     names: list[str],
     heads: list[CsvFile],
     readings: Readings,
-) -> dict[str, Choice]:
-    """Choose types and formats of columns, by all of their texts."""
+) -> tuple[dict[str, Choice], Joints]:
+    """Choose types and formats of columns, by all texts; return what shows joined files, too."""
     comma = all(file.form.dialect.delimiter != "," for file in heads)
     kinds = _kinds(files, names, heads, readings)
+    joints = Joints(UNJOINED & ~kinds.pop(JOINTS, UNJOINED))
     evidence = Evidence.of(readings, kinds.values(), comma=comma)
     if again := [name for name in kinds if is_partly_seen(readings, kinds[name], evidence)]:
         kinds |= _kinds(files, again, heads, readings, thorough=True)
+        kinds.pop(JOINTS, None)
         evidence = Evidence.of(readings, kinds.values(), comma=comma)
-    return {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
+    choices = {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
+    return choices, joints
 
 
 def _kinds(
@@ -202,15 +247,16 @@ def _kinds(
 ) -> dict[str, int]:
     """What the texts of columns can be in all files that have them; see `InferKinds`."""
     wanted = frozenset(names)
+    asked = wanted | {JOINTS}
     found: list[ColumnKinds] = []
     splits: dict[Form, list[Split]] = {}
     for file in heads:
         if thorough or file.kinds is None:
             splits.setdefault(file.form, []).extend(file.splits)
         else:
-            found += (of for of in file.kinds if of.name in wanted)
-    for (layout, dialect), some in splits.items():
-        found += files.run(InferKinds(layout, wanted, dialect, readings, thorough), some)
+            found += (of for of in file.kinds if of.name in asked)
+    for form, some in splits.items():
+        found += files.run(InferKinds(form, wanted, readings, thorough), some)
     return merged(found)
 
 
@@ -276,14 +322,17 @@ def _hints(
     csv: CsvFile, texts: Collection[str], numbers: Collection[str], options: CsvOptions
 ) -> Iterator[str]:
     """What may be meant otherwise than it is read, by the beginning of a file."""
-    layout, dialect = csv.form
-    block = csv.beginning()
+    layout, dialect, _ = csv.form
+    rows = [(line, row) for line, row in csv.first_rows() if len(row) == len(layout)]
     if dialect.delimiter == "," or options.decimal is not None or options.thousands is not None:
         numbers = ()  # a point is one
-    if block is None or not (texts or numbers):
+    if not rows or not (texts or numbers):
         return
-    rows = numbered_rows(block.data.decode("utf-8", "replace"), dialect)
-    rows = [(line, row) for line, row in rows if len(row) == len(layout)]
+    if len(layout) == 1 and options.delimiter is None:
+        lines = [*layout * dialect.header, *(row[0] for _, row in rows)]
+        other, width = other_delimiter(lines)
+        if other:
+            yield f"{csv.file.name}: one column; `--delimiter {other!r}` makes {width} of it."
     if not dialect.header and contrast([row for _, row in rows], 0):
         yield (
             f"{csv.file.name}: the first record looks like a header, and is landed as a row: "
@@ -299,7 +348,7 @@ def _hints(
     hints: dict[str, list[str]] = {}
     for n, name in enumerate(layout):
         if name in texts:
-            cells = [(block.line + line, row[n]) for line, row in rows if row[n]]
+            cells = [(line, row[n]) for line, row in rows if row[n]]
             hints.setdefault(why_text(name, cells, options), []).append(name)
     for hint, (name, *others) in hints.items():
         if hint:

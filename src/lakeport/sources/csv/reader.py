@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Flag
+from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -51,6 +53,17 @@ class Block(NamedTuple):
     line: int
     torn: bool
     stray: bool = False
+
+
+class Joints(Flag):
+    """Traces in a CSV file of several that were joined into it."""
+
+    MARK = 1
+    """A byte order mark before a record."""
+    HEADER = 2
+    """A record that repeats the header."""
+    HEADER_MARKED = 4
+    """The same, behind a byte order mark."""
 
 
 class End(NamedTuple):
@@ -307,10 +320,54 @@ Layout = tuple[str, ...]
 
 
 class Form(NamedTuple):
-    """What files may share: their columns, and how they are written."""
+    """What files may share.
+
+    Attributes:
+        layout: their columns.
+        dialect: how they are written.
+        headers: their header as it stands there, and as other programs would write it.
+    """
 
     layout: Layout
     dialect: Dialect = Dialect()
+    headers: frozenset[bytes] = frozenset()
+
+
+def without_joints(block: Block, form: Form) -> tuple[Block, Joints]:
+    r"""Remove byte order marks before records and repeated headers: traces of joined files.
+
+    Returns:
+        The other records, and which traces were found.
+
+    >>> form = Form(("a", "b"), headers=frozenset({b"a,b"}))
+    >>> block, joints = without_joints(Block(b"1,2\r\na,b\n3,4\n", 1, False), form)
+    >>> block.data, joints
+    (b'1,2\n3,4\n', <Joints.HEADER: 2>)
+    """
+    data, found = block.data, Joints(0)
+    marks = [mark for mark in (BOM, *form.headers) if mark[:1] in data and mark in data]
+    if not any(data.startswith(m) or b"\n" + m in data or b"\r" + m in data for m in marks):
+        return block, found
+    kept = []
+    for record, _ in records(data, form.dialect, blank=len(form.layout) == 1):
+        text = _unmarked(record)
+        if text in form.headers:
+            found |= Joints.HEADER if text == record else Joints.HEADER_MARKED
+        else:
+            found |= Joints(0) if text == record else Joints.MARK
+            kept.append(text + b"\n")
+    if not found:
+        return block, found
+    data = b"".join(kept)
+    end = record_end(data, form.dialect)
+    return Block(data, block.line, end.torn, end.stray), found
+
+
+def _unmarked(record: bytes) -> bytes:
+    """Return a record without the byte order marks before it."""
+    while record.startswith(BOM):
+        record = record.removeprefix(BOM)
+    return record
 
 
 class Texts(NamedTuple):
@@ -443,6 +500,7 @@ class CsvReader:
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
+        joined: whether to leave out repeated headers, and byte order marks before records.
     """
 
     stream: str
@@ -454,6 +512,7 @@ class CsvReader:
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
     empty: frozenset[str] = frozenset()
+    joined: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -517,14 +576,15 @@ class CsvReader:
         self, split: Split, *, as_texts: bool = False
     ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], Texts | None]]:
         """Block by block: the good records, the bad ones, and the texts if they were needed."""
-        layout, dialect = self._form(split)
+        layout, dialect, _ = form = self._form(split)
         native = NativeRows(layout, self.schema, dialect, self.required, self.formats)
-        for block in blocks_of(split, dialect, self.stream):
+        for whole in blocks_of(split, dialect, self.stream):
+            block = without_joints(whole, form)[0] if self.joined else whole
             batch = None if as_texts else native.batch(block)
             if batch is not None:
                 yield self._without_quotes(batch), [], None
             else:
-                texts = texts_of(block, len(layout), dialect)
+                texts = texts_of(block, len(layout), dialect)._replace(block=whole)
                 batch, bad = self._typed(texts, split)
                 yield self._without_quotes(batch), bad, texts
 
@@ -567,9 +627,15 @@ class CsvReader:
         self, faults: dict[int, tuple[str, str]], texts: Texts, split: Split
     ) -> list[BadRecord]:
         found: list[BadRecord] = []
-        block, blank, dialect = texts.block, len(texts.columns) == 1, self._form(split).dialect
-        for ordinal, (raw, before) in enumerate(records(block.data, dialect, blank=blank)):
-            if ordinal in faults:
+        block, blank = texts.block, len(texts.columns) == 1
+        _, dialect, headers = self._form(split)
+        ordinals = count()
+        for raw, before in records(block.data, dialect, blank=blank):
+            if self.joined:
+                raw = _unmarked(raw)
+                if raw in headers or not any(records(raw + b"\n", dialect, blank=blank)):
+                    continue
+            if (ordinal := next(ordinals)) in faults:
                 column, reason = faults[ordinal]
                 line = block.line + before
                 found.append(BadRecord(self.stream, line, column, reason, raw, split.file))

@@ -394,7 +394,7 @@ CASES = (
         "item,price\nCafé,5 €\nThé,6 €\n",
         {"item": ["Café", "Thé"], "price": ["5 €", "6 €"]},
         encoding="cp1252",
-        notes=("Windows-1252",),
+        notes=("Windows-1252", "column 'price' has numbers with '€'; it stays text."),
     ),
     Case(
         "apostrophes_in_text",
@@ -452,13 +452,14 @@ CASES = (
         "currency",
         "item,price\na,$5\nb,EUR 6\n",
         {"item": ["a", "b"], "price": ["$5", "EUR 6"]},
+        notes=("column 'price' has numbers with '$', 'EUR'; it stays text.",),
     ),
     Case(
         "percentages",
         "item;share\na;5,5 %\nb;7 %\n",
         {"item": ["a", "b"], "share": ["5,5 %", "7 %"]},
         ";",
-        notes=(_SEMICOLON,),
+        notes=(_SEMICOLON, "column 'share' has numbers with '%'; it stays text."),
     ),
     Case("leading_zeros", "zip,n\n01234,1\n99999,2\n", {"zip": ["01234", "99999"], "n": [1, 2]}),
     Case(
@@ -517,8 +518,8 @@ CASES = (
         "id,d\n1,31.12.23\n2,30.11.23\n",
         {"id": [1, 2], "d": ["31.12.23", "30.11.23"]},
         notes=(
-            "column 'd' looks like dates, but not all of its values can be read as such in one "
-            "way: `--date-format` may read them; it stays text.",
+            "column 'd' has dates with two digits for the year: `--date-format %d.%m.%y` reads "
+            "them; it stays text.",
         ),
     ),
     Case(
@@ -526,8 +527,8 @@ CASES = (
         "id,d\n1,31/02/2023\n2,15/01/2023\n",
         {"id": [1, 2], "d": ["31/02/2023", "15/01/2023"]},
         notes=(
-            "column 'd' looks like dates, but not all of its values can be read as such in one "
-            "way: `--date-format` may read them; it stays text.",
+            "column 'd' looks like dates, but not all of its values can be read as such in "
+            "one way; it stays text.",
         ),
     ),
     Case(

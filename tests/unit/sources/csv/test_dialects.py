@@ -265,11 +265,19 @@ def test_rare_delimiters_are_found_where_all_records_have_as_many(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "note"),
     [
+        ("a:b:c\n1:2:3\n4:5:6\n", "one column; `--delimiter ':'` makes 3 of it."),
+        ("sep=,\na;b\n1;2\n", "one column; `--delimiter ';'` makes 2 of it."),
+        ("a b c\n1 2 3\n", "one column; `--delimiter ' '` makes 3 of it."),
         ("full name\nAda Lovelace\n", ""),
         ("note\nx:y\n", ""),
         ("v,w\n1,x\n-,y\n2,z\n", "'-': `--null-value '' --null-value -` makes that null"),
         ("v,w\n1,x\n#N/A,y\n2,z\n", "--null-value '#N/A'"),
-        ("d;v\n01.02.23;1\n13.02.23;2\n", "in one way: `--date-format` may read them"),
+        ("d;v\n01.02.23;1\n13.02.23;2\n", "`--date-format %d.%m.%y` reads them"),
+        ("d,e\n1/13/23,x\n1/14/23,x\n", "`--date-format %m/%d/%y` reads them"),
+        ("d,e\n1/3/23,x\n1/4/23,x\n", "%d/%m/%y` or `--date-format %m/%d/%y` reads them"),
+        ("v;w\n1.234,56-;x\n99,00;y\n", "column 'v' has numbers with a minus behind"),
+        ('v,w\n"($1,234.56)",x\n$9.00,y\n', "numbers with '$', parentheses"),
+        ("v, w\n1, 2.5\n2, 3.5 $\n", "column ' w' has numbers with spaces around them, '$'"),
         ("d,v\n2024-01-01,1\n2024-01-02,2\nSum,3\n", "column 'd' has dates, but for line 4"),
         (
             "v,w\nkg,m\n1,2\n3,4\n",

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -505,17 +506,116 @@ def test_a_byte_order_mark_in_the_text_stays_wherever_files_are_cut(
     assert values(batch) == ["x", "\ufeffy", "\ufeff", "\ufeff\ufeffz"]
 
 
-def test_a_repeated_header_is_a_record(tmp_path: Path) -> None:
-    batch = load(tmp_path, b"a,b\n1,x\n2,y\na,b\n3,z\n")
-    assert values(batch) == ["1", "2", "a", "3"]
-    assert "column 'a' has numbers, but for line 4; it stays text." in batch.notes
-    declared = load(tmp_path, b"a,b\n1,x\na,b\n", declared={"a": "integer"})
-    assert [bad.line for bad in bad_of(declared)] == [3]
+BOM = "\ufeff"
+
+
+@pytest.mark.parametrize("split_bytes", [1, 20, 1000])
+@pytest.mark.parametrize(
+    ("joint", "told"),
+    [
+        ("id,t\n", "the rows that repeat the header"),
+        (f"{BOM}id,t\n", "the rows that repeat the header"),
+        ('"id","t"\r\n', "the rows that repeat the header"),
+        (f'{BOM}{BOM}"id","t"\n', "the rows that repeat the header"),
+        (BOM, "the byte order marks before rows"),
+    ],
+)
+def test_what_stands_where_files_were_joined_is_left_out(
+    tmp_path: Path, joint: str, told: str, split_bytes: int
+) -> None:
+    text = f'id,t\n1,x\n{joint}2,"\nid,t\n"\n{joint}3,{BOM}id'
+    batch = load(tmp_path, text.encode(), split_bytes=split_bytes)
+    assert rows(batch) == [
+        {"id": 1, "t": "x"},
+        {"id": 2, "t": "\nid,t\n"},
+        {"id": 3, "t": f"{BOM}id"},
+    ]
+    assert any(told in warning for warning in batch.warnings)
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1000])
+def test_a_header_behind_a_mark_is_none_of_the_rows_of_text(
+    tmp_path: Path, split_bytes: int
+) -> None:
+    batch = load(tmp_path, f"a\nx\n\n{BOM}a\ny\n".encode(), split_bytes=split_bytes)
+    assert values(batch) == ["x", None, "y"]
+
+
+def test_a_row_of_text_that_is_like_the_header_stays_and_is_told(tmp_path: Path) -> None:
+    batch = load(tmp_path, f"a,b\nx,y\na,b\n{BOM}z,\n".encode())
+    assert values(batch) == ["x", "a", f"{BOM}z"]
+    header, mark = batch.warnings
+    assert "repeats the header, and is landed as data" in header
+    assert "is landed as part of its first text" in mark
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1000])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"csv": CsvOptions(infer_types=False)},
+        {"declared": {"properties": {"id": {"type": "string"}, "t": {"type": "string"}}}},
+    ],
+)
+def test_joints_are_looked_for_where_nothing_is_inferred(
+    tmp_path: Path, keys: dict[str, Any], split_bytes: int
+) -> None:
+    data = f"id,t\n1,x\nid,t\n{BOM}2,y\n".encode()
+    batch = load(tmp_path, data, split_bytes=split_bytes, **keys)
+    assert values(batch, "id") == ["1", "id", f"{BOM}2"]
+    header, mark = batch.warnings
+    assert "repeats the header, and is landed as data" in header
+    assert "is landed as part of its first text" in mark
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_a_repeated_header_is_no_bad_record_of_a_declared_column(
+    tmp_path: Path, infer: bool
+) -> None:
+    declared = {"properties": {"id": {"type": "integer"}, "t": {"type": "string"}}}
+    csv = CsvOptions(infer_types=infer)
+    batch = load(tmp_path, b"id,t\n1,x\nid,t\n2,y\n", declared=declared, csv=csv)
+    assert rows(batch) == [{"id": 1, "t": "x"}, {"id": 2, "t": "y"}]
+    assert "the rows that repeat the header" in batch.warnings[0]
 
 
 def test_a_column_without_a_name_keeps_its_values_without_inference(tmp_path: Path) -> None:
     batch = load(tmp_path, b"a,,\n1,,x\n", csv=CsvOptions(infer_types=False))
     assert rows(batch) == [{"a": "1", "column_3": "x"}]
+
+
+def test_a_repeated_header_is_no_value_of_an_empty_column(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"a,b\nx,\na,b\ny,\n")
+    assert rows(batch) == [{"a": "x", "b": None}, {"a": "y", "b": None}]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,b\n1,2\na,b\n3\n", 4),
+        (f'"a\n",b\n1,2\n"a\n",b\n{BOM}\n3,4\n3\n', 8),
+        (f"a\n1\na\n{BOM}2\n3,4\n", 5),
+    ],
+)
+def test_lines_of_bad_records_count_repeated_headers(tmp_path: Path, text: str, line: int) -> None:
+    (bad,) = bad_of(load(tmp_path, text.encode()))
+    assert (bad.line, bad.raw) == (line, text.splitlines()[-1].encode())
+
+
+def test_comments_of_joined_files_are_none_of_their_records(tmp_path: Path) -> None:
+    csv = CsvOptions(comment="#")
+    text = f"# a,b\na,b\n1,x\n{BOM}# a,b\na,b\n2,y\n3\n"
+    batch = load(tmp_path, text.encode(), csv=csv)
+    assert batch.reader is not None
+    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    assert [bad.line for bad in bad_of(batch)] == [7]
+
+
+def test_text_behind_a_quote_is_found_behind_a_byte_order_mark(tmp_path: Path) -> None:
+    batch = load(tmp_path, f'a,b\n"1",2\n{BOM}"3" x,4\n{BOM}"5",6\n'.encode())
+    assert [bad.line for bad in bad_of(batch)] == [3]
+    assert batch.reader is not None
+    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": 2}, {"a": 5, "b": 6}]
 
 
 def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
