@@ -55,38 +55,31 @@ class ReportBuilder:
 
     def landed(self, landed: Landed, seconds: float = 0.0) -> None:
         """Add a batch, and the seconds that it took."""
+        self.committed(landed)
         old = self._stream(landed.stream)
         self._streams[landed.stream] = replace(
             old,
-            table=landed.table,
             rows=old.rows + landed.rows,
-            files=old.files + (0 if landed.skipped else len(landed.files)),
-            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
             batches=old.batches + 1,
             skipped_batches=old.skipped_batches + landed.skipped,
-            removed_files=old.removed_files + landed.removed_files,
-            first_version=_first(old.first_version, landed.version),
-            last_version=_first(landed.version, old.last_version),
             seconds=old.seconds + seconds,
-            warnings=_unique(old.warnings, landed.warnings),
             notes=_unique(old.notes, landed.notes),
             columns={**old.columns, **landed.columns},
             source_columns={**old.source_columns, **landed.source_columns},
-            removed_rows=_sum(old.removed_rows, landed.removed_rows),
             merged=_added(old.merged, landed.merged),
         )
 
-    def retired(self, landed: Landed) -> None:
-        """Add a commit that took rows of earlier versions out of use."""
+    def committed(self, landed: Landed) -> None:
+        """Add a commit's files and versions: a batch's, or that which retired earlier versions."""
         old = self._stream(landed.stream)
         self._streams[landed.stream] = replace(
             old,
             table=landed.table,
-            files=old.files + len(landed.files),
-            bytes=old.bytes + landed.bytes,
+            files=old.files + (0 if landed.skipped else len(landed.files)),
+            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
             removed_files=old.removed_files + landed.removed_files,
             first_version=_first(old.first_version, landed.version),
-            last_version=landed.version,
+            last_version=_first(landed.version, old.last_version),
             warnings=_unique(old.warnings, landed.warnings),
             removed_rows=_sum(old.removed_rows, landed.removed_rows),
         )

@@ -42,7 +42,7 @@ from lakeport.loading.flushes import (
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
-from lakeport.loading.report import LandingReport, Observer, keep
+from lakeport.loading.report import LandingReport, Observer, keep, together
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
@@ -167,7 +167,7 @@ class _Run:
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
         self.engine.run = self.name
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
-        self.observer = observer
+        self.observer = together(*([] if observer is None else [observer]))
         self.on_state = on_state
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
@@ -241,8 +241,7 @@ class _Run:
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
         self.report.timeline.read(stream, records, size)
-        if self.observer is not None:
-            self.observer.on_progress(stream, records, size)
+        self.observer.on_progress(stream, records, size)
 
     def _flush(self, flush: Flush, source: Source) -> None:
         sequence, self._flushes = self._flushes, self._flushes + 1
@@ -311,8 +310,7 @@ class _Run:
                 self._versions.setdefault(landed.stream, []).append(landed.version)
             if landed.rows or landed.skipped:
                 self._lowest.setdefault(landed.stream, set()).add(landed.lowest_version)
-            if self.observer is not None:
-                self.observer.on_landed(landed)
+            self.observer.on_landed(landed)
 
     def _retire(self, stream: str, version: int) -> None:
         """Take the rows of a stream's earlier versions out of use."""
@@ -330,10 +328,9 @@ class _Run:
             return
         for text in retired.warnings:
             self.report.warn(text, stream)
-            if self.observer is not None:
-                self.observer.on_warning(f"{stream}: {text}")
+            self.observer.on_warning(f"{stream}: {text}")
         if retired.version is not None:
-            self.report.retired(retired)
+            self.report.committed(retired)
 
     def _loader(self, stream: str) -> StreamLoader:
         from lakeport.loading.policies import Policies
@@ -378,8 +375,7 @@ class _Run:
         self.report.state(state)
         if self.on_state is not None:
             self.on_state(state)
-        if self.observer is not None:
-            self.observer.on_state(state)
+        self.observer.on_state(state)
 
     def _tidy(self) -> None:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""
@@ -393,8 +389,7 @@ class _Run:
 
     def _warn(self, text: str) -> None:
         self.report.warn(text)
-        if self.observer is not None:
-            self.observer.on_warning(text)
+        self.observer.on_warning(text)
 
     def _finish(self, error: BaseException | None) -> LandingReport:
         """Close the books of a load, and tell."""
@@ -406,8 +401,7 @@ class _Run:
                 keep(report, self.storage)
             with suppress(LakeportError):
                 self.storage.sweep()
-        if self.observer is not None:
-            self.observer.on_finished(report)
+        self.observer.on_finished(report)
         return report
 
 

@@ -23,7 +23,7 @@ from lakeport.engine.spark.sql.frames import partitions_of, size_of
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
-from lakeport.loading.report import LandingReport, Observer
+from lakeport.loading.report import LandingReport, Observer, together
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.sources.target import storage_of
@@ -77,7 +77,7 @@ class MicroBatches:
         self._engine = engine
         self._stream = stream
         self._untyped = untyped
-        self._observer = observer
+        self._observer = together(*([] if observer is None else [observer]))
         self._target = storage.uri()
         self._policies = Policies(config)
         self._writer = open_table(config, storage, engine, stream)
@@ -126,8 +126,7 @@ class MicroBatches:
     def warn(self, text: str) -> None:
         """Add a sentence for the user to the report."""
         self._total.warn(text)
-        if self._observer is not None:
-            self._observer.on_warning(text)
+        self._observer.on_warning(text)
 
     def _land(self, frame: DataFrame, number: int) -> None:
         own, begin = self._builder(), time.monotonic()
@@ -145,8 +144,7 @@ class MicroBatches:
             self._total.landed(landed, seconds)
         if not landed.skipped:
             self._bytes = landed.bytes
-        if self._observer is not None:
-            self._observer.on_landed(landed)
+        self._observer.on_landed(landed)
         if self._config.auto_optimize and landed.version is not None and not landed.skipped:
             self._untidied.append(landed.version)
             if len(self._untidied) >= MANY_SMALL_FILES:
@@ -172,8 +170,7 @@ class MicroBatches:
 
     def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
         self.last = own.finish(error)
-        if self._observer is not None:
-            self._observer.on_finished(self.last)
+        self._observer.on_finished(self.last)
 
     def _batch(self, frame: DataFrame, number: int) -> Batch:
         if self._config.mode is Mode.APPEND:
