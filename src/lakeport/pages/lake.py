@@ -400,13 +400,9 @@ def _shown(rows: pa.Table) -> Preview:
     import pyarrow as pa
 
     names = rows.column_names[:_MOST_COLUMNS]
-    numeric = [
-        pa.types.is_integer(field.type)
-        or pa.types.is_floating(field.type)
-        or pa.types.is_decimal(field.type)
-        for field in rows.schema
-    ]
-    kinds = ["n" if number else "" for number in numeric[:_MOST_COLUMNS]]
+    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    types = rows.schema.types[:_MOST_COLUMNS]
+    kinds = ["n" if any(is_kind(each) for is_kind in numeric) else "" for each in types]
     values = [rows.column(place).to_pylist() for place in range(len(names))]
     lines = [
         [(_text(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]

@@ -120,15 +120,6 @@ def need_partitions(contents: Contents, where: str) -> None:
         raise no_condition(where, "the table has no partitions", contents)
 
 
-def check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
-    """Refuse what is not one expression on a row alone; see `policy.check_expression`.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    maintenance.check_condition(spark, where, lambda why: no_condition(where, why, contents))
-
-
 def check_retention(retain: int | None, *, force: bool) -> None:
     """Refuse a retention that is none, and one of less than a week that nobody forced.
 

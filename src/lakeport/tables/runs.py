@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -198,49 +198,44 @@ def _run(name: str, data: bytes | None) -> LakeRun | None:
     """What a report tells; None for what is none."""
     try:
         report = json.loads(data or b"")
-        run = LakeRun(
+        return LakeRun(
             name=name,
             run_id=str(report["run_id"]),
             started=datetime.fromisoformat(report["started"]).astimezone(UTC),
             seconds=float(report["seconds"]),
             rows=int(report["rows"]),
-            streams=(),
             ok=bool(report["ok"]),
-            error=None,
             report=report,
+            **(_of_file(report) if "loads" in report else _of_load(report)),
         )
-        return _of_file(run) if "loads" in report else _of_load(run)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _of_load(run: LakeRun) -> LakeRun:
-    """A run with what the report of a load tells."""
-    error = run.report["error"]
-    return replace(
-        run,
-        streams=tuple(str(stream["stream"]) for stream in run.report["streams"]),
-        error=None if error is None else f"{error['type']}: {error['message']}",
-    )
+def _of_load(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report of a load tells."""
+    error = report["error"]
+    return {
+        "streams": tuple(str(stream["stream"]) for stream in report["streams"]),
+        "error": None if error is None else f"{error['type']}: {error['message']}",
+    }
 
 
-def _of_file(run: LakeRun) -> LakeRun:
-    """A run with what the report of a run of a lake's file tells."""
-    report = run.report
+def _of_file(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report of a run of a lake's file tells."""
     told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
     loads = {load: str(each["outcome"]) for load, each in told.items()}
     failed = [load for load, outcome in loads.items() if outcome == "failed"]
     error = f"LoadsFailed: {len(failed)} of {len(loads)} loads failed: {', '.join(failed)}"
     if not failed:
-        error = "" if run.ok else "it did not come to its end"
+        error = "" if report["ok"] else "it did not come to its end"
     streams = ((each.get("report") or {}).get("streams", ()) for each in told.values())
-    return replace(
-        run,
-        streams=tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
-        error=error or None,
-        file=str(report["file"]),
-        loads=loads,
-    )
+    return {
+        "streams": tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
+        "error": error or None,
+        "file": str(report["file"]),
+        "loads": loads,
+    }
 
 
 def find_run(storage: Storage, lake: str, name: str) -> LakeRun:

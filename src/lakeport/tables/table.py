@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.base import SessionRequest
@@ -240,8 +241,9 @@ class Table:
             CommitConflict: another writer removed the same files at the same time.
         """
         from lakeport.delta_log.reader import DeltaLog
-        from lakeport.tables.maintenance import check_condition, need_partitions, sort_columns
-        from lakeport.writers.delta.optimize import optimize
+        from lakeport.engine.spark.delta.maintenance import check_condition
+        from lakeport.tables.maintenance import need_partitions, sort_columns
+        from lakeport.writers.delta.optimize import no_condition, optimize
 
         contents = self._newest()
         columns = sort_columns(contents, zorder)
@@ -249,7 +251,8 @@ class Table:
             need_partitions(contents, where)
         with self._spark("OPTIMIZE", contents, writes=True) as spark:
             if where is not None:
-                check_condition(spark, contents, where)
+                refusal = partial(no_condition, where, contents=contents)
+                check_condition(spark, where, refusal)
             log = DeltaLog(self._location.storage, self._location.folder)
             done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
         return OptimizeReport(**done, version=self._versions().newest())
@@ -332,11 +335,11 @@ class Table:
                 files of the version before are gone.
             CommitConflict: others have changed the table since; the message says who and what.
         """
-        from lakeport.tables.undo import undo, version_before
+        from lakeport.tables.undo import find_run, undo
 
         # A name that is wrong does not wait for Spark.
         versions = self._versions()
-        version_before(versions.log.back_from(versions.newest()), run_id, self.uri)
+        find_run(versions.log.back_from(versions.newest()), run_id, self.uri)
         with self._spark("`undo`", writes=True) as spark:
             return undo(spark, self._location, run_id)
 

@@ -41,7 +41,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
         uri: the table, as users name it.
 
     Raises:
-        SourceError: the log has no such run, or it was undone.
+        SourceError: the log has no such run, it was undone, or no version is before it.
         CommitConflict: others have changed the table since.
     """
     since: list[Commit] = []
@@ -78,23 +78,13 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
             "undo those runs first, newest first; or `restore` an older version, which takes "
             "back all that came after it.",
         )
-    return tuple(sorted(commit.version for commit in mine))
-
-
-def version_before(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, tuple[int, ...]]:
-    """The version before a run, and those that the run has made; see `find_run`.
-
-    Raises:
-        SourceError: there is no such run, or no version before it.
-        CommitConflict: others have changed the table since.
-    """
-    undone = find_run(commits, run_id, uri)
+    undone = tuple(sorted(commit.version for commit in mine))
     if undone[0] == 0:
         raise SourceError(
             f"run {run_id!r} made {uri}: there is no version before it",
             "delete the table's folder, if nobody else uses it.",
         )
-    return undone[0] - 1, undone
+    return undone
 
 
 def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoReport:
@@ -111,9 +101,9 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
     """
     log = DeltaLog(location.storage, location.folder)
     txn = _begin(spark, log)
-    before, undone = version_before(log.back_from(txn.version), run_id, location.uri)
-    version = _bring_back(txn, location, before)
-    return UndoReport(version, before, undone)
+    undone = find_run(log.back_from(txn.version), run_id, location.uri)
+    before = undone[0] - 1
+    return UndoReport(_bring_back(txn, location, before), before, undone)
 
 
 def restore(spark: SparkSession, location: TableLocation, version: int) -> RestoreReport:
