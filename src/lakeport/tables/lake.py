@@ -193,11 +193,11 @@ def absent(storage: Storage, folder: str) -> SourceError:
     beside = [other for other in neighbours(storage, folder) if other != name]
     close = nearest(name, beside)
     guess = f"; did you mean {close}?" if close else ""
-    more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
-    hint = f"tables in {above}: {', '.join(beside[:_NAMED])}{more}."
     return SourceError(
         f"there is no table in {uri}{guess}",
-        hint if beside else "check its name; `land` makes tables.",
+        f"tables in {above}: {_some(beside)}."
+        if beside
+        else "check its name; `land` makes tables.",
     )
 
 
@@ -212,16 +212,21 @@ def many(storage: Storage, folder: str) -> SourceError | None:
     names = [key.removeprefix(folder).strip("/") for key, _ in found]
     if not names:
         return None
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return SourceError(
         f"{storage.uri(folder)} is no table but a folder of tables",
-        f"name one of them: {', '.join(sorted(names)[:_NAMED])}{more}.",
+        f"name one of them: {_some(sorted(names))}.",
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def of_a_table(storage: Storage, folder: str) -> SourceError | None:
     """The error for a table that is asked for what its lake has; None where it is none."""
-    if _kind(storage, folder, top=True)[0] not in (_Kind.DELTA, _Kind.FILES):
+    if _kind(storage, folder, top=True)[0] not in _TABLES:
         return None
     uri = storage.uri(folder).rstrip("/")
     return SourceError(
@@ -240,12 +245,8 @@ def neighbours(storage: Storage, folder: str) -> list[str]:
         keys = [f"{above}/{name}".lstrip("/") for name in _shown(storage.level(above))[:_BESIDE]]
         with ThreadPoolExecutor(_THREADS) as pool:
             kinds = pool.map(lambda key: _kind(storage, key, top=False)[0], keys)
-            tables = (_Kind.DELTA, _Kind.FILES)
-            return [
-                key.rpartition("/")[2]
-                for key, kind in zip(keys, kinds, strict=True)
-                if kind in tables
-            ]
+            found = zip(keys, kinds, strict=True)
+            return [key.rpartition("/")[2] for key, kind in found if kind in _TABLES]
     except LakeportError:
         return []
 
@@ -257,6 +258,9 @@ class _Kind(Enum):
     FILES = "a table of plain files"
     FOLDERS = "a folder of folders"
     NOTHING = "nothing of these"
+
+
+_TABLES = (_Kind.DELTA, _Kind.FILES)
 
 
 def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
@@ -341,17 +345,11 @@ def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
 
 
 def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
-    listed = islice(storage.list(key), _FILES + 1)
-    files: list[StoredObject] = []
-    kinds, count = set[str](), 0
-    for item in listed:
-        count += 1
-        kind = data_kind(item.key.removeprefix(f"{key}/"))
-        if kind:
-            files.append(item)
-            kinds.add(kind)
-    one = replace(one, format=", ".join(sorted(kinds)))
-    if count > _FILES:
+    listed = list(islice(storage.list(key), _FILES + 1))
+    kinds = [data_kind(item.key.removeprefix(f"{key}/")) for item in listed]
+    files = [item for item, kind in zip(listed, kinds, strict=True) if kind]
+    one = replace(one, format=", ".join(sorted({*kinds} - {""})))
+    if len(listed) > _FILES:
         return one, ()
     last = max((item.modified for item in files), default=0.0)
     one = replace(
