@@ -175,7 +175,7 @@ NAMING = {
         sources/csv/reader sources/database/source sources/excel/plan sources/files/places
         sources/files/source_file sources/input/plain sources/json/reader sources/json/documents
         sources/new_files sources/open sources/typed/plan tables/lake tables/location
-        tables/maintenance tables/overview tables/runs tables/undo tables/views
+        tables/maintenance tables/overview tables/runs tables/table tables/undo tables/views
         writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/formatting cli/target

@@ -37,6 +37,7 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.mage.io_config": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
     "lakeport.tables.table -> lakeport.engine.choose": _LOG,
+    "lakeport.tables.table -> lakeport.engine.spark.delta.maintenance": _LOG,
     "lakeport.tables.table -> lakeport.engine.spark.sql.policy": _LOG,
     "lakeport.warm.child -> lakeport.engine.spark.lease": _SESSION,
     "lakeport.warm.session -> lakeport.engine.base": _SESSION,

@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import get_data
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -67,9 +68,10 @@ class Jar:
 
 
 def _pinned() -> dict[str, tuple[Jar, ...]]:
-    """Read the lock file."""
+    """Read the lock file, which may be in a zip that a Spark job was submitted with."""
+    content = get_data(__name__, "jars.lock") or b""
     found: dict[str, list[Jar]] = {}
-    for line in Path(__file__).with_name("jars.lock").read_text("ascii").splitlines():
+    for line in content.decode("ascii").splitlines():
         if line.startswith("["):
             jars = found.setdefault(line.strip("[]"), [])
         elif not line.startswith("#"):
