@@ -77,14 +77,14 @@ def test_files_that_overwrite_another_writers(
 def test_digests_that_are_not_compared(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skipped = DeltaWriter._skipped
+    skipped = DeltaWriter._skip_landed
 
     def lenient(self: DeltaWriter, version: int, run_id: str, sequence: int, digest: str) -> Any:
-        known = self._commits().recorded(version, run_id, self.stream, sequence)
+        known = self.log.recorded(version, run_id, self.stream, sequence)
         return skipped(self, version, run_id, sequence, known.digest if known else digest)
 
     scenario = found["delta_s3:append:run-id"]
     assert scenario.recording()
-    monkeypatch.setattr(DeltaWriter, "_skipped", lenient)
+    monkeypatch.setattr(DeltaWriter, "_skip_landed", lenient)
     with pytest.raises(AssertionError, match="other content was not refused"):
         scenario.recording()
