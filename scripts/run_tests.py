@@ -53,7 +53,6 @@ COMMITS = tuple(
         "partitions.py::test_an_overwrite_replaces_the_partitions_that_it_brings[local-delta]",
         "streams.py::test_the_same_run_repeated_adds_nothing[local-delta]",
         "streams.py::test_the_same_run_with_other_content_is_refused[local-delta]",
-        "tables.py::test_new_rows_of_a_table_land_once[local-delta]",
     )
 )
 # Threads are killed, and their requests fail.

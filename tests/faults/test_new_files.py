@@ -57,6 +57,9 @@ def kill(process: Process) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "lake", ["delta", pytest.param("parquet", marks=pytest.mark.soak)], indirect=True
+)
 def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()

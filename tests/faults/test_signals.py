@@ -95,7 +95,9 @@ def test_interrupted_twice(parquet_lake: Lake) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)]
+)
 def test_a_run_ends_with_all_that_it_has_started(
     tmp_path: Path, postgres: Postgres, number: signal.Signals
 ) -> None:

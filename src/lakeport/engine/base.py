@@ -53,6 +53,8 @@ class Engine(ABC):
     Attributes:
         name: `spark` or `threads`.
         secrets: values that were handed over and must not be in any message.
+        most_streams: how many small streams of a load are landed at once; threads share one
+            interpreter, and more of them take longer.
         run: name of the run whose tasks these are; empty for a command.
         adopted: whether tasks run in a Spark session that somebody else has built.
         commits_any_table: whether delta-spark is there for Delta tables that are not plain.
@@ -62,6 +64,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    most_streams: ClassVar[int] = 4
     run: str = ""
     adopted: bool = False
     commits_any_table: bool = True

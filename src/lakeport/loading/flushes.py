@@ -87,21 +87,22 @@ def raise_first(
         raise error
 
 
-_FEWEST, _MOST = 4, 32  # streams at once
+_FEWEST: Final = 4  # streams at once
 _AT_ONCE_BYTES: Final = 64 << 20
 
 
-def streams_at_once(streams: int, size: int) -> int:
+def streams_at_once(streams: int, size: int, most: int) -> int:
     """Return how many streams to land at once: as many as have 64 MB together, within bounds.
 
-    Small streams mostly wait, for a store or for a job that they share.
+    Small streams mostly wait, for a store or for a job that they share; at least four go together.
 
     Args:
         streams: how many a flush has.
         size: bytes of all of them.
+        most: how many the engine takes; see `Engine`.
 
-    >>> [streams_at_once(1000, mb << 20) for mb in (36, 4_000, 100_000)]
+    >>> [streams_at_once(1000, mb << 20, 32) for mb in (36, 4_000, 100_000)]
     [32, 16, 4]
     """
     fitting = _AT_ONCE_BYTES * streams // max(1, size)
-    return min(streams, max(_FEWEST, min(_MOST, fitting)))
+    return min(streams, max(_FEWEST, min(most, fitting)))

@@ -264,7 +264,7 @@ class _Run:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
             size = sum(max(0, batch.bytes) for batch in flush.batches)
-            threads = streams_at_once(len(by_stream), size)
+            threads = streams_at_once(len(by_stream), size, self.engine.most_streams)
             with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)
