@@ -39,7 +39,6 @@ def test_streams_go_on_from_checkpoints_in_the_store(bucket: Bucket) -> None:
         assert sorted(table["value"].to_pylist()) == list(range(rows))
     for table in ("delta", "files"):
         assert bucket.objects(f"checkpoints/{table}/commits/")
-    assert bucket.uploads() == []
 
     # The table that the stream left: some of its rows change, then its small files are merged.
     driver = DriverSession._current
