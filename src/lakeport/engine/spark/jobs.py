@@ -131,6 +131,11 @@ class JobQueue:
         if taken:
             try:
                 self._run(taken, run)
+            except BaseException as error:  # an interrupt: those that wait for it must not wait on
+                for each in taken:
+                    if not each.outcomes.done():
+                        each.outcomes.set_exception(error)
+                raise
             finally:
                 with self._changed:
                     self._running -= 1
@@ -148,6 +153,7 @@ class JobQueue:
         return taken
 
     def _run(self, requests: Sequence[Request], run: str) -> None:
+        """Run requests as one job, or one by one where it fails; set the outcomes of each."""
         others = len(requests) - 1
         step = requests[0].step + (f", and {others:,} more" if others else "")
         try:
@@ -158,10 +164,6 @@ class JobQueue:
             else:  # whose failure it was shows when each has a job of its own
                 for each in requests:
                     self._run([each], run)
-        except BaseException as error:
-            for each in requests:
-                each.outcomes.set_exception(error)
-            raise
         else:
             for each, outcomes in zip(requests, found, strict=True):
                 each.outcomes.set_result(outcomes)

@@ -1,13 +1,16 @@
-"""How a job is followed that runs in another thread."""
+"""How a job is followed that runs in another thread, and an interrupt ends a shared one."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from py4j.protocol import Py4JNetworkError
 
-from lakeport.engine.spark.jobs import _follow
+from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, _follow
+from lakeport.errors import SparkFailure
 
 
 class Gone:
@@ -20,3 +23,25 @@ class Gone:
 def test_who_looks_at_a_job_says_nothing_of_a_spark_that_is_gone() -> None:
     context: Any = Gone()
     _follow(context, "group", threading.Event())
+
+
+def test_an_interrupt_ends_the_wait_of_all_who_share_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the job has failed, and each request is being run by itself."""
+
+    def run(_: Any, label: JobLabel, requests: Sequence[Request], count: Any) -> Any:
+        if len(requests) > 1:
+            raise SparkFailure("the job failed whole")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lakeport.engine.spark.jobs.run_job", run)
+    session: Any = None
+    queue = JobQueue(session, lambda tasks: None)
+    one, *others = (Request(name, list, [1], [1]) for name in ("one", "two", "three"))
+    queue._waiting += others
+    with pytest.raises(KeyboardInterrupt):
+        queue.outcomes(one, "r")
+    for each in others:
+        with pytest.raises(KeyboardInterrupt):
+            each.outcomes.result(timeout=0)
