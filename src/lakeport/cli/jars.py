@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
 
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
-"""What `--for` takes -> its name in `spark.jvm.jars`."""
+"""Word that `--for` takes -> name of those jars in `spark.jvm.jars`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
 
 
@@ -105,7 +105,7 @@ def _engine(version: str) -> str:
 
 
 def _needs(given: str) -> list[str]:
-    """What is listed in `--for`, as `spark.jvm.jars` calls it."""
+    """Translate the comma-separated words of `--for` into names of `spark.jvm.jars`."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_NEEDS, "all")]
     if unknown or not names:

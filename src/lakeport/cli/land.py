@@ -404,7 +404,7 @@ _KINDS = {
     "--from-tap": (_TAP, "tap", "a tap", "one with `--from-tap`"),
     "--from-table": (_TABLES, "tables", "a table", "one with `--from-table`"),
 }
-"""What names a source -> its options, the key that it gives, and what errors call one."""
+"""Kind of source -> its options, the key that names it, and two phrases for errors about it."""
 
 
 def source_of(

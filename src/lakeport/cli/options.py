@@ -75,7 +75,7 @@ COMMON = (
     parameter("json_out", JsonOut, False),
     parameter("debug", Debug, False),
 )
-"""What commands about a lake or a table take."""
+"""Parameters that every command about a lake or a table has."""
 
 
 def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def _announce(lake: Invocation, address: Address, token: str) -> None:
 
 
 def _teller(lake: Invocation) -> OnError:
-    """What becomes of an error that ended a page, besides the words on that page."""
+    """Log an error that ended a page, or print its trace; the page itself has its words."""
     secrets = lake.config.secrets()
 
     def tell(error: BaseException) -> None:

@@ -79,7 +79,7 @@ ToTarget = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What a command about a lake or a table works with.
+    """One call of a command about a lake or a table: the output, the config, the table.
 
     Attributes:
         output: prints its result.

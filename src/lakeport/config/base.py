@@ -96,7 +96,7 @@ class DestinationConfig(BaseModel):
     extra: ClassVar[str] = ""
     """The pip extra that brings the store's SDK; empty for none."""
     delta_jars: ClassVar[frozenset[str]] = frozenset()
-    """What Spark needs for a Delta table there (`spark.jvm.jars`); none where none can be."""
+    """Names in `spark.jvm.jars` of what Spark needs for a Delta table there; empty for none."""
 
     destination: str = Field(description="Name of the destination.")
     object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
@@ -345,7 +345,7 @@ class DestinationConfig(BaseModel):
 
     @property
     def jars(self) -> frozenset[str]:
-        """What Spark needs for the config's tables: nothing for files, which tasks write alone."""
+        """Names in `spark.jvm.jars` of what Spark needs for the tables; none for files."""
         return self.delta_jars if self.file_type == "delta" else frozenset()
 
     @classmethod

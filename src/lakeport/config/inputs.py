@@ -283,7 +283,7 @@ class TablesSource(Input):
 
     @property
     def jars(self) -> frozenset[str]:
-        """What Spark needs to read the tables (`spark.jvm.jars`)."""
+        """Names in `spark.jvm.jars` of what Spark needs to read the tables."""
         schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
         others = {table_destination(destination_of(scheme)) for scheme in schemes} - {""}
         found = {jar for name in others for jar in config_class(name).delta_jars}

@@ -247,7 +247,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
     @property
     def ident(self) -> tuple[str, str, str, int | None] | str:
-        """What tells a file of a table from others: its path, and which rows of it are deleted."""
+        """The file's identity in the table: its path, and the deletion vector of its rows."""
         vector = self.deletion_vector
         if vector is None:
             return self.path

@@ -50,12 +50,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 STATE: Final = frozenset({"metaData", "protocol", "txn"})
-"""The kinds of action that tell a table's schema, properties, protocol and counters."""
+"""Kinds of action with a table's schema, properties, protocol and counters."""
 TABLE: Final = frozenset({"metaData", "protocol", "add", "domainMetadata"})
-"""Those that tell what a table holds."""
+"""Kinds of action with a table's data files, schema, properties and clustering."""
 ALL: Final = STATE | TABLE
 SCHEMA: Final = frozenset({"metaData", "protocol", "domainMetadata"})
-"""Those that tell a table's schema, properties and clustering."""
+"""Kinds of action with a table's schema, properties and clustering."""
 _READERS: Final = 16
 _TOGETHER: Final = 8
 LOG_FILE = re.compile(
@@ -250,8 +250,7 @@ class DeltaLog:
         files = self.recent_files()
         if files.newest < 0:
             return None
-        found = files.replay(files.newest, kinds)
-        return found or self.files().contents(files.newest, kinds)
+        return self._contents(files, files.newest, kinds)
 
     def contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
         """Return what the table holds at a version, which is one of its newest as a rule.
@@ -263,8 +262,11 @@ class DeltaLog:
         Raises:
             SourceError: files of the log are missing or damaged, so that they do not tell.
         """
-        found = self.recent_files().replay(version, kinds)
-        return found or self.files().contents(version, kinds)
+        return self._contents(self.recent_files(), version, kinds)
+
+    def _contents(self, recent: LogFiles, version: int, kinds: frozenset[str]) -> Contents:
+        """Return a version's contents by the recent files; by a full listing if these lack some."""
+        return recent.replay(version, kinds) or self.files().contents(version, kinds)
 
     def last_transactions(
         self, version: int, apps: Collection[str], known: Transactions | None = None

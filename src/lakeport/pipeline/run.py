@@ -394,7 +394,7 @@ def start_engine(loads: Collection[Load]) -> Engine:
 
 
 def _of_tables(load: Load) -> frozenset[str]:
-    """What Spark needs to read the tables that a load uses."""
+    """Return the names in `spark.jvm.jars` of what Spark needs to read the tables of a load."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     used = {**load.tables, **own}
     return TablesSource(tables=used).jars if used else frozenset()

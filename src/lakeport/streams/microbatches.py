@@ -206,7 +206,7 @@ class MicroBatches:
 
 
 def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
-    """What Spark needs for a checkpoint there, as named in `spark.jvm.jars`.
+    """Return the names in `spark.jvm.jars` of what Spark needs for a checkpoint there.
 
     >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
     (frozenset({'s3a'}), frozenset())

@@ -25,6 +25,7 @@ from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
+    from lakeport.delta_log.reader import DeltaLog
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
@@ -45,6 +46,13 @@ class TableLocation:
     config: DestinationConfig
     storage: Storage
     folder: str
+
+    @property
+    def log(self) -> DeltaLog:
+        """The log of the table, if it is a Delta table."""
+        from lakeport.delta_log.reader import DeltaLog
+
+        return DeltaLog(self.storage, self.folder)
 
     @property
     def uri(self) -> str:

@@ -180,7 +180,7 @@ def vacuum(
     )
     if dry_run:
         return VacuumReport(newest, dry_run=True, files=tuple(files))
-    return _vacuumed(DeltaLog(location.storage, location.folder), mark, newest)
+    return _vacuumed(location.log, mark, newest)
 
 
 def _vacuumed(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:

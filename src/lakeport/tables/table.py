@@ -240,7 +240,6 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.delta_log.reader import DeltaLog
         from lakeport.engine.spark.delta.maintenance import check_condition
         from lakeport.tables.maintenance import need_partitions, sort_columns
         from lakeport.writers.delta.optimize import no_condition, optimize
@@ -253,7 +252,7 @@ class Table:
             if where is not None:
                 refusal = partial(no_condition, where, contents=contents)
                 check_condition(spark, where, refusal)
-            log = DeltaLog(self._location.storage, self._location.folder)
+            log = self._location.log
             done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
         return OptimizeReport(**done, version=self._versions().newest())
 

@@ -99,7 +99,7 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    log = DeltaLog(location.storage, location.folder)
+    log = location.log
     txn = _begin(spark, log)
     undone = find_run(log.back_from(txn.version), run_id, location.uri)
     before = undone[0] - 1
@@ -118,7 +118,7 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    log = DeltaLog(location.storage, location.folder)
+    log = location.log
     made = _bring_back(_begin(spark, log), location, version)
     return RestoreReport(made, version)
 
@@ -156,7 +156,7 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
 
 def _counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
     """How far each run had come at a version, of the runs that went on after it."""
-    log = DeltaLog(location.storage, location.folder)
+    log = location.log
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
     return log.last_transactions(version, sorted(names))

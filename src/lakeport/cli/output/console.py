@@ -53,7 +53,7 @@ Remarks = Callable[[LandingReport], Sequence[str]]
 
 
 class Output(Observer):
-    """What commands say; an `Observer` of loads besides.
+    """Writes what commands print: facts, rows, plans, failures. It observes loads, too.
 
     Args:
         out: where the result goes; default: standard output.

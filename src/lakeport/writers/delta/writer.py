@@ -132,8 +132,7 @@ class DeltaWriter:
             return f"{command} makes it hold JSON, its texts as strings"
 
         warnings = change_warnings(plan.evolution, json_way)
-        plan = replace(plan, warnings=(*plan.warnings, *warnings))
-        return plan
+        return replace(plan, warnings=(*plan.warnings, *warnings))
 
     def _commit_first_types(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
