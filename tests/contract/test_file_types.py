@@ -18,7 +18,7 @@ import lakeport
 from lakeport.errors import InputError, ObjectExists, PermissionRefused, SchemaConflict
 from lakeport.model import Batch
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.files.encode import ParquetEncoder
+from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.writer import FilesWriter
 
 from .targets import Target
@@ -240,9 +240,9 @@ def write(writer: FilesWriter, rows: pa.Table, number: int = 0) -> None:
 def test_a_load_lists_and_reads_once(tmp_path: Path) -> None:
     store = Counting(str(tmp_path))
     rows = pa.table({"id": [1], "v": [2]}, schema=SCHEMA)
-    write(FilesWriter(store, ParquetEncoder(), "t"), rows)
+    write(FilesWriter(store, Encoder(), "t"), rows)
     store.calls.clear()
-    later = FilesWriter(store, ParquetEncoder(), "t")
+    later = FilesWriter(store, Encoder(), "t")
     for number in range(5):
         write(later, rows, number)
     assert store.calls == {"list": 1, "get": 1}
@@ -251,7 +251,7 @@ def test_a_load_lists_and_reads_once(tmp_path: Path) -> None:
 def test_two_loads_that_make_a_table_at_once(tmp_path: Path) -> None:
     """The slower one is held to the types of the faster one, before it publishes anything."""
     store = LocalStorage(str(tmp_path))
-    slow, fast = (FilesWriter(store, ParquetEncoder(), "t") for _ in range(2))
+    slow, fast = (FilesWriter(store, Encoder(), "t") for _ in range(2))
     both = threading.Barrier(2)
     outcome: list[Any] = []
 
@@ -298,7 +298,7 @@ class CreateOnly(LocalStorage):
 def test_with_permission_to_create_alone_it_is_told_once(tmp_path: Path) -> None:
     store = CreateOnly(str(tmp_path))
     for _ in range(2):
-        writer = FilesWriter(store, ParquetEncoder(), "t")
+        writer = FilesWriter(store, Encoder(), "t")
         told = []
         for number in range(3):
             rows = pa.table({"id": [number], "v": [2]})
@@ -388,7 +388,7 @@ def test_a_file_that_becomes_visible_after_the_type_gets_it(tmp_path: Path) -> N
 
     store = LocalStorage(str(tmp_path))
     open_ = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.null()))])
-    slow, fast = (FilesWriter(store, ParquetEncoder(), "t") for _ in range(2))
+    slow, fast = (FilesWriter(store, Encoder(), "t") for _ in range(2))
     write(slow, pa.table({"id": [0], "v": [[]]}, schema=open_))
     batch = Batch("t", 1)
     plan = slow.plan(open_, batch, (), datetime.now(UTC), 1)

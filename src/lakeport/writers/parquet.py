@@ -1,4 +1,4 @@
-"""A Parquet file on a stage writer, and which of its columns are worth a dictionary.
+"""Files of rows on stage writers: Parquet, and which of its columns are worth a dictionary.
 
 Parquet libraries try a dictionary for every column and give up when it has grown past a page: half
 of the encoding time of data whose values hardly repeat, and a larger file. Measured on 170,000
@@ -9,6 +9,7 @@ nested records: 0.161 s and 12.1 MB with a dictionary everywhere, 0.077 s and 10
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeport.model import StageWriter
+from lakeport.model import Staged, StageWriter
 
+_GROUP_ROWS = 131_072
+_GROUP_BYTES = 64 << 20  # in memory, before it has those rows
 _BLOCKS = 8
 _BLOCK_ROWS = 2_048
 _MAX_DISTINCT = 0.75
@@ -47,30 +50,87 @@ class Stream(io.RawIOBase):
         return size
 
 
-class ParquetOutput:
-    """One Parquet file that is written row group by row group.
+class EncodedFile(ABC):
+    """One file of rows, encoded onto a stage writer.
 
     Args:
-        out: takes its bytes; to finish it is up to the caller.
+        out: takes its bytes.
+
+    Attributes:
+        rows: how many rows were encoded.
+    """
+
+    def __init__(self, out: StageWriter) -> None:
+        self.rows = 0
+        self._out, self._stream = out, Stream(out)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that have left the encoder; what it still collects is not counted."""
+        return self._stream.written
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Encode what is left; the stage writer stays open."""
+
+    def finish(self, key: str, split: int) -> Staged:
+        """Encode what is left and finish the stage writer; return the file of task `split`."""
+        self.close()
+        done = self._out.finish()
+        return Staged(
+            key,
+            done["token"],
+            self.rows,
+            int(done["bytes"]),
+            str(done.get("checksum", "")),
+            split=split,
+        )
+
+    def abort(self) -> None:
+        """Give the file up: drop what was written, and what the encoder still writes."""
+        self._stream.abandon()
+        self._out.abort()
+
+
+class ParquetFile(EncodedFile):
+    """One Parquet file. Batches become row groups, as small ones cost time and readers' patience.
+
+    Args:
+        out: takes its bytes.
         schema: the columns of all rows.
         compression: Parquet codec.
         store_schema: keep Arrow's schema in the file.
+
+    Attributes:
+        footer: what the footer says, with statistics; None until the file is closed.
     """
 
     def __init__(
         self, out: StageWriter, schema: pa.Schema, compression: str, *, store_schema: bool = True
     ) -> None:
-        self._stream, self._schema = Stream(out), schema
+        super().__init__(out)
+        self._schema = schema
         self._options = {"compression": compression, "store_schema": store_schema}
         self._writer: pq.ParquetWriter | None = None
+        self.footer: pq.FileMetaData | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._waiting = self._bytes = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes that have left for the stage writer."""
-        return self._stream.written
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
+        self._batches.append(batch)
+        self._waiting += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._waiting >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write_waiting()
 
-    def write(self, rows: pa.Table, group_rows: int) -> None:
+    def write_groups(self, rows: pa.Table, group_rows: int) -> None:
         """Write rows as row groups of so many rows at most."""
+        self.rows += len(rows)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._stream,
@@ -81,17 +141,25 @@ class ParquetOutput:
             )
         self._writer.write_table(rows, row_group_size=group_rows)
 
-    def close(self) -> pq.FileMetaData:
-        """Write the footer; return it. A file has to have a row group, be it of no rows."""
+    def close(self) -> None:
+        """Write what is left and the footer; the stage writer stays open."""
+        if self._batches or self._writer is None:  # a file has to have a row group
+            self._write_waiting()
         assert self._writer is not None
         self._writer.close()
-        return self._writer.writer.metadata
+        self.footer = self._writer.writer.metadata
 
-    def abandon(self) -> None:
-        """Give the file up: what is still written, such as when it is freed, is dropped."""
-        self._stream.abandon()
+    def abort(self) -> None:
+        """See `EncodedFile.abort`."""
+        super().abort()
         if self._writer is not None:
             self._writer.is_open = False  # else it writes a footer when it is freed
+
+    def _write_waiting(self) -> None:
+        table = pa.Table.from_batches(self._batches, self._schema)
+        rows = max(1, table.num_rows * _GROUP_BYTES // max(1, self._bytes))
+        self.write_groups(table, min(rows, 4 * _GROUP_ROWS))
+        self._batches, self._waiting, self._bytes = [], 0, 0
 
 
 def repeating_columns(table: pa.Table) -> list[str]:

@@ -59,7 +59,6 @@ _WARM: Final = (
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",
     "lakeport.writers.files.encode",
-    "lakeport.writers.files.encode",
     "lakeport.writers.files.sink",
 )
 _SDKS: Final = "lakeport.storage.sdks"

@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeport.delta_log.actions import partition_folder, serialise_value
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
-from lakeport.writers.parquet import ParquetOutput
+from lakeport.writers.parquet import ParquetFile
 from lakeport.writers.stopwatch import shared, uploading, waiting
 
 EMPTY_VALUES = "empty_partition_values"
@@ -123,29 +123,17 @@ def split_by_partition(
     if not columns:
         yield (), batch
         return
-    # One number a row: its values' places in the columns' dictionaries are the digits.
-    codes = np.zeros(len(batch), dtype=np.int64)
-    known: list[list[Any]] = []
-    for name in columns:
+    codes = np.zeros(len(batch), dtype=np.int64)  # one number a row, the same for the same values
+    for number, name in enumerate(columns):
         encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
-        known.append(encoded.dictionary.to_pylist())
-        codes = codes * len(known[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+        if number:  # without gaps, so that the product stays below the square of the rows
+            codes = np.unique(codes, return_inverse=True)[1]
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
     rows = batch.drop_columns(list(columns))
-    groups, counts = np.unique(codes, return_counts=True)
-    order = None if len(groups) == 1 else np.argsort(codes, kind="stable")
-    start = 0
-    for code, count in zip(groups.tolist(), counts.tolist(), strict=True):
-        part = rows if order is None else rows.take(pa.array(order[start : start + count]))
-        start += count
-        yield _decoded(code, known), part
-
-
-def _decoded(code: int, known: Sequence[Sequence[Any]]) -> _Values:
-    values = []
-    for dictionary in reversed(known):
-        code, index = divmod(code, len(dictionary))
-        values.append(dictionary[index])
-    return tuple(reversed(values))
+    order = np.argsort(codes, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        values = tuple(batch.column(name)[part[0]].as_py() for name in columns)
+        yield values, rows if len(part) == len(batch) else rows.take(pa.array(part))
 
 
 def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -169,7 +157,7 @@ class _Part:
 
     def __init__(self, texts: _Texts, sink: DeltaSink, split: int) -> None:
         self.rows = self.bytes = self.empty = self._files = 0
-        self.file: _File | None = None
+        self.file: _PartitionFile | None = None
         self._held: list[pa.RecordBatch] = []
         self._sink = sink
         self._split = split
@@ -187,10 +175,10 @@ class _Part:
         """Write the rows held back as a row group; return the file if that filled it."""
         if self._held:
             if self.file is None:
-                self.file = _File(self._sink, self._key(), self._split)
-            self.file.write(self._held)
+                self.file = _PartitionFile(self._sink, self._key(), self._split)
+            self.file.write_group(self._held)
             self._held, self.rows, self.bytes = [], 0, 0
-            if self.file.size >= self._sink.target_file_bytes:
+            if self.file.bytes_written >= self._sink.target_file_bytes:
                 return self.close()
         return []
 
@@ -198,7 +186,7 @@ class _Part:
         if self.file is None:
             return []
         file, empty = self.file, self.empty
-        staged = file.finish(self._partition, empty)
+        staged = file.stage(self._partition, empty)
         self.file, self.empty = None, 0
         return [staged]
 
@@ -268,53 +256,37 @@ class _Pool:
         self._staged += part.flush()
         opened = [item for item in self._parts.values() if item.file is not None]
         if len(opened) > self._sink.open_files:
-            largest = max(opened, key=lambda item: item.file.size if item.file else 0)
+            largest = max(opened, key=lambda item: item.file.bytes_written if item.file else 0)
             self._bytes -= largest.bytes
             self._staged += largest.flush()
             self._staged += largest.close()
 
 
-class _File:
+class _PartitionFile(ParquetFile):
     """One Parquet file being staged."""
 
     def __init__(self, sink: DeltaSink, key: str, split: int) -> None:
+        out = uploading(sink.storage.stage(key, "application/vnd.apache.parquet"))
+        super().__init__(out, sink.files, sink.compression, store_schema=False)
         self._sink = sink
         self._key = key
         self._split = split
         self._leaves = leaves(sink.files)
         self._nans: set[int] = set()
-        self._output = uploading(sink.storage.stage(key, "application/vnd.apache.parquet"))
-        self._rows = ParquetOutput(self._output, sink.files, sink.compression, store_schema=False)
 
-    @property
-    def size(self) -> int:
-        return self._rows.size
-
-    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+    def write_group(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Write batches as one row group."""
         named = [relabelled(batch, self._sink.files) for batch in batches]
         for batch in named:
             self._nans |= nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)
-        self._rows.write(table, len(table))
+        self.write_groups(table, len(table))
 
-    def finish(self, partition: Mapping[str, str | None], empty: int) -> Staged:
-        footer = self._rows.close()
-        done = self._output.finish()
-        token = {**done["token"], EMPTY_VALUES: empty} if empty else done["token"]
+    def stage(self, partition: Mapping[str, str | None], empty: int) -> Staged:
+        """Write the footer; return the file of a partition, `empty` of whose rows had no value."""
+        staged = self.finish(self._key, self._split)
         stats = stats_json(
-            footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns
+            self.footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns
         )
-        return Staged(
-            self._key,
-            token,
-            rows=footer.num_rows,
-            bytes=done["bytes"],
-            checksum=done["checksum"],
-            partition=dict(partition),
-            stats=stats,
-            split=self._split,
-        )
-
-    def abort(self) -> None:
-        self._rows.abandon()
-        self._output.abort()
+        token = {**staged.token, EMPTY_VALUES: empty} if empty else staged.token
+        return replace(staged, token=token, partition=dict(partition), stats=stats)

@@ -19,15 +19,62 @@ on whole columns, so that no Python code runs per value (binary and rare decimal
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.model import StageWriter
 from lakeport.schema.text import content, holds, plain_text
+from lakeport.writers.parquet import EncodedFile, Stream
 
 _SLICE_BYTES = 32 << 20
 _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
+
+
+class CsvFile(EncodedFile):
+    """One CSV file: the header at once, and each batch as it comes.
+
+    Args:
+        out: takes its bytes.
+        schema: the columns of all rows.
+        compression: how the whole file is compressed: none, gzip or zstd.
+    """
+
+    def __init__(self, out: StageWriter, schema: pa.Schema, compression: str) -> None:
+        super().__init__(out)
+        self._packer: Any = self._stream
+        if compression == "gzip":
+            self._packer = _Gzip(self._stream)
+        elif compression == "zstd":
+            self._packer = pa.CompressedOutputStream(pa.PythonFile(self._stream, "w"), compression)
+        self._packer.write(header(schema.names))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
+        self.rows += batch.num_rows
+        for text in lines(batch):
+            self._packer.write(text)
+
+    def close(self) -> None:
+        """Write what is left; the stage writer stays open."""
+        self._packer.close()
+
+
+class _Gzip:
+    """Gzip at level 6, since Arrow's stream only knows the slow level 9."""
+
+    def __init__(self, out: Stream) -> None:
+        self._out = out
+        self._packer = zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)
+
+    def write(self, data: Any) -> None:
+        self._out.write(self._packer.compress(data))
+
+    def close(self) -> None:
+        self._out.write(self._packer.flush())
 
 
 def header(names: Sequence[str]) -> bytes:

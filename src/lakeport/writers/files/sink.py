@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakeport.model import Staged, StageWriter, Storage
-from lakeport.writers.files.encode import CsvFile, Encoder, ParquetFile
+from lakeport.model import Staged, Storage
+from lakeport.writers.files.encode import Encoder
 from lakeport.writers.naming import check_key, object_name
 from lakeport.writers.stopwatch import uploading
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakeport.writers.parquet import EncodedFile
 
 _TARGET_BYTES = 256 << 20
 
@@ -102,72 +104,33 @@ class Sink:
             DestinationError: the store refuses; then nothing of this task stays staged.
         """
         staged: list[Staged] = []
-        current: _Object | None = None
+        key, file = "", None
         try:
             for batch in _without(batches, self.landed.get(split, ())):
-                current = current or self._begin(split, len(staged))
-                current.write(batch)
-                if current.bytes_written >= self.target_bytes:
-                    done, current = current, None
-                    staged.append(done.finish())
-            if current is not None:
-                done, current = current, None
-                staged.append(done.finish())
+                if file is None:
+                    key = self.names.task_key(split, len(staged))
+                    file = self._begin(key)
+                file.write(batch)
+                if file.bytes_written >= self.target_bytes:
+                    staged.append(file.finish(key, split))
+                    file = None
+            if file is not None:
+                staged.append(file.finish(key, split))
         except BaseException:
-            if current is not None:
-                current.abort()
+            if file is not None:
+                file.abort()
             for one in staged:
                 self.storage.discard(one)
             raise
         return staged
 
-    def _begin(self, split: int, part: int) -> _Object:
-        key = self.names.task_key(split, part)
+    def _begin(self, key: str) -> EncodedFile:
         out = uploading(self.storage.stage(key, self.encoder.content_type))
         try:
-            return _Object(key, split, out, self.encoder.open(self.schema, out))
+            return self.encoder.open(self.schema, out)
         except BaseException:
             out.abort()
             raise
-
-
-@dataclass
-class _Object:
-    """One object while it is encoded."""
-
-    key: str
-    split: int
-    out: StageWriter
-    file: ParquetFile | CsvFile
-    rows: int = 0
-
-    @property
-    def bytes_written(self) -> int:
-        return self.file.bytes_written
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.file.write(batch)
-        self.rows += batch.num_rows
-
-    def finish(self) -> Staged:
-        try:
-            self.file.close()
-            result: Mapping[str, Any] = self.out.finish()
-        except BaseException:
-            self.abort()
-            raise
-        return Staged(
-            self.key,
-            result["token"],
-            self.rows,
-            int(result["bytes"]),
-            str(result.get("checksum", "")),
-            split=self.split,
-        )
-
-    def abort(self) -> None:
-        self.file.abandon()
-        self.out.abort()
 
 
 def _without(

@@ -13,7 +13,7 @@ import pytest
 from lakeport.delta_log.state import file_schema, grow_schema
 from lakeport.errors import DestinationError
 from lakeport.storage.local import STAGING, LocalStageWriter, LocalStorage
-from lakeport.writers.delta.sink import DeltaSink, _gathered
+from lakeport.writers.delta.sink import DeltaSink, _gathered, split_by_partition
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -66,3 +66,11 @@ def test_small_batches_are_joined_before_they_are_cut_by_partition() -> None:
     sizes = [len(b) for b in _gathered(iter([*small, rows(20), *small]), rows(20).nbytes)]
     assert sum(sizes) == 60 and 20 in sizes and len(sizes) < 7
     assert list(_gathered(iter([]), 1)) == []
+
+
+def test_many_values_of_many_columns_stay_with_their_rows() -> None:
+    count, columns = 10_000, list("abcde")  # whose values have 10 ** 20 combinations
+    names = {name: [(i * 7 + at) % count for i in range(count)] for at, name in enumerate(columns)}
+    batch = pa.record_batch({**names, "n": range(count)})
+    found = {rows["n"][0].as_py(): values for values, rows in split_by_partition(batch, columns)}
+    assert found == dict(enumerate(zip(*names.values(), strict=True)))

@@ -19,17 +19,17 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.text import json_text, plain_text
 from lakeport.sources.json.record import columns_of, schema_of
 from lakeport.writers.files.csv import header, lines
-from lakeport.writers.files.encode import CsvEncoder
+from lakeport.writers.files.encode import Encoder, encoder_for
 from tests.unit.writers.files.memory import Memory
 
 TS = pa.timestamp("us", "UTC")
 AT = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 
 
-def encoded(columns: Mapping[str, Any], encoder: CsvEncoder | None = None) -> bytes:
+def encoded(columns: Mapping[str, Any], encoder: Encoder | None = None) -> bytes:
     batch = pa.RecordBatch.from_pydict(dict(columns))
     out = Memory()
-    file = (encoder or CsvEncoder()).open(batch.schema, out)
+    file = (encoder or encoder_for("csv")).open(batch.schema, out)
     file.write(batch)
     file.close()
     return out.file.getvalue()
@@ -154,7 +154,7 @@ def test_nul_is_kept() -> None:
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_compressed_files(compression: Any) -> None:
     plain = encoded({"x": list(range(10_000))})
-    data = encoded({"x": list(range(10_000))}, CsvEncoder(compression))
+    data = encoded({"x": list(range(10_000))}, encoder_for("csv", compression))
     assert len(data) < len(plain)
     if compression == "gzip":
         assert gzip.decompress(data) == plain

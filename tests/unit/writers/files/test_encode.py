@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import ConfigError
-from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder, encoder_for
+from lakeport.writers import parquet
+from lakeport.writers.files.encode import Encoder, encoder_for
 from lakeport.writers.parquet import repeating_columns
 from tests.unit.writers.files.memory import Memory
 
@@ -24,9 +25,9 @@ def encode(encoder: Any, batches: list[pa.RecordBatch]) -> tuple[bytes, Any]:
     file = encoder.open(batches[0].schema, out)
     for batch in batches:
         file.write(batch)
-    metadata = file.close()
+    file.close()
     assert file.bytes_written == len(out.file.getvalue())
-    return out.file.getvalue(), metadata
+    return out.file.getvalue(), file.footer
 
 
 def nested() -> pa.RecordBatch:
@@ -55,7 +56,7 @@ def test_values_survive(compression: str) -> None:
 
 
 def test_timestamps_are_int64_microseconds_in_utc() -> None:
-    _, metadata = encode(ParquetEncoder(), [nested()])
+    _, metadata = encode(Encoder(), [nested()])
     assert metadata.schema.column(1).physical_type == "INT64"
     assert "timeUnit=microseconds" in str(metadata.schema.column(1).logical_type)
     assert "isAdjustedToUTC=true" in str(metadata.schema.column(1).logical_type)
@@ -63,21 +64,24 @@ def test_timestamps_are_int64_microseconds_in_utc() -> None:
 
 
 def test_small_batches_become_one_row_group() -> None:
-    _, metadata = encode(ParquetEncoder(), [nested()] * 1000)
+    _, metadata = encode(Encoder(), [nested()] * 1000)
     assert (metadata.num_row_groups, metadata.num_rows) == (1, 3000)
 
 
-def test_row_groups_are_bounded_in_rows_and_bytes() -> None:
+def test_row_groups_are_bounded_in_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.RecordBatch.from_pydict({"text": ["x" * 1000] * 100})
-    _, by_rows = encode(ParquetEncoder(row_group_rows=150), [batch] * 4)
-    _, by_bytes = encode(ParquetEncoder(row_group_bytes=30_000), [batch])
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "_GROUP_ROWS", 150)
+        _, by_rows = encode(Encoder(), [batch] * 4)
+    monkeypatch.setattr(parquet, "_GROUP_BYTES", 30_000)
+    _, by_bytes = encode(Encoder(), [batch])
     assert [by_rows.row_group(i).num_rows for i in range(by_rows.num_row_groups)] == [200, 200]
     assert max(by_bytes.row_group(i).num_rows for i in range(by_bytes.num_row_groups)) < 31
 
 
 def test_duckdb_reads_it(tmp_path: Any) -> None:
     path = tmp_path / "x.parquet"
-    path.write_bytes(encode(ParquetEncoder(), [nested()])[0])
+    path.write_bytes(encode(Encoder(), [nested()])[0])
     rows = duckdb.sql(f"select id, tags, who.n from '{path}'").fetchall()
     assert rows == [(9007199254740993, ["a", None], "x"), (None, [], None), (3, None, None)]
 
@@ -97,7 +101,7 @@ def test_dictionaries_only_where_values_repeat() -> None:
     )
     chosen = ["city", "runs", "where.land", "tags.list.element", "kv.key_value.key"]
     assert repeating_columns(table) == chosen
-    _, metadata = encode(ParquetEncoder(), table.combine_chunks().to_batches())
+    _, metadata = encode(Encoder(), table.combine_chunks().to_batches())
     group = metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     assert [c.path_in_schema for c in columns if c.has_dictionary_page] == chosen
@@ -105,7 +109,7 @@ def test_dictionaries_only_where_values_repeat() -> None:
 
 def test_no_repetition_means_no_dictionary_at_all() -> None:
     batch = pa.RecordBatch.from_pydict({"id": [1, 2, 3]})
-    _, metadata = encode(ParquetEncoder(), [batch])
+    _, metadata = encode(Encoder(), [batch])
     assert not metadata.row_group(0).column(0).has_dictionary_page
 
 
@@ -116,9 +120,9 @@ def test_names_of_types_and_files() -> None:
         "csv.gz",
         "csv.zst",
     ]
-    assert encoder_for("parquet") == ParquetEncoder("snappy")
+    assert encoder_for("parquet") == Encoder()
     assert encoder_for("csv").content_type.startswith("text/csv")
-    assert pickle.loads(pickle.dumps(CsvEncoder("zstd"))) == CsvEncoder("zstd")
+    assert pickle.loads(pickle.dumps(Encoder("csv", "zstd"))) == Encoder("csv", "zstd")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lakeport.errors import (
 )
 from lakeport.model import Batch, Landed, Staged
 from lakeport.storage.local import STAGING, LocalStorage
-from lakeport.writers.files.encode import ParquetEncoder
+from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Intent, Journal, Planned
 from lakeport.writers.files.writer import FilesWriter
 
@@ -106,7 +106,7 @@ def store(tmp_path: Path) -> LocalStorage:
 
 def writer_for(store: Any, run: str = "run 1", **options: Any) -> FilesWriter:
     journal = Journal(store, run, "users")
-    return FilesWriter(store, ParquetEncoder(), "users", journal=journal, **options)
+    return FilesWriter(store, Encoder(), "users", journal=journal, **options)
 
 
 def run(store: Any, batch: Batch = BATCH, tasks: list[range] | None = None) -> Landed:

@@ -16,8 +16,9 @@ import pytest
 from lakeport.errors import ConfigError, DestinationError, ObjectExists
 from lakeport.model import Batch, Landed, Staged
 from lakeport.storage.local import STAGING, LocalStorage
+from lakeport.writers import parquet
 from lakeport.writers.base import TablePlan
-from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder
+from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
 from lakeport.writers.files.writer import Clash, FilesWriter, number_of_files
 
@@ -71,6 +72,11 @@ def land(
             raise
 
 
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 10)
+
+
 def ids(store: LocalStorage, folder: str = "users") -> list[int]:
     found = [store.uri(o.key) for o in store.list(folder)]
     return sorted(i for path in found for i in pq.read_table(path)["id"].to_pylist())
@@ -81,7 +87,7 @@ def keys(store: LocalStorage, folder: str = "users") -> list[str]:
 
 
 def test_one_small_batch_is_one_file(store: LocalStorage) -> None:
-    landed = land(FilesWriter(store, ParquetEncoder(), "users", manifest=False), [range(25)])
+    landed = land(FilesWriter(store, Encoder(), "users", manifest=False), [range(25)])
     assert keys(store) == [f"{NAME}.parquet"]
     assert ids(store) == list(range(25))
     assert landed.files == (store.uri(f"{NAME}.parquet"),)
@@ -92,14 +98,14 @@ def test_one_small_batch_is_one_file(store: LocalStorage) -> None:
 
 def test_many_batches_in_one_second_never_overwrite(store: LocalStorage) -> None:
     for i in range(4):
-        land(FilesWriter(store, ParquetEncoder(), "users"), [range(i * 10, i * 10 + 10)])
+        land(FilesWriter(store, Encoder(), "users"), [range(i * 10, i * 10 + 10)])
     assert keys(store) == sorted(f"{NAME}{s}.parquet" for s in ("", "-1", "-2", "-3"))
     assert ids(store) == list(range(40))
 
 
 def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None:
     writer = FilesWriter(
-        store, CsvEncoder("gzip"), "/raw/t/", date_partition_format="%Y/%m", manifest=False
+        store, Encoder("csv", "gzip"), "/raw/t/", date_partition_format="%Y/%m", manifest=False
     )
     land(writer, [range(5), range(0), range(5, 9)])
     assert keys(store, "raw") == [
@@ -111,10 +117,10 @@ def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None
 
 
 @pytest.mark.parametrize("kind", [LocalStorage, Bound])
+@pytest.mark.usefixtures("small_groups")
 def test_big_tasks_roll_over_under_distinct_names(tmp_path: Path, kind: type[LocalStorage]) -> None:
     store = kind(str(tmp_path))
-    encoder = ParquetEncoder(row_group_rows=10)
-    writer = FilesWriter(store, encoder, "users", target_bytes=1)
+    writer = FilesWriter(store, Encoder(), "users", target_bytes=1)
     landed = land(writer, [range(30), range(30, 40)])
     assert ids(store) == list(range(40))
     assert len(landed.files) == 4
@@ -123,17 +129,17 @@ def test_big_tasks_roll_over_under_distinct_names(tmp_path: Path, kind: type[Loc
 
 
 def test_no_rows_no_object(store: LocalStorage) -> None:
-    landed = land(FilesWriter(store, ParquetEncoder(), "users"), [range(0)])
+    landed = land(FilesWriter(store, Encoder(), "users"), [range(0)])
     assert (landed.rows, landed.files) == (0, ())
     assert list(store.list("")) == []
 
 
+@pytest.mark.usefixtures("small_groups")
 def test_a_clash_of_bound_objects_adds_every_row_once(tmp_path: Path) -> None:
     store = Bound(str(tmp_path))
     for taken in ("", "-3", "-4"):
         store.put(f"other/20240304-153045{taken}.parquet", b"foreign", create_only=True)
-    encoder = ParquetEncoder(row_group_rows=10)
-    writer = FilesWriter(store, encoder, "other", target_bytes=1, manifest=False)
+    writer = FilesWriter(store, Encoder(), "other", target_bytes=1, manifest=False)
     landed = land(writer, [range(30), range(30, 45)])
     mine = [o.key for o in store.list("other") if store.get(o.key) != b"foreign"]
     found = [i for key in mine for i in pq.read_table(store.uri(key))["id"].to_pylist()]
@@ -146,7 +152,7 @@ def test_a_clash_of_bound_objects_adds_every_row_once(tmp_path: Path) -> None:
 def test_a_clash_says_what_is_taken(tmp_path: Path) -> None:
     store = Bound(str(tmp_path))
     store.put(f"{NAME}.parquet", b"foreign")
-    writer = FilesWriter(store, ParquetEncoder(), "users")
+    writer = FilesWriter(store, Encoder(), "users")
     plan = writer.plan(SCHEMA, BATCH, (), CLOCK, 1)
     with pytest.raises(Clash, match=r"20240304-153045\.parquet exists"):
         writer.commit(plan, stage(plan, [range(3)]), BATCH, None)
@@ -162,6 +168,7 @@ def test_a_task_beyond_the_plan_has_names_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("where", ["read", "write", "finish"])
+@pytest.mark.usefixtures("small_groups")
 def test_a_failed_task_leaves_nothing_staged(
     store: LocalStorage, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -174,10 +181,9 @@ def test_a_failed_task_leaves_nothing_staged(
         else:
             monkeypatch.setattr("os.fsync", lambda _: 1 / 0)
 
-    encoder = ParquetEncoder(row_group_rows=10)
-    sink = Sink(store, encoder, SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
+    sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
     if where == "finish":
-        sink = Sink(store, encoder, SCHEMA, Names("t", CLOCK, "parquet"))
+        sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"))
     with pytest.raises((ZeroDivisionError, pa.ArrowException, ValueError)):
         sink.write(broken(), 0)
     assert list(store.list("")) == []
@@ -186,7 +192,7 @@ def test_a_failed_task_leaves_nothing_staged(
 @pytest.mark.parametrize("at", range(12))
 def test_rows_that_are_visible_are_left_out(store: LocalStorage, at: int) -> None:
     landed = {0: (Rows(0, at), Rows(at + 5, at + 8))}
-    sink = Sink(store, ParquetEncoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
+    sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
     (one,) = sink.write(rows(range(40), step=7), 0)
     store.publish(one, "t/x.parquet")
     assert ids(store, "t") == [*range(at, at + 5), *range(at + 8, 40)]
@@ -215,7 +221,7 @@ class Failing(LocalStorage):
 
 def test_a_failure_half_way_names_what_is_visible(tmp_path: Path) -> None:
     store = Failing(str(tmp_path))
-    writer = FilesWriter(store, ParquetEncoder(), "users")
+    writer = FilesWriter(store, Encoder(), "users")
     with pytest.raises(DestinationError, match="no more") as caught:
         land(writer, [range(5), range(5, 9), range(9, 12)])
     assert f"1 of 3 objects of this batch are visible already: {store.uri(NAME)}.parquet" in (
@@ -234,12 +240,12 @@ def test_a_failure_before_anything_is_visible_is_raised_as_it_came(
 
     monkeypatch.setattr(LocalStorage, "publish", refuse)
     with pytest.raises(DestinationError) as caught:
-        land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
+        land(FilesWriter(store, Encoder(), "users"), [range(5)])
     assert (caught.value, refusal.__cause__, refusal.hint) == (refusal, None, "free space.")
 
 
 def test_manifest(store: LocalStorage) -> None:
-    writer = FilesWriter(store, ParquetEncoder(), "raw/users")
+    writer = FilesWriter(store, Encoder(), "raw/users")
     landed = land(writer, [range(5), range(5, 9)], state=b'{"a": 1.0}')
     (found,) = store.list("_lakeport/manifests")
     assert found.key.startswith("_lakeport/manifests/raw%2Fusers/20240304-153045-")
@@ -252,7 +258,7 @@ def test_manifest(store: LocalStorage) -> None:
 
 
 def test_without_manifest_only_data_is_left(store: LocalStorage) -> None:
-    land(FilesWriter(store, ParquetEncoder(), "users", manifest=False), [range(5)])
+    land(FilesWriter(store, Encoder(), "users", manifest=False), [range(5)])
     assert keys(store, "") == [f"{NAME}.parquet"]
 
 
@@ -263,7 +269,7 @@ def test_a_manifest_that_fails_is_a_warning(
         raise DestinationError("full")
 
     monkeypatch.setattr(LocalStorage, "put", refuse)
-    landed = land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
+    landed = land(FilesWriter(store, Encoder(), "users"), [range(5)])
     assert landed.warnings == (
         "the table's columns were not put on record: full",
         "the manifest was not written: full",
@@ -271,13 +277,13 @@ def test_a_manifest_that_fails_is_a_warning(
 
 
 def test_partition_columns_are_not_for_files(store: LocalStorage) -> None:
-    plan = FilesWriter(store, ParquetEncoder(), "users").plan(SCHEMA, BATCH, ("id",), CLOCK, 1)
+    plan = FilesWriter(store, Encoder(), "users").plan(SCHEMA, BATCH, ("id",), CLOCK, 1)
     assert "'id'" in plan.warnings[0]
 
 
 def test_refused_paths(store: LocalStorage) -> None:
     with pytest.raises(ConfigError):
-        FilesWriter(store, ParquetEncoder(), "../users").plan(SCHEMA, BATCH, (), CLOCK, 1)
+        FilesWriter(store, Encoder(), "../users").plan(SCHEMA, BATCH, (), CLOCK, 1)
 
 
 def test_unique_names_and_content_types(
@@ -291,7 +297,7 @@ def test_unique_names_and_content_types(
         return real(self, key, kind)
 
     monkeypatch.setattr(LocalStorage, "stage", spy)
-    writer = FilesWriter(store, ParquetEncoder(), "users", unique="ab", manifest=False)
+    writer = FilesWriter(store, Encoder(), "users", unique="ab", manifest=False)
     land(writer, [range(5), range(5, 6)])
     assert keys(store) == [f"{NAME}-ab-1.parquet", f"{NAME}-ab.parquet"]
     assert seen == ["application/vnd.apache.parquet"] * 2
