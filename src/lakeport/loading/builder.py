@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from threading import Lock
 
 from lakeport.errors import BadRecord
 from lakeport.host.process import command_line, masked
@@ -16,7 +18,7 @@ from lakeport.native import parser
 
 
 class ReportBuilder:
-    """Adds up what happens during a run.
+    """Adds up what happens during a run, from several threads.
 
     Args:
         run_id: the run's name.
@@ -52,56 +54,43 @@ class ReportBuilder:
         self._rejections = Rejections()
         self._warnings: dict[str, None] = {}
         self._state: bytes | None = None
+        self._lock = Lock()
 
     def landed(self, landed: Landed, seconds: float = 0.0) -> None:
         """Add a batch, and the seconds that it took."""
-        self.committed(landed)
-        old = self._stream(landed.stream)
-        self._streams[landed.stream] = replace(
-            old,
-            rows=old.rows + landed.rows,
-            batches=old.batches + 1,
-            skipped_batches=old.skipped_batches + landed.skipped,
-            seconds=old.seconds + seconds,
-            notes=_unique(old.notes, landed.notes),
-            columns={**old.columns, **landed.columns},
-            source_columns={**old.source_columns, **landed.source_columns},
-            merged=_added(old.merged, landed.merged),
+        self._change(
+            landed.stream,
+            lambda old: replace(
+                _with_commit(old, landed),
+                rows=old.rows + landed.rows,
+                batches=old.batches + 1,
+                skipped_batches=old.skipped_batches + landed.skipped,
+                seconds=old.seconds + seconds,
+                notes=_unique(old.notes, landed.notes),
+                columns={**old.columns, **landed.columns},
+                source_columns={**old.source_columns, **landed.source_columns},
+                merged=_added(old.merged, landed.merged),
+            ),
         )
 
     def committed(self, landed: Landed) -> None:
-        """Add a commit's files and versions: a batch's, or that which retired earlier versions."""
-        old = self._stream(landed.stream)
-        self._streams[landed.stream] = replace(
-            old,
-            table=landed.table,
-            files=old.files + (0 if landed.skipped else len(landed.files)),
-            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
-            removed_files=old.removed_files + landed.removed_files,
-            first_version=_first(old.first_version, landed.version),
-            last_version=_first(landed.version, old.last_version),
-            warnings=_unique(old.warnings, landed.warnings),
-            removed_rows=_sum(old.removed_rows, landed.removed_rows),
-        )
+        """Add the files and version of a commit that retired earlier versions of a stream."""
+        self._change(landed.stream, lambda old: _with_commit(old, landed))
 
     def rejected(self, stream: str, count: int) -> None:
         """Add bad records of a stream that were set aside."""
-        old = self._stream(stream)
-        self._streams[stream] = replace(old, rejected=old.rejected + count)
+        self._change(stream, lambda old: replace(old, rejected=old.rejected + count))
 
     def dropped(self, stream: str, fields: Mapping[str, int]) -> None:
         """Add undeclared fields that were left out: field -> records that held it."""
-        old = self._stream(stream)
-        total = dict(old.dropped)
-        for name, count in fields.items():
-            total[name] = total.get(name, 0) + count
-        self._streams[stream] = replace(old, dropped=total)
+        self._change(
+            stream, lambda old: replace(old, dropped=dict(Counter(old.dropped) + Counter(fields)))
+        )
 
-    def expected(self, stream: str, results: Iterable[ExpectationResult]) -> None:
-        """Add what came of a stream's expectations."""
-        old = self._stream(stream)
-        self._streams[stream] = replace(
-            old, expectations=_results(old.expectations, tuple(results))
+    def expected(self, stream: str, results: Sequence[ExpectationResult]) -> None:
+        """Add the results of a stream's expectations."""
+        self._change(
+            stream, lambda old: replace(old, expectations=_results(old.expectations, results))
         )
 
     def stray(self, count: int) -> None:
@@ -110,7 +99,8 @@ class ReportBuilder:
 
     def quarantined(self, records: Iterable[BadRecord], uris: Iterable[str]) -> None:
         """Add bad records, by their reasons, and the files that hold them."""
-        self._rejections.add(records)
+        with self._lock:
+            self._rejections.add(records)
         self._quarantine.update(dict.fromkeys(uris))
 
     def state(self, state: bytes) -> None:
@@ -119,16 +109,16 @@ class ReportBuilder:
 
     def warn(self, text: str, stream: str = "") -> None:
         """Add a sentence, once, to a stream or to the whole run."""
-        if not stream:
+        if stream:
+            self._change(stream, lambda old: replace(old, warnings=_unique(old.warnings, (text,))))
+        else:
             self._warnings[text] = None
-            return
-        old = self._stream(stream)
-        self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
 
     def note(self, stream: str, table: str, text: str) -> None:
-        """Add a line about a stream that brought nothing."""
-        old = self._stream(stream)
-        self._streams[stream] = replace(old, table=table, notes=_unique(old.notes, (text,)))
+        """Add a line about a stream that had no rows."""
+        self._change(
+            stream, lambda old: replace(old, table=table, notes=_unique(old.notes, (text,)))
+        )
 
     def finish(self, error: BaseException | None = None) -> LandingReport:
         """The report, of a run that failed if there is an error."""
@@ -157,8 +147,25 @@ class ReportBuilder:
             engine=self.engine,
         )
 
-    def _stream(self, name: str) -> StreamReport:
-        return self._streams.get(name) or StreamReport(name)
+    def _change(self, stream: str, change: Callable[[StreamReport], StreamReport]) -> None:
+        with self._lock:
+            old = self._streams.get(stream) or StreamReport(stream)
+            self._streams[stream] = change(old)
+
+
+def _with_commit(old: StreamReport, landed: Landed) -> StreamReport:
+    """Add a commit's files and versions to a stream's report."""
+    return replace(
+        old,
+        table=landed.table,
+        files=old.files + (0 if landed.skipped else len(landed.files)),
+        bytes=old.bytes + (0 if landed.skipped else landed.bytes),
+        removed_files=old.removed_files + landed.removed_files,
+        first_version=_first(old.first_version, landed.version),
+        last_version=_first(landed.version, old.last_version),
+        warnings=_unique(old.warnings, landed.warnings),
+        removed_rows=_sum(old.removed_rows, landed.removed_rows),
+    )
 
 
 def _first(*versions: int | None) -> int | None:
@@ -182,17 +189,12 @@ def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _results(
-    one: tuple[ExpectationResult, ...], two: tuple[ExpectationResult, ...]
+    one: Sequence[ExpectationResult], two: Sequence[ExpectationResult]
 ) -> tuple[ExpectationResult, ...]:
     """The results of two batches together, by name."""
     found = {result.name: result for result in one}
-    for result in two:
-        old = found.get(result.name)
-        found[result.name] = (
-            result
-            if old is None
-            else replace(
-                result, checked=old.checked + result.checked, failed=old.failed + result.failed
-            )
-        )
+    for new in two:
+        if old := found.get(new.name):
+            new = replace(new, checked=old.checked + new.checked, failed=old.failed + new.failed)
+        found[new.name] = new
     return tuple(found.values())

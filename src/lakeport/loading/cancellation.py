@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
-from lakeport.host.activity import joining
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -158,13 +157,6 @@ class Cancellation:
 
 _loads: WeakSet[Cancellation] = WeakSet()
 _used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
-
-
-@contextmanager
-def landing_thread() -> Iterator[ThreadPoolExecutor]:
-    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    with waited_for(ThreadPoolExecutor(1, "lakeport-flush", joining())) as executor:
-        yield executor
 
 
 @contextmanager

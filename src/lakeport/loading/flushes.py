@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from lakeport.errors import ConfigError
 from lakeport.loading.report import Failure
-from lakeport.model import Batch, Mode
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.writers.base import TableWriter
 
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
@@ -48,25 +46,6 @@ def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: boo
             "leave `table` out, so that each stream has its own table, or write `{stream}` "
             "in it, such as `raw_{stream}`.",
         )
-
-
-def leaves_table(
-    config: DestinationConfig, batch: Batch, writer: Callable[[], TableWriter]
-) -> bool:
-    """Whether a stream that brought no record leaves an empty table: where an append has none.
-
-    Files leave nothing, as there is nothing to put in one.
-
-    Args:
-        config: the target's.
-        batch: with the stream's columns.
-        writer: gives its table.
-    """
-    from lakeport.loading.batches import columns_of
-
-    if config.mode is not Mode.APPEND or config.file_type != "delta":
-        return False
-    return len(columns_of(batch)) > 0 and writer().current() is None
 
 
 def raise_first(

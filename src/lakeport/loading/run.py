@@ -31,14 +31,9 @@ from lakeport.errors import (
 )
 from lakeport.host.activity import activity, joining
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation, landing_thread
+from lakeport.loading.cancellation import Cancellation, waited_for
 from lakeport.loading.expect.judging import Judge
-from lakeport.loading.flushes import (
-    check_streams,
-    leaves_table,
-    raise_first,
-    streams_at_once,
-)
+from lakeport.loading.flushes import check_streams, raise_first, streams_at_once
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
@@ -217,7 +212,7 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with landing_thread() as executor:
+        with waited_for(ThreadPoolExecutor(1, "lakeport-flush", joining())) as executor:
             landing: Future[None] | None = None
             if self.wanted:
                 self.wanted, source = self.wanted.over(source)
@@ -282,10 +277,12 @@ class _Run:
             self._emit(state)
 
     def _makes_table(self, batch: Batch) -> bool:
-        """Whether a stream that brought no record leaves an empty table."""
+        """Whether a stream without a record leaves an empty table: an append to Delta, at first."""
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
-        return leaves_table(self.config, batch, lambda: self._loader(batch.stream).writer)
+        appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
+        columns = batch.reader.schema if appends and batch.reader else ()
+        return len(columns) > 0 and self._loader(batch.stream).writer.current() is None
 
     def _check_none(self, stream: str, *, quiet: bool = False) -> None:
         """See whether a stream may bring no batch; see `Checks.without_rows`."""
@@ -300,8 +297,7 @@ class _Run:
             for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
                 self._landed(landed, seconds)
-        with self._lock:
-            self.report.dropped(stream, loader.take_dropped())
+        self.report.dropped(stream, loader.take_dropped())
 
     def _landed(self, landed: Landed, seconds: float) -> None:
         with self._lock:
@@ -340,6 +336,8 @@ class _Run:
             if stream not in self._loaders:
                 writer = self.prepared.table(stream, self.name)
                 policies = Policies(self.config)
+                on_bad_rows = partial(self._on_bad, of=Of.ROWS)
+                judge = Judge(self.report, Quarantine(self.storage, self.name), on_bad_rows)
                 self._loaders[stream] = StreamLoader(
                     writer,
                     self.engine,
@@ -348,13 +346,9 @@ class _Run:
                     self.cancellation,
                     self.report.timeline,
                     self.wanted.transform,
-                    self.wanted.checks(self.prepared, self._judge(), stream),
+                    self.wanted.checks(self.prepared, judge, stream),
                 )
             return self._loaders[stream]
-
-    def _judge(self) -> Judge:
-        quarantine = Quarantine(self.storage, self.name)
-        return Judge(self.report, quarantine, partial(self._on_bad, of=Of.ROWS), self._lock)
 
     def _on_bad(
         self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_of, named_as_by_users, table_destination
@@ -91,15 +90,13 @@ class MicroBatches:
         )
         self._bytes = -1
         self._untidied: list[int] = []
-        self._lock = Lock()
         # Spark interrupts its own thread to stop a query: a commit must not be hit by that.
         self._executor = ThreadPoolExecutor(1, "lakeport-micro-batch")
 
     @property
     def report(self) -> LandingReport:
         """What all micro-batches have landed since the query was started."""
-        with self._lock:
-            return self._total.finish(self.error)
+        return self._total.finish(self.error)
 
     def land(self, frame: DataFrame, number: int) -> None:
         """Land one micro-batch; for `foreachBatch`.
@@ -139,9 +136,8 @@ class MicroBatches:
             raise
 
     def _record(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
-        own.landed(landed, seconds)
-        with self._lock:
-            self._total.landed(landed, seconds)
+        for report in (own, self._total):
+            report.landed(landed, seconds)
         if not landed.skipped:
             self._bytes = landed.bytes
         self._observer.on_landed(landed)

@@ -170,7 +170,7 @@ class Checks:
                 try:
                     newest = self.newest(one.fresh.column)
                 except SourceError as error:
-                    judge.warn(stream, f"{one.title} was not checked: {error.message}.")
+                    judge.report.warn(f"{one.title} was not checked: {error.message}.", stream)
                     continue
             results.append(result_of(number, one, total, newest))
         judge.told(stream, results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from lakeport.config.expectations import Expectation
@@ -23,44 +22,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judge:
-    """Takes what came of a batch's expectations, before the commit: into report and quarantine.
+    """Writes the results of a batch's expectations to report and quarantine, before the commit.
 
     Attributes:
         report: the run's.
         quarantine: where rows are kept.
-        keep: sets rows of a batch aside, of so many that count towards the run's.
-        lock: is held while the report changes.
+        set_aside: keeps rows of a batch that are not landed, of so many that count towards the
+            run's; raises when the run has too many.
     """
 
     report: ReportBuilder
     quarantine: Quarantine
-    keep: Callable[[Batch, Sequence[BadRecord], int], None]
-    lock: Lock
-
-    def set_aside(self, batch: Batch, rows: Sequence[BadRecord], checked: int) -> None:
-        """Keep rows that are not landed; raises when the run has too many."""
-        self.keep(batch, rows, checked)
+    set_aside: Callable[[Batch, Sequence[BadRecord], int], None]
 
     def samples(self, batch: Batch, rows: Sequence[BadRecord]) -> str:
-        """Keep some of the rows for which the load fails; gives the file's URI."""
+        """Keep some of the rows for which the load fails; return the file's URI."""
         (uri,) = self.quarantine.write(rows, batch.sequence, Of.SAMPLES)
-        with self.lock:
-            self.report.quarantined((), [uri])
+        self.report.quarantined((), [uri])
         return uri
 
     def told(self, stream: str, results: Sequence[ExpectationResult]) -> None:
-        """Take down what was told of the expectations."""
-        with self.lock:
-            self.report.expected(stream, results)
-            for one in results:
-                if one.failed and one.otherwise == "warn":
-                    text = f"an expectation is not met: {one.in_words}."
-                    self.report.warn(text, stream)
-
-    def warn(self, stream: str, text: str) -> None:
-        """Take down what could not be told."""
-        with self.lock:
-            self.report.warn(text, stream)
+        """Report the results of a stream's expectations, and a warning for each `warn` not met."""
+        self.report.expected(stream, results)
+        for one in results:
+            if one.failed and one.otherwise == "warn":
+                self.report.warn(f"an expectation is not met: {one.in_words}.", stream)
 
 
 def result_of(
