@@ -32,7 +32,7 @@ from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode, Rejection
 from lakeport.schema.named import command
-from lakeport.schema.nested import is_open
+from lakeport.schema.nested import is_json, is_open
 from lakeport.shape import internal_names
 from lakeport.tables.records import Record
 from lakeport.writers.naming import table_name
@@ -59,20 +59,21 @@ _NAMED: Final[dict[Any, dict[str, Any]]] = {
 
 
 def json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    """The JSON schema of records with these fields; those of types that it lacks are left out.
+    """Return the JSON schema of records with these fields, without fields of types that it lacks.
 
     Example:
-        >>> json_schema(pa.schema([("n", pa.int64())]))
-        {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}}}
+        >>> json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
+        {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}, 'v': {}}}
     """
-    found = {field.name: _declared(field.type) for field in fields}
-    return {
-        "type": "object",
-        "properties": {name: declared for name, declared in found.items() if declared},
-    }
+    found = {field.name: _declared(field) for field in fields}
+    properties = {name: declared for name, declared in found.items() if declared is not None}
+    return {"type": "object", "properties": properties}
 
 
-def _declared(type_: pa.DataType) -> dict[str, Any] | None:
+def _declared(field: pa.Field) -> dict[str, Any] | None:
+    type_ = field.type
+    if is_json(field):
+        return {}
     if type_ in _NAMED:
         return _NAMED[type_]
     if pa.types.is_integer(type_):
@@ -81,11 +82,10 @@ def _declared(type_: pa.DataType) -> dict[str, Any] | None:
         size = {"x-precision": type_.precision, "x-scale": type_.scale}
         return {"type": ["null", "number"], **size}
     if pa.types.is_struct(type_):
-        inner = json_schema(type_.field(i) for i in range(type_.num_fields))
-        return {**inner, "type": ["null", "object"]}
+        return {**json_schema(type_), "type": ["null", "object"]}
     if pa.types.is_list(type_):
-        items = _declared(type_.value_type)
-        return {"type": ["null", "array"], **({"items": items} if items else {})}
+        items = _declared(type_.value_field)
+        return {"type": ["null", "array"], **({} if items is None else {"items": items})}
     return None
 
 
