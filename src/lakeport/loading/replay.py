@@ -465,7 +465,8 @@ def _replayed(
     """Land one run's records, or a share of them."""
     with scratch("replay") as folder:
         source = folder / "records.jsonl"
-        if not _write(source, lines):
+        names = _write(source, lines)
+        if names is None:
             raise InputError(
                 f"what run {one.run_id!r} has set aside of {one.stream!r} are no JSON records",
                 "as lines of a CSV file they don't tell their columns: write the corrected ones "
@@ -476,12 +477,16 @@ def _replayed(
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
             "run_id": share.run_id,
             "table": table_name(config.table_pattern, one.stream),
+            "add_record_metadata": False,  # the messages of the records are gone
         }
         target = load_target(config, asked)
         now = _columns(target, one.stream)
         schema = share.schema
         if not (transforms["sql"] or transforms["python"]):
-            schema = None if now is None else json_schema(now)
+            schema = None
+            if now is not None:
+                schema = json_schema(_by_source(now, names, target))
+                target = target.model_copy(update={"columns": {}})  # the table's types tell
         elif not transforms["python"]:
             known = now or pa.schema([])
             transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
@@ -493,29 +498,55 @@ def _replayed(
     return Replayed(one.run_id, share.records, before, None if before else report)
 
 
-def _write(file: Path, lines: Iterator[bytes]) -> bool:
-    """Write records as JSON lines; what is no JSON is written as it came. Whether any is."""
-    some = False
+def _by_source(
+    table: pa.Schema, names: Iterable[str], config: DestinationConfig
+) -> Iterator[pa.Field]:
+    """Yield a table's columns by the names that records have for them, with types to read by.
+
+    Args:
+        table: the columns.
+        names: the names of the records' fields.
+        config: renames and drops fields, and declares some; what is text by that, or dropped, may
+            be of any type in the records.
+    """
+    there = {column.name.lower(): column for column in table}
+    for name in dict.fromkeys([*names, *config.rename, *config.drop]):
+        column = there.get(config.rename.get(name, name).lower())
+        made_text = column and name in config.columns and pa.types.is_string(column.type)
+        if name in config.drop or made_text:
+            yield pa.field(name, pa.json_())
+        elif column is not None:
+            yield column.with_name(name)
+
+
+def _write(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
+    """Write records as JSON lines, and what is no JSON as it came.
+
+    Returns:
+        The names of the records' fields; None where no line is a record.
+    """
+    names: dict[str, None] | None = None
     with file.open("wb") as out:
         for line in lines:
-            record, known = _record(line)
-            some = some or known
+            record, fields = _record(line)
+            if fields is not None:
+                names = {**(names or {}), **dict.fromkeys(fields)}
             out.write(record.replace(b"\n", b" ") + b"\n")
-    return some
+    return names
 
 
-def _record(line: bytes) -> tuple[bytes, bool]:
-    """A record without the message of Singer's that it came in, and whether it is an object."""
+def _record(line: bytes) -> tuple[bytes, Iterable[str] | None]:
+    """Return a record without its Singer message, and its fields; None for what is no object."""
     try:
         found = json.loads(line)
     except ValueError:
-        return line, False
+        return line, None
     if not isinstance(found, dict):
-        return line, False
+        return line, None
     if found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
         message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        return bytes(message["record"]), True  # with its numbers as they are written
-    return line, True
+        return bytes(message["record"]), found["record"]  # with its numbers as they are written
+    return line, found
 
 
 def _edited(file: Path) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 import lakeport
 
@@ -21,25 +22,64 @@ GOOD = {"id": 1, "v": {"a": 1}, "tags": [{"x": 1}, "s"], "o": {"j": [1]}}
 MENDED = {"id": 2, "v": {"a": 2}, "tags": ["s", 7], "o": {"j": "text"}}
 
 
-def singer(record: dict[str, Any]) -> BytesIO:
+KEYS: list[dict[str, Any]] = [
+    {},
+    {"column_header_format": "upper"},
+    {"rename": {"name": "title"}},
+    {"drop": ["price"]},
+    {"columns": {"price": "decimal(10, 2)", "name": "json"}},
+    {"columns": {"price": "string"}},
+    {"add_record_metadata": True},
+]
+PLAIN = {
+    "id": {"type": "integer"},
+    "name": {"type": "string"},
+    "price": {"type": "number"},
+}
+
+
+def singer(record: dict[str, Any], properties: dict[str, Any]) -> BytesIO:
     schema = {"type": "SCHEMA", "stream": "t", "key_properties": [], "schema": {}}
-    schema["schema"] = {"type": "object", "properties": PROPERTIES}
+    schema["schema"] = {"type": "object", "properties": properties}
     messages = (schema, {"type": "RECORD", "stream": "t", "record": record})
     return BytesIO(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
 
 
-def test_corrected_records_land_in_columns_of_json(tmp_path: Path) -> None:
-    lake, corrected = tmp_path / "lake", tmp_path / "corrected.jsonl"
-    keys: Any = {"engine": "threads", "on_bad_record": "quarantine"}
-    lakeport.land(singer(GOOD), lake, **keys)
-    lakeport.land(singer({**MENDED, "id": "2"}), lake, **keys)
-    corrected.write_text(json.dumps(MENDED), "utf-8")
-    (done,) = lakeport.replay(lake, "t", records_from=corrected, engine="threads")
+def replayed(
+    folder: Path, good: dict[str, Any], mended: dict[str, Any], types: dict[str, Any], **keys: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of a good record, and of a bad one that a file has mended."""
+    to = {"destination": "local", "path": str(folder / "lake"), "engine": "threads", **keys}
+    bad = {**mended, "id": str(mended["id"])}
+    for record in (good, bad):
+        lakeport.land(singer(record, types), to, on_bad_record="quarantine")
+    corrected = folder / "corrected.jsonl"
+    corrected.write_text(json.dumps(mended), "utf-8")
+    (done,) = lakeport.replay(to, "t", records_from=corrected)
     assert (done.rows, done.rejected) == (1, 0)
-    rows = [
-        row for file in (lake / "t").glob("*.parquet") for row in pq.read_table(file).to_pylist()
-    ]
-    (found,) = [row for row in rows if row["id"] == 2]
+    found = sorted(
+        (
+            {name: row[name] for name in row if not name.lower().startswith("_")}
+            for file in (folder / "lake" / "t").glob("*.parquet")
+            for row in pq.read_table(file).to_pylist()
+        ),
+        key=lambda row: next(iter(row.values())),
+    )
+    return found[:1], found[1:]
+
+
+def test_corrected_records_land_in_columns_of_json(tmp_path: Path) -> None:
+    _, (found,) = replayed(tmp_path, GOOD, MENDED, PROPERTIES)
     assert json.loads(found["v"]) == {"a": 2}
     assert [json.loads(tag) for tag in found["tags"]] == ["s", 7]
     assert json.loads(found["o"]["j"]) == "text"
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+def test_corrected_records_land_as_the_load_landed_them(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    good = {"id": 1, "name": "a", "price": 2.5}
+    (first,), (second,) = replayed(tmp_path, good, {**good, "id": 2}, PLAIN, **keys)
+    identity = next(iter(first))
+    assert second == {**first, identity: 2}
