@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush, Split, UnknownPolicy
-from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 
 STREAMS = Path(__file__).parent / "streams"
@@ -78,18 +79,29 @@ class ShortReads(io.RawIOBase):
 
 
 def source(stream: bytes | BinaryIO | io.RawIOBase, **options: Any) -> SingerSource:
-    """A source over some lines, spooling into a folder of its own."""
+    """A source over some lines, spooling into a folder of its own.
+
+    Args:
+        stream: the lines.
+        options: of the source, of its spool, and of `singer_config`.
+    """
     folder = Path(tempfile.mkdtemp(dir=options.pop("under", None)))
     opened: Any = io.BytesIO(stream) if isinstance(stream, bytes) else stream
-    watched = {key: options.pop(key) for key in ("origin", "on_progress") if key in options}
+    own = ("origin", "on_progress", "stray_lines", "at_states")
+    watched = {key: options.pop(key) for key in own if key in options}
     written = {key: options.pop(key) for key in ("digest", "on_file") if key in options}
     written["times"] = options.get("add_record_metadata", False)
     writer = SpoolWriter(
         options.pop("spool_dir", folder), options.pop("split_bytes", 1 << 20), **written
     )
-    return SingerSource(
-        opened, writer, SingerOptions(**{"flush_bytes": 1 << 20, **options}), **watched
-    )
+    return SingerSource(opened, writer, singer_config(**options), **watched)
+
+
+def singer_config(*, flush_bytes: int = 1 << 20, flush_rows: int = 0, **keys: Any) -> LocalConfig:
+    """The config of a load whose flushes are cut at these sizes; at none where one is 0."""
+    size = (flush_bytes or 1 << 60) / 2**20
+    rows = flush_rows or None
+    return LocalConfig(path="lake", maximum_batch_size_mb=size, maximum_batch_rows=rows, **keys)
 
 
 def lines_of(batch: Batch) -> list[tuple[int, bytes]]:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import BadRecord
 from lakeport.model import Flush, Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 from tests.docs.pages import DOCS, ROOT, blocks
 
@@ -48,7 +49,7 @@ def test_reasons_of_lines(reason: str, example: str, tmp_path: Path) -> None:
     source = SingerSource(
         io.BytesIO(f"{example}\n".encode()),
         SpoolWriter(tmp_path, 1 << 20),
-        SingerOptions(flush_bytes=1 << 20, on_bad_record="quarantine"),
+        LocalConfig(path="lake", on_bad_record="quarantine"),
     )
     bad: list[BadRecord] = [record for flush in _flushes(source) for record in flush.bad]
     assert [record.reason for record in bad] == [reason]

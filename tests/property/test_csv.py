@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from lakeport.model import Split
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import blocks, record_end, records
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(
     lambda text: text != "" and text != "NA"
@@ -48,11 +47,12 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
         path.write_bytes(text.getvalue().encode())
         file = SourceFile(str(path), path.name, "csv", path.stat().st_size)
         options = CsvOptions(delimiter=delimiter, infer_types=False)
-        source = FileSource(
+        source = flushes_of(
             [file],
             "t",
             SpoolLocation(Path(folder)),
-            FileOptions(csv=options, split_bytes=split_bytes),
+            csv=options,
+            split_bytes=split_bytes,
         )
         (flush,) = source
         batch = flush.batches[0]

@@ -23,9 +23,8 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
-from lakeport.sources.options import FileOptions
 from lakeport.sources.singer.messages import Schema, State, decode
-from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
 from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
 from lakeport.sources.target import TargetTables, one_table, storage_of
@@ -234,8 +233,15 @@ class SourceOpener:
             times=self.config.add_record_metadata,
             on_file=uploader.begin,
         )
-        how = replace(SingerOptions.of(self.config, self.options), at_states=tap)
-        singer = SingerSource(lines, writer, how, origin, self.on_progress)
+        singer = SingerSource(
+            lines,
+            writer,
+            self.config,
+            origin,
+            self.on_progress,
+            stray_lines=self.options.stray_lines,
+            at_states=tap,
+        )
         return Source(
             uploader.flushes(singer),
             lambda: list(singer.counts),
@@ -258,12 +264,13 @@ class SourceOpener:
         return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
 
     def _files(self, files: Sequence[SourceFile], stream: str) -> Source:
-        from lakeport.sources.files.source import FileSource
+        from lakeport.sources.files.file_set import FileSet
+        from lakeport.sources.files.source import file_flushes
 
         size = sum(file.bytes for file in files)
         run = partial(self.engine.run_tasks, f"read the columns of {stream}")
-        options = FileOptions.of(self.config, self.options)
-        return Source(FileSource(files, stream, self.spool, options, run), name=stream, bytes=size)
+        found = FileSet(files, stream, self.spool, self.config, self.options, run)
+        return Source(file_flushes(found), name=stream, bytes=size)
 
     def _frame(self, frame: Any) -> Source:
         from lakeport.sources.files.declared import column_types

@@ -8,15 +8,16 @@ from typing import Any
 
 from lakeport.errors import LakeportError
 from lakeport.schema.types import FieldType, Kind, type_of_kind
-from lakeport.sources.singer.source import SingerOptions, SingerSource
+from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import FAST_PATHS, MEMORY, fast_path, rows_of
 from tests.fuzz.oracle.model import Bad, Either, landed, parsed
-from tests.singer_kit import ShortReads
+from tests.singer_kit import ShortReads, singer_config
 
-_SETTINGS = ("flush_rows", "flush_bytes", "on_bad_record", "stray_lines")
 _SCHEMA = {"properties": {"id": {"type": "integer"}, "v": {"type": ["null", "string"]}}}
+
+_SETTINGS = ("flush_rows", "flush_bytes", "on_bad_record")
 
 
 def check(case: Case) -> None:
@@ -26,7 +27,8 @@ def check(case: Case) -> None:
 
 
 def _check_fast_path(case: Case) -> None:
-    options = SingerOptions(**{key: case.options[key] for key in _SETTINGS})
+    config = singer_config(**{key: case.options[key] for key in _SETTINGS})
+    stray = case.options["stray_lines"]
     stream: Any = ShortReads(case.data, case.options["seed"], case.options["most"])
     found: dict[str, list[Any]] = {}
     states: list[bytes] = []
@@ -34,7 +36,7 @@ def _check_fast_path(case: Case) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         try:
             writer = SpoolWriter(Path(folder), case.options["split_bytes"])
-            for flush in SingerSource(stream, writer, options):
+            for flush in SingerSource(stream, writer, config, stray_lines=stray):
                 states += flush.states
                 bad += len(flush.bad)
                 for batch in flush.batches:

@@ -1,13 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from lakeport.model import Batch
+from lakeport.config.destinations.local import LocalConfig
+from lakeport.model import Batch, Flush
+from lakeport.sources.files.file_set import FileSet, Run, run_here
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
+from lakeport.sources.files.source import file_flushes
+from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation
+
+_OPTIONS = {field.name for field in fields(ReadOptions)}
+
+
+def flushes_of(
+    files: Sequence[SourceFile],
+    stream: str,
+    spool: SpoolLocation,
+    run: Run = run_here,
+    split_bytes: int = 64 << 20,
+    **settings: Any,
+) -> Iterator[Flush]:
+    """The flush of files in a load with these keys of its config and of `ReadOptions`."""
+    options = ReadOptions(**{key: settings.pop(key) for key in _OPTIONS & settings.keys()})
+    config = LocalConfig(path="lake", **settings)
+    return file_flushes(FileSet(files, stream, spool, config, options, run, split_bytes))
 
 
 def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> Batch:
@@ -18,8 +39,7 @@ def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> 
     spool.mkdir(exist_ok=True)
     for number, content in enumerate(contents):
         (folder / f"{number}{name}").write_bytes(content)
-    source = FileSource(discover([str(folder)]), "t", SpoolLocation(spool), FileOptions(**settings))
-    (flush,) = source
+    (flush,) = flushes_of(discover([str(folder)]), "t", SpoolLocation(spool), **settings)
     assert flush.last
     (batch,) = flush.batches
     return batch

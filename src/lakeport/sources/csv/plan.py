@@ -49,7 +49,7 @@ def plan_csv(files: FileSet) -> Batch:
     heads = heads_of(files, plain, list(declared))
     known = {name for name, type_ in declared.items() if not _has_formats(type_, readings)}
     skip = known if files.csv.infer_types else _named_columns(heads) - (declared.keys() - known)
-    cut = partial(_cut, files.options.split_bytes, readings, skip, files.local)
+    cut = partial(_cut, files.split_bytes, readings, skip, files.local)
     heads, warnings = _without_empty(files, files.look(cut, heads), declared)
     forms = tuple(dict.fromkeys(file.form for file in heads))
     names = _columns(files, tuple(form.layout for form in forms), declared)
@@ -70,7 +70,7 @@ def plan_csv(files: FileSet) -> Batch:
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
         forms=forms,
         files={uri: place for uri, place in places.items() if place},
-        unknown=files.options.unknown,
+        unknown=files.config.unknown_fields,
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
         empty=untyped,
@@ -180,14 +180,14 @@ def _columns(
     known = list(declared) if files.declares_all else [name for name in layouts[0] if name]
     expected = {*known}
     extra = [name for name in present if name not in expected]
-    if extra and files.options.unknown is UnknownPolicy.FAIL:
+    if extra and files.config.unknown_fields is UnknownPolicy.FAIL:
         raise UnknownFields(
             f"stream {files.stream!r} has columns that "
             + ("its schema does not declare: " if files.declares_all else "its first file lacks: ")
             + ", ".join(repr(name) for name in extra),
             "declare them, or set `unknown_fields` to `evolve` or `drop`.",
         )
-    names = known if files.options.unknown is UnknownPolicy.DROP else known + extra
+    names = known if files.config.unknown_fields is UnknownPolicy.DROP else known + extra
     check_names(files.stream, names)
     return names
 

@@ -73,11 +73,10 @@ def plan_excel(files: FileSet) -> Batch:
     """
     csv = files.csv.settled()
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
-    options = files.options
     reading = _Reading(
         files.spool,
-        options.limits,
-        options.sheet,
+        files.limits,
+        files.options.sheet,
         bool(csv.header),
         files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows,
         nulls,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeport.host.activity import carried
 from lakeport.host.process import available_cores
@@ -16,10 +16,13 @@ from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import UnpackLimits
+from lakeport.sources.input.decompression import UnpackLimits, unpack_limits
 from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored_encoding
-from lakeport.sources.options import FileOptions
+from lakeport.sources.options import ReadOptions, parse_path
 from lakeport.sources.spool import SpoolLocation
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
 
 _THREADS = 8
 
@@ -49,12 +52,17 @@ class FileSet:
     Args:
         files: what `discover` found, all of one format.
         stream: the stream's name.
-        spool: takes what tasks can't read as it is.
+        spool: takes what tasks can't read as it is: compressed and transcoded files, so that tasks
+            can share one big file and line numbers are right, and those that they can't reach.
+        config: the target's policies and limits.
         options: how the files are read.
         run: runs preparation (decompression, type inference) in parallel.
+        split_bytes: about how much one task reads.
 
     Attributes:
         run: see above; for what reads whole files.
+        limits: what a compressed file may become.
+        records_path: of JSON, the names of the fields that lead to the records.
         local: whether the files are read from this machine's disk.
         look: for what is quick on a disk: here where files are local, else as `run`.
         csv: how CSV files are written, as far as that is said; the delimiter of `.tsv` is.
@@ -64,7 +72,7 @@ class FileSet:
         folders: the columns that the files' folders give.
 
     Raises:
-        ConfigError: a declared type is unknown.
+        ConfigError: a declared type is unknown, or the path to the records is none.
         InputError: the folders give other columns than are declared.
     """
 
@@ -73,25 +81,31 @@ class FileSet:
         files: Sequence[SourceFile],
         stream: str,
         spool: SpoolLocation,
-        options: FileOptions,
+        config: DestinationConfig,
+        options: ReadOptions,
         run: Run,
+        split_bytes: int = 64 << 20,
     ) -> None:
-        self.files = with_folders(files) if options.folders else tuple(files)
+        self.files = with_folders(files) if config.partition_columns == "auto" else tuple(files)
         self.stream = stream
         self.spool = spool
+        self.config = config
         self.options = options
+        self.limits = unpack_limits(config)
+        self.records_path = parse_path(options.records_path)
         self.run = run
+        self.split_bytes = split_bytes
         self.local = spool.local
         self.look: Run = _beside_each_other if spool.local else run
-        self.csv = options.csv
+        self.csv = options.csv or CsvOptions()
         if self.csv.delimiter is None and self.format == "tsv":
             self.csv = replace(self.csv, delimiter="\t")
         if not self.csv.detect:
             self.csv = self.csv.settled()
-        declared = options.declared or {}
+        declared = options.schema or {}
         fields = with_columns(
             declared_fields(stream, declared),
-            options.columns,
+            config.columns,
             all_declared=is_json_schema(declared),
         )
         self.declares_all = is_json_schema(declared)
@@ -100,7 +114,7 @@ class FileSet:
             self.files,
             fields,
             infer=self.csv.infer_types,
-            unknown=options.unknown if self.declares_all else None,
+            unknown=config.unknown_fields if self.declares_all else None,
         )
         given = {field.name for field in self.folders}
         expected = [replace(f, required=f.required and f.name not in given) for f in fields]
@@ -135,7 +149,7 @@ class FileSet:
                 for n, (fit, known) in enumerate(zip(fits, encodings, strict=True))
                 if not fit or known is None or not is_utf8(known)
             ]
-            spool = partial(_spooled, self.files, self.spool, encodings, self.options.limits)
+            spool = partial(_spooled, self.files, self.spool, encodings, self.limits)
             here = [n for n in waiting if not self.seen_by_tasks(self.files[n])]
             there = [n for n in waiting if n not in set(here)]
             spooled = {n: file for found in executor.map(carried(spool), here) for n, file in found}

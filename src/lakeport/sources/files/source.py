@@ -10,12 +10,11 @@ from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
-from lakeport.sources.files.file_set import FileSet, Run, run_here
+from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.source_file import SourceFile, check_signature, digest_of
 from lakeport.sources.json.plan import plan_json
-from lakeport.sources.options import FileOptions
-from lakeport.sources.spool import SpoolLocation, number_of
+from lakeport.sources.spool import number_of
 from lakeport.sources.typed.plan import plan_typed
 
 _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
@@ -31,49 +30,26 @@ _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
 }
 
 
-class FileSource:
-    """Iterates exactly one flush with one batch: all rows of all files.
-
-    Args:
-        files: what `discover` found, all of one format.
-        stream: the stream's name.
-        spool: takes what tasks can't read as it is: compressed and transcoded files, so that tasks
-            can share one big file and line numbers are right, and those that they can't reach.
-        options: how the files are read.
-        run: runs preparation (decompression, type inference) in parallel.
+def file_flushes(files: FileSet) -> Iterator[Flush]:
+    """Prepare files; yield the one flush with the one batch that has all of their rows.
 
     Raises:
-        InputError: (while iterating) the files can't be landed as they are.
-        ConfigError: a declared type is unknown.
+        InputError: the files can't be landed as they are.
     """
-
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        stream: str,
-        spool: SpoolLocation,
-        options: FileOptions | None = None,
-        run: Run = run_here,
-    ) -> None:
-        self._files = FileSet(files, stream, spool, options or FileOptions(), run)
-
-    def __iter__(self) -> Iterator[Flush]:
-        """Prepare the files and hand them out."""
-        files = self._files
-        digest = digest_of(files.files) if files.options.digest else ""
-        batch = _plan(files)
-        if files.folders and batch.reader is not None:
-            reader = FolderReader(batch.reader, files.folders)
-            reader.check(files.stream, batch.splits)
-            batch = replace(batch, reader=reader)
-        batch = replace(
-            batch,
-            splits=tuple(_named(files.files, batch.splits)),
-            digest=digest,
-            remembered=True,
-            untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
-        )
-        yield Flush((batch,), last=True)
+    digest = digest_of(files.files) if files.config.run_id is not None else ""
+    batch = _plan(files)
+    if files.folders and batch.reader is not None:
+        reader = FolderReader(batch.reader, files.folders)
+        reader.check(files.stream, batch.splits)
+        batch = replace(batch, reader=reader)
+    batch = replace(
+        batch,
+        splits=tuple(_named(files.files, batch.splits)),
+        digest=digest,
+        remembered=True,
+        untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
+    )
+    yield Flush((batch,), last=True)
 
 
 def _named(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:

@@ -28,6 +28,7 @@ from lakeport.sources.json.documents import (
 )
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader, read_blocks
+from lakeport.sources.options import max_record_mb
 
 if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
@@ -42,20 +43,20 @@ def plan_json(files: FileSet) -> Batch:
     Raises:
         SourceError: a file is not JSON, or no file holds a record.
     """
-    as_lines = partial(_as_lines, files.spool, files.options.records_path)
+    as_lines = partial(_as_lines, files.spool, files.records_path)
     lines = dict(files.run(as_lines, list(enumerate(files.plain()))))
     plain = [lines[number] for number in sorted(lines)]
-    splits = files.look(partial(_cut, files.options.split_bytes), plain)
+    splits = files.look(partial(_cut, files.split_bytes), plain)
     fields = _fields(files, splits)
     reader = JsonReader(
         files.stream,
         fields,
         envelope=False,
-        unknown=files.options.unknown,
-        max_record_mb=files.options.max_record_mb,
+        unknown=files.config.unknown_fields,
+        max_record_mb=max_record_mb(files.config),
     )
     size = sum(file.bytes for file in plain)
-    hint = "" if files.declares_all or files.options.records_path else hint_of(plain, fields)
+    hint = "" if files.declares_all or files.records_path else hint_of(plain, fields)
     declared = {field.name for field in files.fields}
     inferred = pa.schema([(f.name, open_type(f.type)) for f in fields if f.name not in declared])
     return Batch(
@@ -98,7 +99,7 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
         return files.fields
     declared = {field.name: field for field in files.fields}
     opaque = frozenset(n for n, field in declared.items() if field.type.kind is Kind.JSON)
-    infer = partial(_infer, opaque, files.options.max_columns)
+    infer = partial(_infer, opaque, files.config.max_columns)
     parts = sorted(files.run(infer, list(enumerate(splits))), key=itemgetter(0))
     found = merge_inferred(fields for _, fields in parts)
     present = {field.name for field in found}
@@ -112,7 +113,7 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
     fields = tuple(_read(declared.get(field.name), field, files) for field in found)
     columns = pa.schema([arrow_field(field.name, field.type) for field in fields])
-    check_width(files.stream, columns, files.options.max_columns, every=False)
+    check_width(files.stream, columns, files.config.max_columns, every=False)
     check_names(files.stream, [field.name for field in fields])
     return fields
 
@@ -121,7 +122,7 @@ def _read(declared: Field | None, found: Field, files: FileSet) -> Field:
     """A field as it is read, where a declaration is of its type in the table."""
     if declared is None:
         return found
-    if found.name not in files.options.columns:
+    if found.name not in files.config.columns:
         return declared
     return replace(declared, type=read_type(declared.type, found.type))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -23,8 +23,9 @@ from lakeport.errors import BadRecord, BadRecords, InputError
 from lakeport.host.activity import reached
 from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
-from lakeport.sources.input.decompression import DEFAULT, UnpackLimits, unpack_limits
+from lakeport.sources.input.decompression import unpack_limits
 from lakeport.sources.input.lines import Block, count_lines, line_end, read_blocks
+from lakeport.sources.options import max_record_mb
 from lakeport.sources.singer.batch_files import Piece, default_roots, read_batch_files
 from lakeport.sources.singer.messages import (
     ActivateVersion,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Reader
     from lakeport.schema.types import Field
-    from lakeport.sources.options import ReadOptions
     from lakeport.sources.singer.metadata import Metadata
 
 _HEAD = re.compile(
@@ -108,65 +108,6 @@ class Router:
         return stream, start, count
 
 
-@dataclass(frozen=True, slots=True)
-class SingerOptions:
-    """How messages become flushes.
-
-    Attributes:
-        flush_bytes: size of the record lines at which a flush is cut; 0 for no limit.
-        flush_rows: number of records at which a flush is cut; 0 for no limit.
-        single_flush: cut once, at the end (for an overwrite), whatever the limits are.
-        at_states: cut behind a STATE alone, the first one behind which a limit is reached.
-        on_bad_record: `fail` raises at the first line that is no message; `quarantine` hands such
-            lines on in `Flush.bad`.
-        unknown: what the source kernel does with undeclared fields.
-        stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
-        max_record_mb: longest line, in MB (2**20 bytes).
-        catalog: streams whose schema is this one, whatever the input's SCHEMA says; their records
-            are cut to it.
-        batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
-            folder and the current one if empty.
-        limits: what a compressed file of a BATCH may become.
-        columns: column -> type name, in place of what the SCHEMA says.
-        add_record_metadata: whether batches have the columns `_sdc_*` (`sources.singer.metadata`).
-    """
-
-    flush_bytes: int = 0
-    flush_rows: int = 0
-    single_flush: bool = False
-    at_states: bool = False
-    on_bad_record: Literal["fail", "quarantine"] = "fail"
-    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
-    stray_lines: Literal["fail", "skip"] = "fail"
-    max_record_mb: int = 100
-    catalog: Mapping[str, Schema] = field(default_factory=dict)
-    batch_roots: tuple[Path, ...] = ()
-    limits: UnpackLimits = DEFAULT
-    columns: Mapping[str, str] = field(default_factory=dict)
-    add_record_metadata: bool = False
-
-    @classmethod
-    def of(cls, config: DestinationConfig, options: ReadOptions) -> SingerOptions:
-        """What a load's config and options say."""
-        return cls(
-            flush_bytes=max(1, int(config.maximum_batch_size_mb * 2**20)),
-            flush_rows=config.maximum_batch_rows or 0,
-            single_flush=config.mode is Mode.OVERWRITE,
-            on_bad_record=config.on_bad_record,
-            unknown=config.unknown_fields,
-            stray_lines=options.stray_lines,
-            max_record_mb=max(1, int(config.max_record_mb)),
-            catalog={
-                name: Schema(name, s.schema, s.key_properties, s.partition_keys, cut=True)
-                for name, s in config.catalog.items()
-            },
-            batch_roots=tuple(Path(root) for root in config.batch_roots),
-            limits=unpack_limits(config),
-            columns=config.columns,
-            add_record_metadata=config.add_record_metadata,
-        )
-
-
 _NO_LIMIT = 1 << 62
 
 
@@ -197,8 +138,9 @@ class Collector:
 
     Args:
         spool: where the lines go.
-        options: when a flush is full, and how its records are to be read.
+        config: when a flush is full, and how its records are to be read.
         origin: the plain file that the buffers of `add_run` are read from, if tasks can read it.
+        at_states: whether a flush is cut behind a STATE alone.
 
     Attributes:
         streams: the streams so far, by name, in order of their first SCHEMA.
@@ -206,16 +148,23 @@ class Collector:
     """
 
     def __init__(
-        self, spool: SpoolWriter, options: SingerOptions, origin: Origin | None = None
+        self,
+        spool: SpoolWriter,
+        config: DestinationConfig,
+        origin: Origin | None,
+        *,
+        at_states: bool,
     ) -> None:
         self.streams: dict[str, Stream] = {}
         self.origin = origin
         self._spool = spool
-        self._options = options
-        self._flush_bytes = self._flush_rows = _NO_LIMIT
-        if not (options.single_flush or options.at_states):
-            self._flush_bytes = options.flush_bytes or _NO_LIMIT
-            self._flush_rows = options.flush_rows or _NO_LIMIT
+        self._config = config
+        limits = _NO_LIMIT, _NO_LIMIT
+        if config.mode is not Mode.OVERWRITE:  # that replaces all rows at once
+            size = max(1, int(config.maximum_batch_size_mb * 2**20))
+            limits = size, config.maximum_batch_rows or _NO_LIMIT
+        self._due_bytes, self._due_rows = limits
+        self._flush_bytes, self._flush_rows = (_NO_LIMIT, _NO_LIMIT) if at_states else limits
         self._sync_started = time.time_ns() // 1000
         self._bytes = 0
         self._rows = 0
@@ -223,12 +172,8 @@ class Collector:
 
     @property
     def due(self) -> bool:
-        """Whether the flush has to be cut behind the next STATE, where only those cut."""
-        options = self._options
-        if options.single_flush or not options.at_states:
-            return False
-        size, rows = options.flush_bytes, options.flush_rows
-        return 0 < size <= self._bytes or 0 < rows <= self._rows
+        """Whether the flush has to be cut behind the next STATE."""
+        return self._bytes >= self._due_bytes or self._rows >= self._due_rows
 
     @property
     def full(self) -> bool:
@@ -372,14 +317,14 @@ class Collector:
             stream.message.stream,
             stream.fields,
             envelope=stream.envelope,
-            unknown=UnknownPolicy.DROP if stream.message.cut else self._options.unknown,
+            unknown=UnknownPolicy.DROP if stream.message.cut else self._config.unknown_fields,
             key_properties=stream.message.key_properties,
-            max_record_mb=self._options.max_record_mb,
+            max_record_mb=max_record_mb(self._config),
             metadata=self._metadata(stream),
         )
 
     def _metadata(self, stream: Stream) -> Metadata | None:
-        if not self._options.add_record_metadata:
+        if not self._config.add_record_metadata:
             return None
         from lakeport.sources.singer.metadata import Metadata
 
@@ -390,8 +335,8 @@ class Collector:
         from lakeport.sources.files.declared import retyped
 
         fields = parse_schema(message.stream, message.schema, message.key_properties)
-        fields = retyped(fields, self._options.columns)
-        if not self._options.add_record_metadata:
+        fields = retyped(fields, self._config.columns)
+        if not self._config.add_record_metadata:
             return fields
         from lakeport.sources.singer.metadata import declared
 
@@ -410,10 +355,14 @@ class SingerSource:
     Args:
         lines: decompressed bytes, one message a line.
         spool: takes the lines of the records.
-        options: how messages become flushes.
+        config: the target's: its limits cut flushes (an overwrite is one), its `catalog` replaces
+            SCHEMAs, its `batch_roots` allow files of BATCHes (by default the system's temporary
+            folder and the current one).
         origin: the plain file that `lines` reads from its start, if tasks can read it too: long
             runs of records are then read from there, and not spooled.
         on_progress: called at times with a stream, its records and its bytes so far.
+        stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
+        at_states: whether to cut behind a STATE alone, the first behind which a limit is reached.
 
     Attributes:
         lines: lines read so far.
@@ -424,9 +373,12 @@ class SingerSource:
         self,
         lines: BinaryIO,
         spool: SpoolWriter,
-        options: SingerOptions,
+        config: DestinationConfig,
         origin: Path | None = None,
         on_progress: Callable[[str, int, int], None] | None = None,
+        *,
+        stray_lines: Literal["fail", "skip"] = "fail",
+        at_states: bool = False,
     ) -> None:
         self.lines = 0
         self._active: dict[str, int] = {}
@@ -435,10 +387,17 @@ class SingerSource:
         self._due = False
         self._input = lines
         self._spool = spool
-        self._options = options
-        self._collector = Collector(spool, options, None if origin is None else Origin(str(origin)))
-        self._single = options.single_flush or options.at_states
-        self._roots = options.batch_roots or default_roots()
+        self._config = config
+        self._stray_lines = stray_lines
+        self._max_mb = max_record_mb(config)
+        self._catalog = {
+            name: Schema(name, one.schema, one.key_properties, one.partition_keys, cut=True)
+            for name, one in config.catalog.items()
+        }
+        begin = None if origin is None else Origin(str(origin))
+        self._collector = Collector(spool, config, begin, at_states=at_states)
+        self._single = config.mode is Mode.OVERWRITE or at_states
+        self._roots = tuple(map(Path, config.batch_roots)) or default_roots()
         self._on_progress = on_progress
         self._router = Router()
         self._states = PendingStates()
@@ -461,7 +420,7 @@ class SingerSource:
             SourceError: the input, a BATCH's file or the spool folder can't be read or written.
         """
         read = 0
-        for block in read_blocks(self._input, self._options.max_record_mb << 20):
+        for block in read_blocks(self._input, self._max_mb << 20):
             yield from self._read(block)
             self._collector.advance(block.end)
             self._spool.settle()
@@ -475,8 +434,7 @@ class SingerSource:
         if block.too_long is not None:
             self.lines += 1
             self._collector.origin = None  # how far it reaches is not known any more
-            limit = self._options.max_record_mb
-            self._bad_line(f"longer than the limit of {limit} MB", block.too_long)
+            self._bad_line(f"longer than the limit of {self._max_mb} MB", block.too_long)
         data, at = block.data, 0
         tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.cut_off else block.end
         while at < block.end:
@@ -536,14 +494,13 @@ class SingerSource:
 
     def _stream(self, name: str) -> Stream | None:
         """A stream that has its schema, from a SCHEMA or from the catalog."""
-        catalog = self._options.catalog
-        if name not in self._collector.streams and name in catalog:
-            self._schema(catalog[name])
+        if name not in self._collector.streams and name in self._catalog:
+            self._schema(self._catalog[name])
         return self._collector.streams.get(name)
 
     def _bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
         bad = BadRecord(stream, self.lines, "", reason, raw)
-        if self._options.on_bad_record != "quarantine":
+        if self._config.on_bad_record != "quarantine":
             raise BadRecords((bad,))
         self._bad.append(bad)
         self._bad_bytes += len(raw) + 256  # an object's own size, about
@@ -555,7 +512,7 @@ class SingerSource:
             )
 
     def _stray(self, text: bytes) -> None:
-        if self._options.stray_lines != "skip":
+        if self._stray_lines != "skip":
             self._bad_line("not a JSON object", text)
             return
         self.stray_lines_skipped += 1
@@ -564,7 +521,7 @@ class SingerSource:
         _log.info("Unable to parse: %s", shown)
 
     def _schema(self, message: Schema) -> None:
-        message = self._options.catalog.get(message.stream, message)
+        message = self._catalog.get(message.stream, message)
         try:
             new = self._collector.declare(message)
         except InputError as error:
@@ -585,10 +542,10 @@ class SingerSource:
                 f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
                 "have the tap send the SCHEMA first",
             )
-        limit = self._options.max_record_mb
-        for piece in read_batch_files(message, self._roots, limit, self._options.limits):
+        limits = unpack_limits(self._config)
+        for piece in read_batch_files(message, self._roots, self._max_mb, limits):
             if piece.too_long is not None:
-                reason = f"in a BATCH file: line {piece.line} is longer than {limit} MB"
+                reason = f"in a BATCH file: line {piece.line} is longer than {self._max_mb} MB"
                 self._bad_line(reason, piece.too_long, message.stream)
             else:
                 self._collector.add_piece(stream, piece)

@@ -65,17 +65,17 @@ def plan_typed(files: FileSet) -> Batch:
         InputError: a file is not of its format, or the files' columns don't go together.
         MissingDependency: a format's package is not installed.
     """
-    options, format_ = files.options, _FORMATS[files.format]
-    look = partial(read_footer, limits=options.limits)
+    format_ = _FORMATS[files.format]
+    look = partial(read_footer, limits=files.limits)
     footers = sorted(files.run(look, files.plain()), key=lambda footer: footer.file.uri)
     rows = [footer.rows for footer in footers]
-    schema, mixed = union(footers, column_types(options.columns))
+    schema, mixed = union(footers, column_types(files.config.columns))
     check_names(files.stream, schema.names)
     return Batch(
         files.stream,
         0,
-        reader=TypedReader(with_text(schema), files.format, options.limits, mixed),
-        splits=split_parts(footers, options.split_bytes),
+        reader=TypedReader(with_text(schema), files.format, files.limits, mixed),
+        splits=split_parts(footers, files.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),

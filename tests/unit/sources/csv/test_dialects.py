@@ -25,11 +25,9 @@ from lakeport.sources.csv.detection import sniffed
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.csv.corpus import CASES, Case
-from tests.unit.sources.file_batch import file_batch
+from tests.unit.sources.file_batch import file_batch, flushes_of
 
 load = partial(file_batch, name="t.csv")
 
@@ -144,7 +142,7 @@ def test_what_is_given_is_not_said(tmp_path: Path) -> None:
 
 def test_comments_are_left_out_where_they_are_named(tmp_path: Path) -> None:
     content = b'#x "y"\na,b\n1,x\n# z, "\n\n2,"y"\n#,"\n3\n#end'
-    batch = load(tmp_path, content, csv=CsvOptions(comment="#"), declared={"a": "integer"})
+    batch = load(tmp_path, content, csv=CsvOptions(comment="#"), schema={"a": "integer"})
     assert batch.reader is not None
     (bad,) = [bad for split in batch.splits for bad in batch.reader.scan(split).bad]
     assert (bad.line, bad.raw) == (8, b"3")
@@ -206,7 +204,7 @@ def test_a_value_that_does_not_fit_names_the_option(tmp_path: Path) -> None:
         ("number", "1,5", "--decimal"),
         ("date", "3/4/23", "--date-format"),
     ):
-        batch = load(tmp_path, f"a;b\n{text};x\n\nz;y\n".encode(), declared={"a": type_})
+        batch = load(tmp_path, f"a;b\n{text};x\n\nz;y\n".encode(), schema={"a": type_})
         with pytest.raises(BadRecords) as caught:
             table(batch)
         assert option in str(caught.value)
@@ -411,24 +409,24 @@ def test_a_header_is_found_out_for_all_files_together(tmp_path: Path) -> None:
 
 def test_declared_columns_are_read_as_they_are_written(tmp_path: Path) -> None:
     content = b"when;price;n\n31.12.2023;1.234,50;1\n01.01.2024;0,10;2\n"
-    batch = load(tmp_path, content, declared={"price": "decimal(10,2)", "when": "date"})
+    batch = load(tmp_path, content, schema={"price": "decimal(10,2)", "when": "date"})
     assert table(batch) == {
         "when": [date(2023, 12, 31), date(2024, 1, 1)],
         "price": [Decimal("1234.50"), Decimal("0.10")],
         "n": [1, 2],
     }
-    text = load(tmp_path, content, declared={"price": "number"}, csv=CsvOptions(infer_types=False))
+    text = load(tmp_path, content, schema={"price": "number"}, csv=CsvOptions(infer_types=False))
     assert table(text)["price"] == [1234.5, 0.1] and table(text)["n"] == ["1", "2"]
     odd = load(
         tmp_path,
         b"a;b\n1;x\nn/a;y\n1.234,5;z\n",
-        declared={"a": "number"},
+        schema={"a": "number"},
         csv=CsvOptions(decimal=","),
     )
     assert odd.reader is not None
     (split,) = odd.splits
     assert [bad.line for bad in odd.reader.scan(split).bad] == [3]
-    headless = load(tmp_path, b"1,x\n2,y\n", declared={"id": "integer", "name": "string"})
+    headless = load(tmp_path, b"1,x\n2,y\n", schema={"id": "integer", "name": "string"})
     assert table(headless) == {"id": [1, 2], "name": ["x", "y"]}
 
 
@@ -473,10 +471,11 @@ def test_tasks_find_out_the_same(tmp_path: Path) -> None:
     (folder / "a.csv").write_text("\n".join(lines))
     (folder / "b.csv").write_bytes("preis,tag,ort\n1,01.01.2024,K\xf6ln\n".encode("latin-1"))
     location = SpoolLocation(spool, local=False, mount=tmp_path)
-    options = FileOptions(split_bytes=1 << 14)
     ((batch,),) = (
         flush.batches
-        for flush in FileSource(discover([str(folder)]), "t", location, options, in_tasks)
+        for flush in flushes_of(
+            discover([str(folder)]), "t", location, in_tasks, split_bytes=1 << 14
+        )
     )
     found = table(batch)
     assert len(batch.splits) > 5 and len(found["preis"]) == 9002

@@ -31,10 +31,8 @@ from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import file_batch
+from tests.unit.sources.file_batch import file_batch, flushes_of
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 
@@ -164,14 +162,14 @@ def test_lines_may_end_with_carriage_returns_alone(tmp_path: Path) -> None:
 
 def test_a_record_without_a_required_value_is_bad(tmp_path: Path) -> None:
     declared = {"required": ["a", "c"], "properties": {c: {"type": "integer"} for c in "abc"}}
-    batch = load(tmp_path, b"a,b,c\n1,,3\n,2,4\nx,1,1\n", declared=declared)
+    batch = load(tmp_path, b"a,b,c\n1,,3\n,2,4\nx,1,1\n", schema=declared)
     assert [(bad.line, bad.column, bad.reason) for bad in bad_of(batch)] == [
         (3, "a", "missing required field"),
         (4, "a", "the text is not a value of type int64"),
     ]
     assert batch.reader is not None
     assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": None, "c": 3}]
-    batch = load(tmp_path, b"a,b\n1,2\n", declared=declared)
+    batch = load(tmp_path, b"a,b\n1,2\n", schema=declared)
     assert [(bad.column, bad.reason) for bad in bad_of(batch)] == [("c", "missing required field")]
 
 
@@ -260,10 +258,10 @@ def test_a_blank_line_is_a_record_of_one_column(tmp_path: Path) -> None:
     content = b'a\n\n1\r\n\r\n""\n7\n\n'
     batch = load(tmp_path, content)
     assert values(batch) == [None, 1, None, None, 7, None]
-    small = load(tmp_path, content * 100, declared={"a": "string"}, split_bytes=64)
+    small = load(tmp_path, content * 100, schema={"a": "string"}, split_bytes=64)
     assert len(small.splits) > 5
     assert values(small) == ([None, "1", None, "", "7", None, "a"] * 100)[:-1]
-    other = load(tmp_path, content, csv=CsvOptions(null_values=("NA",)), declared={"a": "string"})
+    other = load(tmp_path, content, csv=CsvOptions(null_values=("NA",)), schema={"a": "string"})
     assert values(other) == ["", "1", "", "", "7", ""]
     headless = load(tmp_path, b"skipped\n\n1\n\n", csv=CsvOptions(header=False, skip_rows=1))
     assert values(headless, "column_1") == [None, 1, None]
@@ -272,12 +270,12 @@ def test_a_blank_line_is_a_record_of_one_column(tmp_path: Path) -> None:
 
 
 def test_a_blank_line_counts_where_a_record_is_bad(tmp_path: Path) -> None:
-    batch = load(tmp_path, b'a\n\n1\n\n1,2\n\n\xff\n\n"x"y\n\n5\n', declared={"a": "integer"})
+    batch = load(tmp_path, b'a\n\n1\n\n1,2\n\n\xff\n\n"x"y\n\n5\n', schema={"a": "integer"})
     assert [bad.line for bad in bad_of(batch)] == [5, 7, 9]
     assert batch.reader is not None
     found = rows(batch, batch.reader.tolerant())
     assert [row["a"] for row in found] == [None, 1, None, None, None, None, 5]
-    torn = load(tmp_path, b'a\n1\n\n"x\n\n', declared={"a": "integer"})
+    torn = load(tmp_path, b'a\n1\n\n"x\n\n', schema={"a": "integer"})
     assert [(bad.line, bad.raw) for bad in bad_of(torn)] == [(4, b'"x\n\n')]
 
 
@@ -306,13 +304,13 @@ def test_columns_without_a_name_in_several_files(tmp_path: Path) -> None:
 def test_columns_without_a_name_by_what_is_declared(tmp_path: Path) -> None:
     text = CsvOptions(infer_types=False)
     assert rows(load(tmp_path, b"a,,\n1,,7\n", csv=text)) == [{"a": "1", "column_3": "7"}]
-    declared = load(tmp_path, b"a,\n1,\n", declared={"column_2": "integer"})
+    declared = load(tmp_path, b"a,\n1,\n", schema={"column_2": "integer"})
     assert rows(declared) == [{"a": 1, "column_2": None}]
     schema = {"properties": {"a": {"type": "integer"}}}
-    strict = load(tmp_path, b"a,\n1,\n", declared=schema, unknown=UnknownPolicy.FAIL)
+    strict = load(tmp_path, b"a,\n1,\n", schema=schema, unknown_fields=UnknownPolicy.FAIL)
     assert rows(strict) == [{"a": 1}]
     with pytest.raises(UnknownFields, match="does not declare: 'column_2'"):
-        load(tmp_path, b"a,\n1,2\n", declared=schema, unknown=UnknownPolicy.FAIL)
+        load(tmp_path, b"a,\n1,2\n", schema=schema, unknown_fields=UnknownPolicy.FAIL)
 
 
 def test_an_escape_character(tmp_path: Path) -> None:
@@ -332,10 +330,10 @@ def test_tsv(tmp_path: Path) -> None:
 def test_without_header(tmp_path: Path) -> None:
     plain = CsvOptions(header=False)
     assert rows(load(tmp_path, b"1,x\n2,y\n", csv=plain))[0] == {"column_1": 1, "column_2": "x"}
-    named = load(tmp_path, b"1,x\n", csv=plain, declared={"id": "string", "n": "string"})
+    named = load(tmp_path, b"1,x\n", csv=plain, schema={"id": "string", "n": "string"})
     assert rows(named) == [{"id": "1", "n": "x"}]
     with pytest.raises(SourceError, match="2 columns, but 1 are declared"):
-        load(tmp_path, b"1,x\n", csv=plain, declared={"id": "string"})
+        load(tmp_path, b"1,x\n", csv=plain, schema={"id": "string"})
 
 
 def test_skipped_rows_count_as_lines(tmp_path: Path) -> None:
@@ -346,7 +344,7 @@ def test_skipped_rows_count_as_lines(tmp_path: Path) -> None:
 
 def test_a_wrong_number_of_fields(tmp_path: Path) -> None:
     content = b'a,b\n"x\ny",1\n\n1,2,3\n7\n2,3\n'
-    batch = load(tmp_path, content, declared={"b": "integer"})
+    batch = load(tmp_path, content, schema={"b": "integer"})
     with pytest.raises(BadRecords, match=r"'t', line 5: expected 2 fields, found 3 \(and 1 more\)"):
         rows(batch)
     assert bad_of(batch) == [
@@ -359,7 +357,7 @@ def test_a_wrong_number_of_fields(tmp_path: Path) -> None:
 
 def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
     content = b'a,b\n1,"x\n"\n\nsecret,y\n3\n4,z\n'
-    batch = load(tmp_path, content, declared={"a": "integer"})
+    batch = load(tmp_path, content, schema={"a": "integer"})
     reason = "the text is not a value of type int64"
     assert bad_of(batch) == [
         BadRecord("t", 5, "a", reason, b"secret,y"),
@@ -374,7 +372,7 @@ def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_utf8_are_bad_records(tmp_path: Path) -> None:
-    batch = load(tmp_path, b"a,b\n1,x\n2,\xff\n3\n4,y\n", declared={"a": "integer"})
+    batch = load(tmp_path, b"a,b\n1,x\n2,\xff\n3\n4,y\n", schema={"a": "integer"})
     assert [(b.line, b.raw) for b in bad_of(batch)] == [(3, b"2,\xff"), (4, b"3")]
     assert batch.reader is not None
     assert [r["a"] for r in rows(batch, batch.reader.tolerant())] == [1, 4]
@@ -441,8 +439,8 @@ def test_files_are_joined_by_column_name(tmp_path: Path) -> None:
 def test_unknown_columns_by_policy(tmp_path: Path) -> None:
     contents = (b"a\n1\n", b"a,b\n2,x\n3,\n")
     with pytest.raises(UnknownFields, match="'b'"):
-        load(tmp_path, *contents, unknown=UnknownPolicy.FAIL)
-    dropped = load(tmp_path, *contents, unknown=UnknownPolicy.DROP)
+        load(tmp_path, *contents, unknown_fields=UnknownPolicy.FAIL)
+    dropped = load(tmp_path, *contents, unknown_fields=UnknownPolicy.DROP)
     assert rows(dropped) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert dropped.reader is not None
     scans = [dropped.reader.scan(split) for split in dropped.splits]
@@ -459,24 +457,24 @@ def test_a_json_schema_declares_all_columns(tmp_path: Path) -> None:
         },
     }
     contents = (b"a,n,extra\n007,1.10,5\n",)
-    batch = load(tmp_path, *contents, declared=schema)
+    batch = load(tmp_path, *contents, schema=schema)
     assert [*types(batch)] == ["n", "a", "absent", "extra"]
     (row,) = rows(batch)
     assert (row["a"], row["absent"], row["extra"]) == ("007", None, 5)
-    dropped = load(tmp_path, *contents, declared=schema, unknown=UnknownPolicy.DROP)
+    dropped = load(tmp_path, *contents, schema=schema, unknown_fields=UnknownPolicy.DROP)
     assert [*types(dropped)] == ["n", "a", "absent"]
     with pytest.raises(UnknownFields, match="schema does not declare: 'extra'"):
-        load(tmp_path, *contents, declared=schema, unknown=UnknownPolicy.FAIL)
+        load(tmp_path, *contents, schema=schema, unknown_fields=UnknownPolicy.FAIL)
 
 
 def test_declared_types_override_inference(tmp_path: Path) -> None:
-    batch = load(tmp_path, b"a,b,c\n1,1.5,2\n", declared={"a": "string", "b": "decimal(5, 2)"})
+    batch = load(tmp_path, b"a,b,c\n1,1.5,2\n", schema={"a": "string", "b": "decimal(5, 2)"})
     assert types(batch) == {"a": "string", "b": "decimal128(5, 2)", "c": "int64"}
     assert rows(batch) == [{"a": "1", "b": Decimal("1.50"), "c": 2}]
     with pytest.raises(SourceError, match="'x' is declared, but no file has it"):
-        load(tmp_path, b"a\n1\n", declared={"x": "string"})
+        load(tmp_path, b"a\n1\n", schema={"x": "string"})
     with pytest.raises(ConfigError, match="'money', which is no type"):
-        load(tmp_path, b"a\n1\n", declared={"a": "money"})
+        load(tmp_path, b"a\n1\n", schema={"a": "money"})
     text = load(tmp_path, b"a\n1\n", csv=CsvOptions(infer_types=False))
     assert types(text) == {"a": "string"}
 
@@ -554,7 +552,7 @@ def test_a_row_of_text_that_is_like_the_header_stays_and_is_told(tmp_path: Path)
     "keys",
     [
         {"csv": CsvOptions(infer_types=False)},
-        {"declared": {"properties": {"id": {"type": "string"}, "t": {"type": "string"}}}},
+        {"schema": {"properties": {"id": {"type": "string"}, "t": {"type": "string"}}}},
     ],
 )
 def test_joints_are_looked_for_where_nothing_is_inferred(
@@ -574,7 +572,7 @@ def test_a_repeated_header_is_no_bad_record_of_a_declared_column(
 ) -> None:
     declared = {"properties": {"id": {"type": "integer"}, "t": {"type": "string"}}}
     csv = CsvOptions(infer_types=infer)
-    batch = load(tmp_path, b"id,t\n1,x\nid,t\n2,y\n", declared=declared, csv=csv)
+    batch = load(tmp_path, b"id,t\n1,x\nid,t\n2,y\n", schema=declared, csv=csv)
     assert rows(batch) == [{"id": 1, "t": "x"}, {"id": 2, "t": "y"}]
     assert "the rows that repeat the header" in batch.warnings[0]
 
@@ -661,10 +659,10 @@ def test_damaged_compression_names_the_file(tmp_path: Path, suffix: str) -> None
 
 
 def test_the_digest_tells_the_content_of_all_files(tmp_path: Path) -> None:
-    one = load(tmp_path, b"a\n1\n", b"a\n2\n", digest=True).digest
+    one = load(tmp_path, b"a\n1\n", b"a\n2\n", run_id="r").digest
     assert len(one) == 64
-    assert load(tmp_path, b"a\n1\n", b"a\n2\n", digest=True).digest == one
-    assert load(tmp_path, b"a\n1\n", b"a\n3\n", digest=True).digest != one
+    assert load(tmp_path, b"a\n1\n", b"a\n2\n", run_id="r").digest == one
+    assert load(tmp_path, b"a\n1\n", b"a\n3\n", run_id="r").digest != one
 
 
 @pytest.mark.parametrize(
@@ -716,11 +714,11 @@ def test_nycflights(tmp_path: Path) -> None:
     data = Path(spec.origin).parent / "data"
     spool = tmp_path / "spool"
     spool.mkdir()
-    source = FileSource(
+    source = flushes_of(
         discover([str(data / "flights.csv.zip")]),
         "flights",
         SpoolLocation(spool),
-        FileOptions(split_bytes=8 << 20),
+        split_bytes=8 << 20,
     )
     (flush,) = source
     batch = flush.batches[0]
@@ -737,6 +735,6 @@ def test_nycflights(tmp_path: Path) -> None:
         )
     assert table.equals(other.cast(table.schema))
     for name in ("airlines", "airports", "planes", "weather"):
-        (flush,) = FileSource(discover([str(data / f"{name}.csv")]), name, SpoolLocation(spool))
+        (flush,) = flushes_of(discover([str(data / f"{name}.csv")]), name, SpoolLocation(spool))
         with (data / f"{name}.csv").open(newline="") as file:
             assert len(rows(flush.batches[0])) == len(list(csv.reader(file))) - 1

@@ -11,8 +11,8 @@ import pytest
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files.places import discover, stream_name
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="matches no object"):
         found("s3://bucket/in/z.csv")
     files = discover(["s3://bucket/in/"], storage_for=storage_for)
-    (flush,) = FileSource(files, "t", SpoolLocation(tmp_path))
+    (flush,) = flushes_of(files, "t", SpoolLocation(tmp_path))
     batch = flush.batches[0]
     assert batch.reader is not None
     read = [b.to_pylist() for split in batch.splits for b in batch.reader.read(split)]
@@ -182,7 +182,7 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_singer_files_are_no_table(tree: Path) -> None:
     (tree / "x.singer").write_bytes(b"")
-    source = FileSource(discover([f"{tree}/x.singer"]), "t", SpoolLocation(tree))
+    source = flushes_of(discover([f"{tree}/x.singer"]), "t", SpoolLocation(tree))
     with pytest.raises(ConfigError, match="'singer'"):
         list(source)
 
@@ -193,4 +193,4 @@ def test_an_unreadable_file(tmp_path: Path) -> None:
     files = discover([str(path)])
     path.unlink()
     with pytest.raises(SourceError, match=r"gone.csv' can't be read"):
-        list(FileSource(files, "t", SpoolLocation(tmp_path)))
+        list(flushes_of(files, "t", SpoolLocation(tmp_path)))

@@ -18,9 +18,8 @@ from lakeport.errors import ConfigError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 
 Row = dict[str, Any]
 
@@ -48,7 +47,7 @@ def batch_of(source: Path | str, **settings: Any) -> Batch:
     files = discover([str(source)])
     spool = Path(files[0].uri).parent / "_spool"
     spool.mkdir(exist_ok=True)
-    (flush,) = FileSource(files, "t", SpoolLocation(spool), FileOptions(**settings))
+    (flush,) = flushes_of(files, "t", SpoolLocation(spool), **settings)
     return flush.batches[0]
 
 
@@ -81,7 +80,7 @@ def test_folders_are_columns_behind_the_files_own(tmp_path: Path, suffix: str) -
     assert rows(tmp_path / "year=*" / "*" / "*") == expected
     assert rows(tmp_path / "year=2024") == expected[2:]
     assert rows(tmp_path / one) == expected[:2]
-    assert rows(tmp_path, folders=False) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert rows(tmp_path, partition_columns="off") == [{"a": 1}, {"a": 2}, {"a": 3}]
     batch = batch_of(tmp_path, split_bytes=1)
     assert batch.reader is not None
     assert [batch.reader.scan(split).rows for split in batch.splits][-1] == 1
@@ -122,14 +121,14 @@ def test_a_folders_column_has_the_type_that_loses_nothing(
 
 
 def test_types_that_are_declared_win(tmp_path: Path) -> None:
-    assert typed(tmp_path, "1", declared={"k": "string"}) == ("string", ["1"])
+    assert typed(tmp_path, "1", schema={"k": "string"}) == ("string", ["1"])
     assert typed(tmp_path, "1", csv=CsvOptions(infer_types=False)) == ("string", ["1"])
     schema = {"required": ["k", "a"], "properties": {"k": {"type": "number"}, "a": {}}}
-    assert typed(tmp_path, "1", declared=schema) == ("double", [1.0])
+    assert typed(tmp_path, "1", schema=schema) == ("double", [1.0])
     with pytest.raises(SourceError, match="folder 'k=x' is not a value of the column 'k'"):
-        typed(tmp_path, "x", declared={"k": "integer"})
+        typed(tmp_path, "x", schema={"k": "integer"})
     with pytest.raises(SourceError, match="'k' is required, but not every file"):
-        typed(tmp_path, "__HIVE_DEFAULT_PARTITION__", declared=schema)
+        typed(tmp_path, "__HIVE_DEFAULT_PARTITION__", schema=schema)
 
 
 def test_a_schema_that_does_not_declare_the_folder(tmp_path: Path) -> None:
@@ -140,11 +139,11 @@ def test_a_schema_that_does_not_declare_the_folder(tmp_path: Path) -> None:
             {f"k=1/x.{suffix}": [{"a": 1}], f"k=2/x.{suffix}": [{"a": 2, "k": 2}]},
         )
         source = tmp_path / suffix
-        assert rows(source, declared=schema) == [{"a": 1, "k": 1}, {"a": 2, "k": 2}]
+        assert rows(source, schema=schema) == [{"a": 1, "k": 1}, {"a": 2, "k": 2}]
         drop = UnknownPolicy.DROP
-        assert rows(source, declared=schema, unknown=drop) == [{"a": 1}, {"a": 2}]
+        assert rows(source, schema=schema, unknown_fields=drop) == [{"a": 1}, {"a": 2}]
         with pytest.raises(UnknownFields, match="does not declare as columns: 'k'"):
-            rows(source, declared=schema, unknown=UnknownPolicy.FAIL)
+            rows(source, schema=schema, unknown_fields=UnknownPolicy.FAIL)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -161,7 +160,7 @@ def test_a_files_own_column_may_say_the_same(tmp_path: Path, suffix: str) -> Non
     write(tmp_path, {f"k=3/x.{suffix}": [{"k": 3, "a": 1}, {"k": 4, "a": 2}]})
     with pytest.raises(SourceError, match=rf"column 'k' of file .*k=3/x\.{suffix}' has another"):
         rows(tmp_path)
-    assert len(rows(tmp_path, folders=False)) == 6
+    assert len(rows(tmp_path, partition_columns="off")) == 6
     write(tmp_path, {f"k=3/x.{suffix}": [{"k": 3, "a": 1}]})
     write(tmp_path, {f"k=__HIVE_DEFAULT_PARTITION__/x.{suffix}": [{"k": 4, "a": 2}]})
     with pytest.raises(SourceError, match="has another value than the folder"):
@@ -196,14 +195,14 @@ def test_a_file_without_header(tmp_path: Path) -> None:
     write(tmp_path, {"k=1/x.csv": [{"1": 2}]})
     plain = CsvOptions(header=False)
     declared = {"n": "integer", "k": "string"}
-    assert rows(tmp_path, csv=plain, declared=declared)[0] == {"n": 1, "k": "1"}
+    assert rows(tmp_path, csv=plain, schema=declared)[0] == {"n": 1, "k": "1"}
 
 
 def test_the_digest_tells_the_folders(tmp_path: Path) -> None:
     write(tmp_path, {"p/k=1/x.csv": [{"a": 1}], "q/k=2/x.csv": [{"a": 1}], "r/x.csv": [{"a": 1}]})
-    digests = {batch_of(tmp_path / name, digest=True).digest for name in "pqr"}
+    digests = {batch_of(tmp_path / name, run_id="r").digest for name in "pqr"}
     assert len(digests) == 3
-    off = {batch_of(tmp_path / name, digest=True, folders=False).digest for name in "pqr"}
+    off = {batch_of(tmp_path / name, run_id="r", partition_columns="off").digest for name in "pqr"}
     assert len(off) == 1
 
 

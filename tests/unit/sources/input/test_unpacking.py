@@ -19,7 +19,6 @@ import zstandard
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import (
     UnpackLimits,
@@ -27,9 +26,9 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from tests.singer_kit import schema, source
+from tests.unit.sources.file_batch import flushes_of
 
 FLOOR = 4 << 20
 ROW = b"7,no change from row to row,0.00\n"
@@ -61,11 +60,12 @@ def spooled(tmp_path: Path, name: str, data: bytes, limits: UnpackLimits) -> int
     folder = tmp_path / "spool"
     folder.mkdir()
     (tmp_path / name).write_bytes(data)
-    found = FileSource(
+    found = flushes_of(
         discover([str(tmp_path / name)], limits=limits),
         "t",
         SpoolLocation(folder),
-        FileOptions(limits=limits),
+        max_unpack_ratio=limits.ratio,
+        max_unpacked_mb=limits.size / (1 << 20),
     )
     try:
         list(found)
@@ -89,7 +89,7 @@ def test_archives_of_other_methods_are_refused(tmp_path: Path, method: int) -> N
     with zipfile.ZipFile(tmp_path / "t.csv.zip", "w", method) as archive:
         archive.writestr("t.csv", b"a\n" * (1 << 20))
     with pytest.raises(SourceError, match=f"compressed with method {method}, not with deflate"):
-        list(FileSource(discover([str(tmp_path)]), "t", SpoolLocation(tmp_path)))
+        list(flushes_of(discover([str(tmp_path)]), "t", SpoolLocation(tmp_path)))
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -145,7 +145,7 @@ def test_batch_files_are_limited(tmp_path: Path) -> None:
     }
     lines = schema() + json.dumps(message).encode() + b"\n"
     with pytest.raises(SourceError, match=r"b\.jsonl\.gz unpacks to more than 100 times"):
-        list(source(lines, under=tmp_path, batch_roots=[tmp_path], limits=UnpackLimits(100)))
+        list(source(lines, under=tmp_path, batch_roots=[str(tmp_path)], max_unpack_ratio=100))
 
 
 def test_parquet_pages_are_limited(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_parquet_pages_are_limited(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, compression="zstd")
     files, spool = discover([str(tmp_path / "t.parquet")]), SpoolLocation(tmp_path)
     with pytest.raises(SourceError, match=r"t\.parquet unpacks to more than 100 times its size"):
-        list(FileSource(files, "t", spool, FileOptions(limits=UnpackLimits(100))))
-    assert list(FileSource(files, "t", spool, FileOptions(limits=UnpackLimits(0))))
+        list(flushes_of(files, "t", spool, max_unpack_ratio=100))
+    assert list(flushes_of(files, "t", spool, max_unpack_ratio=0))
 
 
 def test_the_keys(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_compressed_lines(tmp_path: Path) -> None:
 
 def test_bad_records_have_their_line(tmp_path: Path) -> None:
     content = b'{"a": 1}\n' * 1000 + b'{"a": "x"}\n' + b'{"a": 1}\n' * 1000
-    batch = load(tmp_path, content, name="t.jsonl", split_bytes=1 << 11, declared={"a": "integer"})
+    batch = load(tmp_path, content, name="t.jsonl", split_bytes=1 << 11, schema={"a": "integer"})
     with pytest.raises(BadRecords, match="line 1001, column 'a'"):
         rows(batch)
 
@@ -213,13 +213,13 @@ def test_declared_types_and_unknown_fields(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     content = b'{"a": "1", "b": 2}\n'
     with pytest.raises(UnknownFields, match="b"):
-        rows(load(tmp_path, content, declared=schema))
-    dropped = load(tmp_path, content, declared=schema, unknown=UnknownPolicy.DROP)
+        rows(load(tmp_path, content, schema=schema))
+    dropped = load(tmp_path, content, schema=schema, unknown_fields=UnknownPolicy.DROP)
     assert [row["a"] for row in rows(dropped)] == ["1"]
-    mapped = load(tmp_path, b'{"a": 1, "b": 2}\n', declared={"b": "decimal(5,1)"})
+    mapped = load(tmp_path, b'{"a": 1, "b": 2}\n', schema={"b": "decimal(5,1)"})
     assert str(rows(mapped)) == "[{'a': 1, 'b': Decimal('2.0')}]"
     with pytest.raises(SourceError, match="'z' is declared, but no record has it"):
-        load(tmp_path, content, declared={"z": "string"})
+        load(tmp_path, content, schema={"z": "string"})
 
 
 def test_no_records_at_all(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources import new_files as open_module
 from lakeport.sources import new_files as source_module
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.new_files import NewFiles, open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.storage.local import LocalStorage
+from tests.unit.sources.file_batch import flushes_of
 from tests.unit.sources.new_files.memory import KeptMemory
 
 
@@ -57,7 +57,7 @@ class Load:
         if not new.files:
             return []
         spool = SpoolLocation(self._spool / str(self._loads))
-        (flush,) = new.flushes(FileSource(new.files, "t", spool))
+        (flush,) = new.flushes(flushes_of(new.files, "t", spool))
         (batch,) = flush.batches
         assert batch.before_commit is not None
         assert batch.bookmark is not None
@@ -159,7 +159,7 @@ def test_an_empty_inbox_is_an_error_at_first_and_nothing_new_later(load: Load) -
 def test_a_file_that_changes_while_it_is_read_is_an_error(load: Load, tmp_path: Path) -> None:
     path = load.write("a.json")
     new = load.open()
-    (flush,) = new.flushes(FileSource(new.files, "t", SpoolLocation(tmp_path)))
+    (flush,) = new.flushes(flushes_of(new.files, "t", SpoolLocation(tmp_path)))
     before_commit = flush.batches[0].before_commit
     assert before_commit is not None
     load.write("a.json", '{"id": 1}\n{"id": 2}\n')
@@ -196,7 +196,7 @@ def test_a_store_is_asked_as_little_as_can_be(
         load.write(name)
     new = load.open("s3://bucket/*")
     assert [file.name for file in new.files] == ["a.json", "b.json"]
-    (flush,) = new.flushes(FileSource(new.files, "t", SpoolLocation(tmp_path)))
+    (flush,) = new.flushes(flushes_of(new.files, "t", SpoolLocation(tmp_path)))
     before_commit = flush.batches[0].before_commit
     assert before_commit is not None
     Listing.listings = 0
@@ -267,4 +267,4 @@ def test_a_file_that_vanishes_before_it_is_read_is_named(
     new = load.open()
     path.unlink()
     with pytest.raises(SourceError, match=f"{path}.*No such file"):
-        list(new.flushes(FileSource(new.files, "t", SpoolLocation(tmp_path))))
+        list(new.flushes(flushes_of(new.files, "t", SpoolLocation(tmp_path))))

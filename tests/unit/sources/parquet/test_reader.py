@@ -13,9 +13,8 @@ import pytest
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 
 
 def load(tmp_path: Path, *tables: pa.Table, row_group_size: int = 1000, **settings: int) -> Batch:
@@ -23,9 +22,7 @@ def load(tmp_path: Path, *tables: pa.Table, row_group_size: int = 1000, **settin
     folder.mkdir(exist_ok=True)
     for number, table in enumerate(tables):
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=row_group_size)
-    source = FileSource(
-        discover([str(folder)]), "t", SpoolLocation(tmp_path), FileOptions(**settings)
-    )
+    source = flushes_of(discover([str(folder)]), "t", SpoolLocation(tmp_path), **settings)
     (flush,) = source
     return flush.batches[0]
 
@@ -101,7 +98,7 @@ def test_names_that_clash(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.parquet").write_bytes(content)
-    source = FileSource(discover([str(tmp_path)]), "t", SpoolLocation(tmp_path))
+    source = flushes_of(discover([str(tmp_path)]), "t", SpoolLocation(tmp_path))
     with pytest.raises(SourceError, match=r"x.parquet' can't be read as Parquet"):
         list(source)
 
@@ -110,7 +107,7 @@ def test_a_column_whose_name_is_not_unicode(tmp_path: Path) -> None:
     path = Path(load(tmp_path, pa.table({"name": [1]})).splits[0].uri)
     path.write_bytes(path.read_bytes().replace(b"name", b"n\xc3me"))
     with pytest.raises(SourceError, match=r"0.parquet' can't be read as Parquet"):
-        list(FileSource(discover([str(path)]), "t", SpoolLocation(tmp_path)))
+        list(flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path)))
 
 
 def test_decimals_beyond_their_type(tmp_path: Path) -> None:

@@ -12,12 +12,11 @@ import pytest
 from lakeport.errors import SourceError
 from lakeport.model import Batch
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.input.decompression import UnpackLimits
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import parquet as parquet_texts
 from lakeport.sources.typed.parquet import repeating_columns
+from tests.unit.sources.file_batch import flushes_of
 
 LONG = 1 << 20
 
@@ -29,8 +28,8 @@ def repeated(length: int, rows: int) -> pa.Array:
 
 
 def planned(path: Path, limits: UnpackLimits) -> Batch:
-    source = FileSource(
-        discover([str(path)]), "t", SpoolLocation(path.parent), FileOptions(limits=limits)
+    source = flushes_of(
+        discover([str(path)]), "t", SpoolLocation(path.parent), max_unpack_ratio=limits.ratio
     )
     (flush,) = source
     return flush.batches[0]

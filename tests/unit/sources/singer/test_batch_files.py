@@ -156,7 +156,7 @@ def test_only_files_below_the_roots_are_read(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=reason):
             resolve(uri, [inside])
     with pytest.raises(SourceError, match="outside"):
-        list(source(schema() + batch(secret), batch_roots=[inside]))
+        list(source(schema() + batch(secret), batch_roots=[str(inside)]))
 
 
 def test_a_file_name_that_is_no_utf8_is_read(tmp_path: Path) -> None:
@@ -211,14 +211,19 @@ def test_what_takes_a_checked_file_s_place_is_not_read(
 
     monkeypatch.setattr(batch_files, "resolve", checked)
     with pytest.raises(SourceError, match=reason):
-        list(source(schema() + batch(there), batch_roots=[tmp_path / "in"]))
+        list(source(schema() + batch(there), batch_roots=[str(tmp_path / "in")]))
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "pipe"])
 def test_pipes_and_devices_are_refused_at_once(tmp_path: Path, place: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SourceError, match="not a plain file"):
-        list(source(schema() + batch(str(tmp_path / place)), batch_roots=[tmp_path, Path("/dev")]))
+        list(
+            source(
+                schema() + batch(str(tmp_path / place)),
+                batch_roots=[str(tmp_path), str(Path("/dev"))],
+            )
+        )
 
 
 def test_a_file_in_a_folder_that_may_only_be_passed_is_read(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_other_messages_have_no_effect_on_data(caplog: pytest.LogCaptureFixture)
 
 def test_keys_are_handed_on_once_each() -> None:
     lines = schema(key_properties=["id", "id"], partition_keys=["day", "id", "day"]) + record(1)
-    (flush,) = source(lines, unknown=UnknownPolicy.DROP, max_record_mb=7)
+    (flush,) = source(lines, unknown_fields=UnknownPolicy.DROP, max_record_mb=7)
     (batch,) = flush.batches
     assert (batch.key_properties, batch.partition_keys) == (("id",), ("day", "id"))
     reader = batch.reader
@@ -172,7 +172,7 @@ def test_the_last_bookmark_of_each_stream_goes_out() -> None:
 
 def test_an_overwrite_has_one_flush() -> None:
     lines = schema() + b"".join(map(record, range(9)))
-    (flush,) = source(lines, flush_rows=2, flush_bytes=10, single_flush=True)
+    (flush,) = source(lines, flush_rows=2, flush_bytes=10, mode="overwrite")
     assert ids(flush.batches[0]) == list(range(9))
 
 
@@ -342,7 +342,7 @@ def test_bad_lines_held_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     flushes = list(source(b"oops\n" * 10, on_bad_record="quarantine"))
     assert [len(flush.bad) for flush in flushes] == [4, 4, 2]
     with pytest.raises(BadRecords, match="and 3 more"):
-        list(source(b"oops\n" * 10, on_bad_record="quarantine", single_flush=True))
+        list(source(b"oops\n" * 10, on_bad_record="quarantine", mode="overwrite"))
 
 
 class Endless(io.RawIOBase):

@@ -21,13 +21,11 @@ import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import avro as blocks
-from tests.unit.sources.file_batch import file_batch
+from tests.unit.sources.file_batch import file_batch, flushes_of
 from tests.unit.sources.landed import landed
 
 UTC = dt.UTC
@@ -176,8 +174,7 @@ def test_codecs_and_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code
     content = avro({"n": "long", "s": "string"}, rows, codec=plain, sync_interval=500)
     path = tmp_path / "t.avro"
     path.write_bytes(with_zstandard(content) if codec == "zstandard" else content)
-    options = FileOptions(split_bytes=3000)
-    source = FileSource(discover([str(path)]), "t", SpoolLocation(tmp_path), options)
+    source = flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path), split_bytes=3000)
     ((batch,),) = (flush.batches for flush in source)
     assert batch.reader is not None and len(batch.splits) > 3
     found = [row for s in batch.splits for part in batch.reader.read(s) for row in part.to_pylist()]
@@ -340,7 +337,7 @@ def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
     for place in range(0, len(good), 11):
         path.write_bytes(good[:place] + struct.pack("B", good[place] ^ 0x55) + good[place + 1 :])
         try:
-            for flush in FileSource(discover([str(path)]), "t", SpoolLocation(tmp_path)):
+            for flush in flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path)):
                 for batch in flush.batches:
                     for split in batch.splits:
                         assert batch.reader is not None

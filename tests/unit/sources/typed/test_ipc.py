@@ -16,11 +16,9 @@ import zstandard
 import lakeport
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import decompression
-from lakeport.sources.input.decompression import UnpackLimits
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 from tests.unit.sources.landed import landed
 
 TABLE = pa.table({"id": pa.array([1, 2, None]), "name": ["a", None, "c"]})
@@ -119,11 +117,11 @@ def test_several_files_are_put_together(tmp_path: Path) -> None:
 def test_batches_are_split(tmp_path: Path) -> None:
     table = pa.table({"n": range(1000)})
     (tmp_path / "t.arrow").write_bytes(ipc(table, "file", 10))
-    source = FileSource(
+    source = flushes_of(
         discover([str(tmp_path / "t.arrow")]),
         "t",
         SpoolLocation(tmp_path),
-        FileOptions(split_bytes=2000),
+        split_bytes=2000,
     )
     ((batch,),) = (flush.batches for flush in source)
     assert batch.reader is not None and len(batch.splits) > 3
@@ -188,8 +186,9 @@ def test_what_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     table = pa.table({"n": pa.array([0] * (1 << 20))})
     (tmp_path / "t.arrow").write_bytes(ipc(table, "file", compression="zstd"))
     files = discover([str(tmp_path / "t.arrow")])
-    options = FileOptions(limits=UnpackLimits(ratio=10))
-    ((batch,),) = (f.batches for f in FileSource(files, "t", SpoolLocation(tmp_path), options))
+    ((batch,),) = (
+        f.batches for f in flushes_of(files, "t", SpoolLocation(tmp_path), max_unpack_ratio=10)
+    )
     assert batch.reader is not None
     with pytest.raises(SourceError, match="more than 10 times its size"):
         list(batch.reader.read(batch.splits[0]))
@@ -203,7 +202,7 @@ def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
     for place in range(0, len(good), 7):
         path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
         try:
-            source: Any = FileSource(discover([str(path)]), "t", SpoolLocation(tmp_path))
+            source: Any = flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path))
             for flush in source:
                 for batch in flush.batches:
                     for split in batch.splits:

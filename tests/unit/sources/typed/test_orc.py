@@ -15,9 +15,8 @@ import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Batch
 from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import FileSource
-from lakeport.sources.options import FileOptions
 from lakeport.sources.spool import SpoolLocation
+from tests.unit.sources.file_batch import flushes_of
 from tests.unit.sources.landed import landed
 
 MOMENTS = [dt.datetime(1969, 12, 31, 23, 59, 59, 500000), None, dt.datetime(2024, 1, 1, 2, 3, 4, 5)]
@@ -46,9 +45,7 @@ def as_orc(table: pa.Table, **options: Any) -> bytes:
 
 
 def planned(path: Path, **options: Any) -> Batch:
-    source = FileSource(
-        discover([str(path)]), "t", SpoolLocation(path.parent), FileOptions(**options)
-    )
+    source = flushes_of(discover([str(path)]), "t", SpoolLocation(path.parent), **options)
     ((batch,),) = (flush.batches for flush in source)
     return batch
 
