@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage
@@ -81,8 +82,8 @@ class Schedule:
         ['flights', 'airports']
         >>> schedule.ended("flights", well=False)
         {'delays': 'needs flights, which failed'}
-        >>> schedule.ready(), schedule.waiting
-        ([], ())
+        >>> schedule.ready()
+        []
     """
 
     def __init__(
@@ -97,11 +98,6 @@ class Schedule:
         self._tables = tables or {}
         self._reached = reached or {}
         self._running: set[str] = set()
-
-    @property
-    def waiting(self) -> tuple[str, ...]:
-        """Those that have not begun."""
-        return tuple(self._waiting)
 
     def ready(self) -> list[str]:
         """Those that can begin now; each is told once."""
@@ -229,8 +225,11 @@ def run_load(
                 observer=own,
                 run_id=run_id,
                 warm="off",
-                **_land_options(load, full_refresh),
-                **_views(load, engine),
+                sql=load.sql,
+                python=function_of(load),
+                views=_views(load, engine),
+                expect=load.expect,
+                full_refresh=full_refresh,
             )
         except BaseException as caught:
             error = caught
@@ -249,17 +248,6 @@ def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
     return replace(report, outcome="failed", error=failure, exit_code=code)
 
 
-def _land_options(load: Load, full_refresh: bool) -> dict[str, Any]:
-    """What only some loads have."""
-    given = {
-        "sql": load.sql,
-        "python": function_of(load),
-        "expect": load.expect,
-        "full_refresh": full_refresh,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
 def function_of(load: Load) -> str | Callable[[Any], Any]:
     """What `python` of a load names; empty for none.
 
@@ -269,15 +257,14 @@ def function_of(load: Load) -> str | Callable[[Any], Any]:
     return load.python and function_named(load.python, Path(load.folder))
 
 
-def _views(load: Load, engine: Engine) -> dict[str, Any]:
-    """The other tables that `sql` names, each at its newest version."""
+def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:
+    """Return the other tables that `sql` names, each at its newest version."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
-    found = {
+    return {
         name: DeltaTable(place, load.target, engine).whole()
         for name, place in load.tables.items()
         if name not in own
     }
-    return {"views": found} if found else {}
 
 
 _DONE = frozenset({"landed", "left out"})
@@ -335,16 +322,6 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
                 f"{', '.join(map(repr, others))} landed, too",
                 "remove the table, and run the loads that share it: they begin anew then.",
             )
-
-
-def _unfinished(loads: Mapping[str, Load], before: Mapping[str, str]) -> dict[str, Load]:
-    """Those loads that an earlier run did not bring to a good end.
-
-    Args:
-        loads: that are asked for.
-        before: load -> its outcome in that run.
-    """
-    return {name: load for name, load in loads.items() if before.get(name) not in _DONE}
 
 
 def reached_by(load: Load) -> dict[str, object]:
@@ -534,7 +511,8 @@ class _Run:
         self.observer = together(self.users, *lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
-        self.loads = _unfinished(loads, self.earlier.outcomes)
+        before = self.earlier.outcomes
+        self.loads = {n: load for n, load in loads.items() if before.get(n) not in _DONE}
         self.reports = {
             name: LoadReport(name, "waiting", run_id=self._id_of(load), uses=load.depends)
             if name in self.loads

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.nested import assembled, parts
+from lakeport.schema.nested import assembled, parts, with_parts
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
@@ -99,7 +99,7 @@ class HybridCalendar:
             rebased = [self._rebase(child, flags, f"{path}.{name}") for name, child in children]
             if all(new is old for new, (_, old) in zip(rebased, children, strict=True)):
                 return array
-            return assembled(array, rebased, _with_children(array.type, [a.type for a in rebased]))
+            return assembled(array, rebased, with_parts(array.type, [a.type for a in rebased]))
         return self.rebase_flat(array, path) if next(flags) else array
 
     def rebase_flat(self, array: Any, path: str) -> Any:
@@ -146,21 +146,11 @@ def _is_dated(t: Any) -> bool:
 def _flat_types(t: Any) -> Iterable[Any]:
     if isinstance(t, pa.BaseExtensionType):
         yield from _flat_types(t.storage_type)
-    elif pa.types.is_map(t):
-        yield from _flat_types(t.key_type)
-        yield from _flat_types(t.item_type)
     elif t.num_fields:
         for i in range(t.num_fields):
             yield from _flat_types(t.field(i).type)
     else:
         yield t
-
-
-def _with_children(t: Any, types: list[Any]) -> Any:
-    if pa.types.is_map(t):
-        return pa.map_(*map(pa.Field.with_type, (t.key_field, t.item_field), types))
-    fields = [t.field(i).with_type(new) for i, new in enumerate(types)]
-    return pa.struct(fields) if pa.types.is_struct(t) else pa.list_(*fields)
 
 
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"

@@ -7,7 +7,6 @@ no reader can show) the check is made here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -172,8 +171,14 @@ def _cast(array: Any, target: Any, path: str) -> Any:
         return _cast(pc.run_end_decode(array), target, path)
     if source == OBJECT and pa.types.is_string(target):
         return pc.if_else(array.is_valid(), "{}", pa.scalar(None, target))
-    if nested := _nested(source, target):
-        return nested(array, target, path)
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        return _struct(array, target, path)
+    both_maps = pa.types.is_map(source) and pa.types.is_map(target)
+    if both_maps or (is_list(source) and pa.types.is_list(target)):
+        types = (target.key_type, target.item_type) if both_maps else (target.value_type,)
+        found = zip(parts(array), types, strict=True)
+        children = [_cast(part, t, f"{path}.{name}") for (name, part), t in found]
+        return assembled(array, children, target)
     if source != target:
         array = _plain(array, target, path)
     if not check_range(array):
@@ -187,16 +192,6 @@ def _cast(array: Any, target: Any, path: str) -> Any:
 def _dated(t: Any) -> bool:
     """Whether dates or timestamps stand anywhere in a type."""
     return t in _RANGES or any(_dated(t.field(i).type) for i in range(t.num_fields))
-
-
-def _nested(source: Any, target: Any) -> Callable[[Any, Any, str], Any] | None:
-    if pa.types.is_struct(source) and pa.types.is_struct(target):
-        return _struct
-    if pa.types.is_map(source) and pa.types.is_map(target):
-        return _map
-    if is_list(source) and pa.types.is_list(target):
-        return _list
-    return None
 
 
 def _struct(array: Any, target: Any, path: str) -> Any:
@@ -215,17 +210,6 @@ def _struct(array: Any, target: Any, path: str) -> Any:
         for f in target
     ]
     return assembled(array, children, target)
-
-
-def _list(array: Any, target: Any, path: str) -> Any:
-    ((name, items),) = parts(array)
-    return assembled(array, [_cast(items, target.value_type, f"{path}.{name}")], target)
-
-
-def _map(array: Any, target: Any, path: str) -> Any:
-    types = (target.key_type, target.item_type)
-    found = zip(parts(array), types, strict=True)
-    return assembled(array, [_cast(part, t, f"{path}.{name}") for (name, part), t in found], target)
 
 
 def _plain(array: Any, target: Any, path: str) -> Any:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from lakeport.schema.nested import OBJECT, is_untyped, reopened, with_text
+from lakeport.schema.nested import OBJECT, is_untyped, reopened, with_parts, with_text
 from lakeport.schema.sparktypes import spark_json
 
 UNTYPED = "lakeport.noValueYet"
@@ -47,10 +47,8 @@ def _opened(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.DataTy
         return OBJECT
     if pa.types.is_struct(type_):
         return pa.struct(list(opened(spark, type_)))
-    return _with_parts(
-        type_,
-        [_opened(spark[key], part, _below(marks, name)) for key, name, part in parts_of(type_)],
-    )
+    parts = [_opened(spark[key], part, _below(marks, name)) for key, name, part in parts_of(type_)]
+    return with_parts(type_, parts)
 
 
 def _marks(field: Mapping[str, Any]) -> frozenset[str]:
@@ -78,15 +76,6 @@ def parts_of(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
     return []
 
 
-def _with_parts(type_: pa.DataType, parts: Sequence[pa.DataType]) -> pa.DataType:
-    """A list or map with other types of its parts."""
-    if pa.types.is_list(type_):
-        return pa.list_(reopened(type_.value_field, parts[0]))
-    if pa.types.is_map(type_):
-        return pa.map_(parts[0], reopened(type_.item_field, parts[1]))
-    return type_
-
-
 def marked(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
     """A schema, as Delta's JSON, that says which of its places never had a value, and of no others.
 
@@ -110,14 +99,8 @@ def _marked(spark: Any, type_: pa.DataType) -> Any:
         return spark
     if pa.types.is_struct(type_):
         return marked(spark, type_)
-    return (
-        {
-            **spark,
-            **{key: _marked(spark[key], part) for key, _, part in parts_of(type_)},
-        }
-        if pa.types.is_nested(type_)
-        else spark
-    )
+    parts = {key: _marked(spark[key], part) for key, _, part in parts_of(type_)}
+    return {**spark, **parts} if parts else spark
 
 
 def _marks_of(type_: pa.DataType) -> list[str]:

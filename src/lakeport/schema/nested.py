@@ -11,7 +11,7 @@ planned for a table, and what a table is known by, has the open types themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -123,11 +123,21 @@ def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.Da
     """A type with each of its parts (members, elements, keys and values) changed."""
     if pa.types.is_struct(type_):
         return pa.struct([change(f) for f in type_])
-    if pa.types.is_list(type_):
+    if is_list(type_):
         return pa.list_(change(type_.value_field))
     if pa.types.is_map(type_):
         return pa.map_(change(type_.key_field).type, change(type_.item_field))
     return type_
+
+
+def with_parts(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
+    """Return a struct, list or map with these types of its parts, in the order of `parts`.
+
+    >>> with_parts(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
+    MapType(map<string, int64>)
+    """
+    each = iter(types)
+    return _nested(type_, lambda part: reopened(part, next(each)))
 
 
 def as_text(type_: pa.DataType) -> pa.DataType:

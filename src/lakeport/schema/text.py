@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
+from lakeport.schema.casting import TIMESTAMP, check_range
 from lakeport.schema.exact import InexactError, exactly
 from lakeport.schema.nested import is_json
 
-_FIRST_DAY = -719_162
-_LAST_DAY = 2_932_896
-_DAY_US = 86_400_000_000
 _ESCAPES = (
     ("\\", "\\\\"),
     ('"', '\\"'),
@@ -52,7 +50,7 @@ def plain_text(array: pa.Array, column: str = "") -> pa.Array:
     if pa.types.is_timestamp(kind):
         return _timestamp_text(array, column)
     if pa.types.is_date32(kind):
-        _check_years(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY, column)
+        _check_years(array, column)
         return array.cast(pa.string())
     if pa.types.is_decimal(kind):
         return _decimal_text(array)
@@ -243,9 +241,7 @@ def _float_text(array: pa.Array) -> pa.Array:
 
 
 def _timestamp_text(array: pa.Array, column: str) -> pa.Array:
-    _check_years(
-        array.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1, column
-    )
+    _check_years(array.cast(TIMESTAMP), column)
     text = array.cast(pa.timestamp("us")).cast(pa.string())
     between = len("2024-03-04")
     text = pc.utf8_replace_slice(text, between, between + 1, "T")
@@ -259,10 +255,8 @@ def _decimal_text(array: pa.Array) -> pa.Array:
     return pa.array([None if v is None else format(v, "f") for v in array.to_pylist()], pa.string())
 
 
-def _check_years(numbers: pa.Array, first: int, last: int, column: str) -> None:
-    found = pc.min_max(numbers)
-    low, high = found["min"].as_py(), found["max"].as_py()
-    if low is not None and (low < first or high > last):
+def _check_years(array: pa.Array, column: str) -> None:
+    if not check_range(array):
         raise InputError(
             f"column {column!r} has a date outside the years 1 to 9999, which ISO 8601 text in CSV "
             "does not have",

@@ -9,7 +9,6 @@ def test_those_that_use_nothing_begin_in_the_files_order() -> None:
     schedule = Schedule({"b": [], "a": [], "c": ["a"]})
     assert schedule.ready() == ["b", "a"]
     assert schedule.ready() == []
-    assert schedule.waiting == ("c",)
 
 
 def test_a_load_waits_for_all_that_it_uses() -> None:
@@ -30,7 +29,7 @@ def test_what_needs_a_failed_one_never_begins_nor_does_what_needs_that() -> None
         "d": "needs c, which was skipped",
     }
     assert schedule.ended("other", well=True) == {}
-    assert (schedule.ready(), schedule.waiting) == ([], ())
+    assert schedule.ready() == []
 
 
 def test_what_is_not_asked_for_is_taken_to_be_there() -> None:
