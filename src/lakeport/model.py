@@ -402,8 +402,8 @@ class Storage(Protocol):
 
     @property
     def can_rename_staged(self) -> bool:
-        """Whether a staged object can be published under another key than it was staged for."""
-        ...
+        """Whether a staged object can be published under another key; no upload can."""
+        return False
 
     @property
     def listed_at_once(self) -> int:
@@ -415,7 +415,7 @@ class Storage(Protocol):
 
     def needs_unique_names(self) -> bool:
         """Whether the store ignores create-only conditions, so that names must never clash."""
-        ...
+        return False
 
     def uri(self, key: str = "") -> str:
         """How users name that object: a path, `s3://…`, `gs://…`."""
@@ -423,15 +423,18 @@ class Storage(Protocol):
 
     def hadoop_uri(self, key: str = "") -> str:
         """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
-        ...
+        return self.uri(key)
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """What Spark's connector needs to reach the store; some values are secrets.
 
         Args:
             for_workers: with the credentials that this process finds, for workers without any.
+
+        Returns:
+            Nothing where Spark has no connector, or needs no settings.
         """
-        ...
+        return {}
 
     def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""
@@ -447,8 +450,8 @@ class Storage(Protocol):
         ...
 
     def discard(self, staged: Staged) -> None:
-        """Drop a staged object. Never raises."""
-        ...
+        """Drop a staged object, where the store does not do so by itself. Never raises."""
+        return
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
@@ -498,7 +501,7 @@ class Storage(Protocol):
 
     def sweep(self) -> int:
         """Remove what was left staged a week ago; return how many (0 where the store does that)."""
-        ...
+        return 0
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""
@@ -513,7 +516,7 @@ class Storage(Protocol):
 
         For when another way to the store was given up, or the process has to end.
         """
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)

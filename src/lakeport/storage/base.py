@@ -6,7 +6,7 @@ import io
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -218,24 +218,6 @@ class CloudStorage(Storage, ABC):
         """This process's client."""
 
     @property
-    @abstractmethod
-    def always_conditional(self) -> bool:
-        """Whether the store is known to honour create-only conditions, without a probe."""
-
-    def hadoop_uri(self, key: str = "") -> str:
-        """The same as `uri`."""
-        return self.uri(key)
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """None: Spark has no connector for this store."""
-        return {}
-
-    @property
-    def can_rename_staged(self) -> bool:
-        """Never: an upload knows its name from the start."""
-        return False
-
-    @property
     def listed_at_once(self) -> int:
         """A page of S3 and of Google; Azure's has 5,000."""
         return 1000
@@ -248,7 +230,7 @@ class CloudStorage(Storage, ABC):
         Raises:
             DestinationError: the probe can't be written.
         """
-        if self.always_conditional:
+        if self.settings.is_native:
             return False
         if self._place not in _honoured:
             _honoured[self._place] = honours_create_only(self)
@@ -261,10 +243,6 @@ class CloudStorage(Storage, ABC):
     @property
     def _place(self) -> tuple[str, str]:
         return self.settings.endpoint, self.uri()
-
-    def sweep(self) -> int:
-        """Nothing: what was not published expires by itself, or by a lifecycle rule."""
-        return 0
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object carries the mark of what was staged."""

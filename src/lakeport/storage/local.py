@@ -200,10 +200,6 @@ class LocalStorage(Storage):
             raise ConfigError(f"`path` is {self.root!r}", "name a folder of this machine.")
         object.__setattr__(self, "root", str(Path(self.root).expanduser().absolute()))
 
-    def needs_unique_names(self) -> bool:
-        """False: a link is never made over a name that is taken."""
-        return False
-
     @property
     def can_rename_staged(self) -> bool:
         """True: a staged file can take any name."""
@@ -221,10 +217,6 @@ class LocalStorage(Storage):
     def hadoop_uri(self, key: str = "") -> str:
         """Return the `file://` URI as Hadoop's `Path` reads it: not percent-encoded."""
         return f"file://{self.uri(key)}"
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """None: Spark reads the disk as it is."""
-        return {}
 
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
         """Begin a file; the disk keeps no content type."""
@@ -369,9 +361,6 @@ class LocalStorage(Storage):
         yield found
         if found.status == "ok":
             yield item_of("conditional writes", refuse)
-
-    def shorten_deadline(self) -> None:
-        """Nothing: a disk answers, or fails for good."""
 
     def sweep(self, older_than_seconds: float = _WEEK) -> int:
         """Remove what crashed runs left in the staging folder; return the number of files.

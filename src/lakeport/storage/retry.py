@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, causes
 from lakeport.host import ending
@@ -461,12 +462,21 @@ class CloudSettings:
         retry_policy: for transient failures.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
+        hosts: ends of the host names of the cloud's own endpoints.
     """
+
+    hosts: ClassVar[tuple[str, ...]] = ()
 
     endpoint: str = ""
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     connect_seconds: float = 5
     read_seconds: float = 60
+
+    @property
+    def is_native(self) -> bool:
+        """Whether requests go to the cloud itself, not to another store with its protocol."""
+        host = urlsplit(self.endpoint).hostname or ""
+        return not self.endpoint or f".{host}".endswith(self.hosts)
 
     @property
     def read_timeout(self) -> float:

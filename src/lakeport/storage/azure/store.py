@@ -92,10 +92,9 @@ class AzureStorage(CloudStorage):
         """This process's client."""
         return connect(self.settings)
 
-    @property
-    def always_conditional(self) -> bool:
-        """True: Azure honours `If-None-Match`, and so does its emulator."""
-        return True
+    def needs_unique_names(self) -> bool:
+        """False: Azure honours `If-None-Match`, and so does its emulator."""
+        return False
 
     def uri(self, key: str = "") -> str:
         """`abfss://container@account.dfs.core.windows.net/prefix/key`."""
@@ -151,9 +150,6 @@ class AzureStorage(CloudStorage):
                 # Whoever commits a name drops the blocks that others have staged for it.
                 raise already_exists(self.uri(key)) from None
             raise
-
-    def discard(self, staged: Staged) -> None:
-        """Leave the blocks to Azure, which drops them after a week. Never raises."""
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Try what a load needs; only tables lie on Azure, so that `tables` changes nothing."""

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.host.extras import missing
@@ -47,21 +47,13 @@ class GcpSettings(CloudSettings):
         token_end: when it expires (UTC, without a zone).
     """
 
+    hosts: ClassVar = (".googleapis.com",)
+
     credentials: str = field(default="", repr=False)
     project: str = ""
     kms_key_name: str = ""
     token: str = field(default="", repr=False)
     token_end: datetime | None = None
-
-    @property
-    def is_google(self) -> bool:
-        """Whether requests go to Google itself.
-
-        >>> GcpSettings().is_google, GcpSettings(endpoint="http://127.0.0.1:4443").is_google
-        (True, False)
-        """
-        host = urlsplit(self.endpoint).hostname or ""
-        return not self.endpoint or host == "googleapis.com" or host.endswith(".googleapis.com")
 
     @property
     def anonymous(self) -> bool:

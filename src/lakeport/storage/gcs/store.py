@@ -154,11 +154,6 @@ class GcsStorage(CloudStorage):
         """This process's client."""
         return connect(self.settings)
 
-    @property
-    def always_conditional(self) -> bool:
-        """Whether it is Google, who honours `ifGenerationMatch`."""
-        return self.settings.is_google
-
     def uri(self, key: str = "") -> str:
         """`gs://bucket/prefix/key`."""
         return f"gs://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from lakeport.errors import LakeportError, PermissionRefused
@@ -52,6 +52,8 @@ class AwsSettings(CloudSettings):
         renewal: where the keys come from that a driver handed to its tasks, for when they expire.
     """
 
+    hosts: ClassVar = (".amazonaws.com", ".amazonaws.com.cn")
+
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
@@ -68,18 +70,6 @@ class AwsSettings(CloudSettings):
     renewal: AwsSettings | None = field(default=None, repr=False)
 
     @property
-    def is_aws(self) -> bool:
-        """Whether requests go to AWS itself.
-
-        >>> AwsSettings(endpoint="https://s3.eu-west-1.amazonaws.com").is_aws
-        True
-        >>> AwsSettings(endpoint="http://127.0.0.1:9000").is_aws
-        False
-        """
-        host = urlsplit(self.endpoint).hostname or ""
-        return not self.endpoint or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-
-    @property
     def addressing(self) -> str:
         """The SDK's name of the addressing style.
 
@@ -90,7 +80,7 @@ class AwsSettings(CloudSettings):
         >>> AwsSettings(endpoint="https://oss-cn-beijing.aliyuncs.com").addressing
         'virtual'
         """
-        if self.addressing_style or self.is_aws:
+        if self.addressing_style or self.is_native:
             return self.addressing_style or "auto"
         host = urlsplit(self.endpoint).hostname or ""
         return "virtual" if host.endswith(_VIRTUAL_ONLY) else "path"
@@ -102,7 +92,7 @@ class AwsSettings(CloudSettings):
         CRC32C for AWS; for other endpoints, several of which refuse newer checksum headers, MD5
         with TLS, and without it the signature, which has the SHA-256.
         """
-        if self.is_aws:
+        if self.is_native:
             return "crc32c"
         return "md5" if self.endpoint.startswith("https:") else "signature"
 
@@ -395,7 +385,7 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
     sts = session.create_client(
         "sts",
         settings.region,
-        endpoint_url=(settings.endpoint or None) if not settings.is_aws else None,
+        endpoint_url=(settings.endpoint or None) if not settings.is_native else None,
         config=Config(
             connect_timeout=settings.connect_seconds,
             read_timeout=min(20, settings.read_timeout),

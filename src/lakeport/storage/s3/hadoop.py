@@ -119,6 +119,6 @@ def _role(settings: AwsSettings) -> dict[str, str]:
     }
     if settings.external_id:
         found["assumed.role.external.id"] = settings.external_id
-    if not settings.is_aws:
+    if not settings.is_native:
         found["assumed.role.sts.endpoint"] = settings.endpoint
     return found

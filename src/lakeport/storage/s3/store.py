@@ -128,11 +128,6 @@ class S3Storage(CloudStorage):
         """This process's client."""
         return connect(self.settings)
 
-    @property
-    def always_conditional(self) -> bool:
-        """Whether it is AWS, who honours `If-None-Match`."""
-        return self.settings.is_aws
-
     def uri(self, key: str = "") -> str:
         """`s3://bucket/prefix/key`."""
         return f"s3://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
