@@ -196,8 +196,7 @@ def open_table(
         ConfigError: the table's name or place is refused, or it is a Delta table and files are
             to be written, or the other way round.
     """
-    table = config.folder_of(table_name(config.table_pattern, stream))
-    folder = table_folder(table)
+    folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
         from lakeport.writers.delta.table import DeltaTableWriter
@@ -221,9 +220,9 @@ def open_table(
     return FilesWriter(
         storage,
         encoder_for(config.file_type, _compression(config)),
-        table,
+        folder,
         date_partition_format=config.date_partition_format,
-        journal=Journal(storage, config.run_id, table) if config.run_id else None,
+        journal=Journal(storage, config.run_id, folder) if config.run_id else None,
         manifest=config.manifest,
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=int(config.target_file_size_mb * 2**20),

@@ -16,14 +16,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakeport.delta_log.actions import DataFile, Entry
-from lakeport.delta_log.reader import (
-    Checkpoint,
-    LogFiles,
-    apply_domain,
-    cluster_columns,
-    read_checkpoint,
-    read_commits,
-)
+from lakeport.delta_log.reader import Checkpoint, LogFiles, read_checkpoint, read_commits
+from lakeport.delta_log.state import TableState
 from lakeport.errors import DestinationError
 
 Values = Mapping[str, str | None]
@@ -131,30 +125,21 @@ class Version:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class History:
     """A table's versions, as far back as its log tells them, and what it holds now.
 
     Attributes:
+        state: the table at its newest version.
         versions: oldest first.
         files: the data files of the newest version.
-        metadata: the newest `metaData` action.
-        protocol: the newest `protocol` action.
         schemas: the schemas that the versions have had, each once, as Delta's JSON text.
-        domains: domain -> its `domainMetadata` text.
     """
 
-    versions: list[Version] = field(default_factory=list)
-    files: Sequence[KnownFile] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    protocol: Mapping[str, Any] = field(default_factory=dict)
-    schemas: list[str] = field(default_factory=list)
-    domains: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def cluster_columns(self) -> tuple[str, ...]:
-        """The columns by which the table is clustered, nested ones as dotted paths."""
-        return cluster_columns(self.domains, self.metadata)
+    state: TableState
+    versions: list[Version]
+    files: Sequence[KnownFile]
+    schemas: list[str]
 
 
 def read_history(
@@ -192,7 +177,7 @@ def read_history(
         walk.commit(number, entries)
         if number == start:
             walk.begin(checkpoint)
-    return walk.end()
+    return walk.end(log.newest)
 
 
 def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[str]:
@@ -232,7 +217,9 @@ class _Walk:
     """The commits of a log, one after the other."""
 
     def __init__(self) -> None:
-        self._history = History()
+        self._versions: list[Version] = []
+        self._schemas: list[str] = []
+        self._now = Checkpoint()
         self._files: dict[Any, KnownFile] = {}
         self._since: dict[str, int] = {}
         self._held: Amount | None = None
@@ -240,14 +227,13 @@ class _Walk:
 
     def begin(self, checkpoint: Checkpoint) -> None:
         """Take over what a checkpoint has, instead of what the commits before it told."""
+        self._now = checkpoint
         if checkpoint.metadata is not None:
             self._use_schema(checkpoint.metadata)
-        self._history.protocol = checkpoint.protocol or self._history.protocol
-        self._history.domains = dict(checkpoint.domains)
         schema = self._schema
         self._files = {file.ident: self._known(file) for file in checkpoint.files}
         self._held = held = Amount.of(self._files.values())
-        for version in reversed(self._history.versions):
+        for version in reversed(self._versions):
             version.held = held
             held = held.changed(version.removed, version.added)
             version.schema = schema if version.schema < 0 else version.schema
@@ -257,7 +243,11 @@ class _Walk:
         """Apply one commit."""
         version = Version(number)
         for entry in entries:
-            self._describe(version, entry)
+            self._now.apply(entry)
+            version.info = entry.commit_info or version.info
+            if entry.meta_data is not None:
+                version.changes_metadata = True
+                self._use_schema(entry.meta_data)
         version.schema = self._schema
         gone = [known for e in entries if e.remove is not None for known in self._take(e.remove)]
         came = []
@@ -270,13 +260,14 @@ class _Walk:
         version.added, version.removed = Amount.of(came), Amount.of(gone)
         if self._held is not None:
             version.held = self._held = self._held.changed(version.added, version.removed)
-        self._history.versions.append(version)
+        self._versions.append(version)
 
-    def end(self) -> History | None:
+    def end(self, version: int) -> History | None:
         """What was found; None when no schema was among it."""
-        history = self._history
-        history.files = tuple(self._files.values())
-        return history if history.metadata and history.protocol else None
+        state = self._now.state(version)
+        if state is None:
+            return None
+        return History(state, self._versions, tuple(self._files.values()), self._schemas)
 
     def _known(self, file: DataFile) -> KnownFile:
         # A file that is brought back has no more columns than when it came.
@@ -291,20 +282,8 @@ class _Walk:
             return [gone]
         return [] if known or self._held is not None else [KnownFile(file, file.rows, -1)]
 
-    def _describe(self, version: Version, entry: Entry) -> None:
-        if entry.commit_info is not None:
-            version.info = entry.commit_info
-        elif entry.meta_data is not None:
-            version.changes_metadata = True
-            self._use_schema(entry.meta_data)
-        elif entry.protocol is not None:
-            self._history.protocol = entry.protocol
-        elif entry.domain_metadata is not None:
-            apply_domain(self._history.domains, entry.domain_metadata)
-
     def _use_schema(self, metadata: Mapping[str, Any]) -> None:
-        self._history.metadata = metadata
-        schemas, text = self._history.schemas, metadata["schemaString"]
-        if text not in schemas:
-            schemas.append(text)
-        self._schema = schemas.index(text)
+        text = metadata["schemaString"]
+        if text not in self._schemas:
+            self._schemas.append(text)
+        self._schema = self._schemas.index(text)

@@ -10,15 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -470,25 +462,6 @@ class Contents:
     transactions: Transactions = field(default_factory=dict)
 
 
-def cluster_columns(domains: Mapping[str, str], metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns by which a table is clustered, nested ones as dotted paths.
-
-    Args:
-        domains: domain -> its `domainMetadata` text.
-        metadata: the table's `metaData` action.
-    """
-    listed = json.loads(domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
-    return logical_paths(json.loads(metadata["schemaString"]), listed) if listed else ()
-
-
-def apply_domain(domains: MutableMapping[str, str], action: Mapping[str, Any]) -> None:
-    """Apply a `domainMetadata` action to `domains`, a mapping of domain -> its text."""
-    if action.get("removed"):
-        domains.pop(action["domain"], None)
-    else:
-        domains[action["domain"]] = action["configuration"]
-
-
 def read_commits(storage: Storage, keys: Sequence[str]) -> Iterator[list[Entry]]:
     """Read commit files, several at once.
 
@@ -535,10 +508,9 @@ def _replayed(
             removed[entry.remove.ident] = entry.remove
         else:
             start.apply(entry)
-    if start.metadata is None or start.protocol is None:
+    state = start.state(version)
+    if state is None:
         return None
-    clustering = cluster_columns(start.domains, start.metadata)
-    state = TableState(version, start.metadata, start.protocol, clustering)
     return Contents(state, (*files.values(),), (*removed.values(),), start.transactions)
 
 
@@ -565,11 +537,23 @@ class Checkpoint:
         if entry.txn is not None:
             self.transactions[entry.txn["appId"]] = entry.txn
         elif entry.domain_metadata is not None:
-            apply_domain(self.domains, entry.domain_metadata)
+            self.domains.pop(entry.domain_metadata["domain"], None)
+            if not entry.domain_metadata.get("removed"):
+                self.domains[entry.domain_metadata["domain"]] = entry.domain_metadata[
+                    "configuration"
+                ]
         elif entry.meta_data is not None:  # set by one part alone: others are read beside it
             self.metadata = entry.meta_data
         elif entry.protocol is not None:
             self.protocol = entry.protocol
+
+    def state(self, version: int) -> TableState | None:
+        """Return the table's state at a version; None where its schema or protocol is unknown."""
+        if self.metadata is None or self.protocol is None:
+            return None
+        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
+        schema = json.loads(self.metadata["schemaString"]) if listed else {}
+        return TableState(version, self.metadata, self.protocol, logical_paths(schema, listed))
 
 
 def read_checkpoint(

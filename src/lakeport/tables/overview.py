@@ -30,7 +30,6 @@ import pyarrow as pa
 from lakeport.delta_log.actions import DataFile, parse_value
 from lakeport.delta_log.history import History, KnownFile, Version, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
-from lakeport.delta_log.state import TableState
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import MOST_POINTS
@@ -448,8 +447,8 @@ def delta_facts(
         log: the files of its log.
         history: what these tell.
     """
-    state = TableState(log.newest, history.metadata, history.protocol)
-    newest = column_leaves(str(history.metadata["schemaString"]))
+    state = history.state
+    newest = column_leaves(str(state.metadata["schemaString"]))
     by, properties, protocol = state.partition_columns, state.properties, state.protocol
     columns = [leaf for name in by for leaf in newest if leaf.name == name]
     versions = _versions(history)
@@ -488,8 +487,9 @@ def _sizes(sizes: Sequence[int], properties: Mapping[str, str], uri: str = "") -
 
 def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
     known = [frozenset(leaf.path for leaf in column_leaves(each)) for each in history.schemas]
-    by = history.metadata.get("partitionColumns") or ()
-    return column_facts(history.files, leaves, known, by, history.cluster_columns)
+    state = history.state
+    by = state.metadata.get("partitionColumns") or ()
+    return column_facts(history.files, leaves, known, by, state.clustering)
 
 
 def _versions(history: History) -> list[VersionFacts]:
@@ -595,7 +595,7 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         DestinationError: the store refused.
     """
     found = loads(storage, folder, _LOADS)
-    landed = {uri: rows for load in found for uri, rows in load.files.items()}
+    landed = {file.uri: file.rows for load in found for file in load.files}
     read = view.kind == "parquet" and len(view.files) <= _FOOTERS
     known, columns = _footer_columns(view) if read else ([], [])
     if not read:
@@ -697,8 +697,7 @@ def table_and_rows(
         return files_facts(storage, folder, name, found), found
     history = delta_history(storage, folder, versions.files)
     facts = delta_facts(storage, folder, name, versions.files, history)
-    state = TableState(found, history.metadata, history.protocol)
-    first = Contents(state, tuple(known.file for known in history.files[:_FILES]))
+    first = Contents(history.state, tuple(known.file for known in history.files[:_FILES]))
     return facts, DeltaView(storage, folder, first)
 
 
@@ -727,7 +726,7 @@ def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None
         history = delta_history(storage, folder, log)
         # Where rows are deleted, the one with the greatest value may be.
         if not any(known.file.deletion_vector is not None for known in history.files):
-            leaves = column_leaves(str(history.metadata["schemaString"]))
+            leaves = column_leaves(str(history.state.metadata["schemaString"]))
             wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
             files, columns = history.files, _log_columns(history, wanted)
     elif (view := FilesView.of(storage, folder)) is None:

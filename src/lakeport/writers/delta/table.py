@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
-from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
+from lakeport.schema.marks import DELETED_AT, lowest_of
 from lakeport.shape import header_name
 from lakeport.writers.base import Current, TablePlan, TableWriter
 from lakeport.writers.delta.merge.merger import DeltaMerger
@@ -128,7 +128,7 @@ class DeltaTableWriter(TableWriter):
 
     def begin_anew(self) -> None:
         """Have the table's rows go with the commit of the first batch that is merged."""
-        self.merger.fresh.pending = True
+        self.merger.replaces_rows = True
 
     def memory(self, *, writes: bool = True) -> Memory:
         """What the table remembers of its sources; a commit is there, or is not."""
@@ -137,12 +137,7 @@ class DeltaTableWriter(TableWriter):
     def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """Remove rows of earlier versions of the stream, or mark them as deleted."""
         return self.merger.retire(
-            version,
-            of_run,
-            version_column=TABLE_VERSION,
-            deleted_column=DELETED_AT,
-            hard=self.config.hard_delete,
-            run_id=self.config.run_id or "",
+            version, of_run, hard=self.config.hard_delete, run_id=self.config.run_id or ""
         )
 
     def compact(self, versions: Sequence[int]) -> None:

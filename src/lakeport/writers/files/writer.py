@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -44,7 +44,7 @@ from lakeport.writers.files.journal import (
     write_manifest,
 )
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
-from lakeport.writers.naming import HOME, object_folder, safe_segment, table_folder
+from lakeport.writers.naming import HOME, object_folder, safe_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,39 +53,36 @@ if TYPE_CHECKING:
 _THREADS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load into a table of files.
+class ManifestFile(msgspec.Struct):
+    """A file of a load, by its name as users know it, and its rows."""
 
-    Attributes:
-        at: when.
-        rows: how many it landed.
-        files: the file's name, as users know it -> its rows.
-    """
-
-    at: datetime
-    rows: int
-    files: dict[str, int]
-
-
-class _File(msgspec.Struct):
     uri: str
     rows: int
 
 
-class _Manifest(msgspec.Struct):
-    at: datetime
+class Manifest(msgspec.Struct):
+    """What a manifest tells of a load into a table of files.
+
+    Attributes:
+        at: when.
+        rows: how many it landed.
+        files: the files that it landed.
+        table: the table's folder, as users name it.
+        untyped: the columns with places for which no type was known.
+    """
+
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
     rows: int
-    files: list[_File]
+    files: list[ManifestFile]
     table: str = ""
     untyped: list[str] = []
 
 
-_MANIFEST = msgspec.json.Decoder(_Manifest)
+_MANIFEST = msgspec.json.Decoder(Manifest)
 
 
-def loads(storage: Storage, folder: str, most: int) -> list[Load]:
-    """The newest loads into a table, oldest first.
+def loads(storage: Storage, folder: str, most: int) -> list[Manifest]:
+    """Return the manifests of the newest loads into a table, oldest first.
 
     Args:
         storage: where the lake is.
@@ -95,8 +92,7 @@ def loads(storage: Storage, folder: str, most: int) -> list[Load]:
     Raises:
         DestinationError: the store refused.
     """
-    found = (_load(manifest) for manifest in _manifests(storage, folder, most))
-    return sorted(found, key=lambda load: load.at)
+    return sorted(_manifests(storage, folder, most), key=lambda load: load.at)
 
 
 def untyped_files(storage: Storage, folder: str) -> list[str]:
@@ -110,7 +106,7 @@ def untyped_files(storage: Storage, folder: str) -> list[str]:
     return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
 
 
-def growth(found: Sequence[Load], rows: int | None) -> list[tuple[float, int]]:
+def growth(found: Sequence[Manifest], rows: int | None) -> list[tuple[float, int]]:
     """Rows after each load, oldest first: (Unix seconds, rows).
 
     Args:
@@ -123,7 +119,7 @@ def growth(found: Sequence[Load], rows: int | None) -> list[tuple[float, int]]:
     return [(load.at.timestamp(), after) for load, after in zip(found, sums, strict=True)]
 
 
-def _manifests(storage: Storage, folder: str, most: int) -> Iterator[_Manifest]:
+def _manifests(storage: Storage, folder: str, most: int) -> Iterator[Manifest]:
     """Yield the newest manifests of a table, all if `most` is 0; without what is none."""
     if not folder:
         return
@@ -133,11 +129,6 @@ def _manifests(storage: Storage, folder: str, most: int) -> Iterator[_Manifest]:
         for data in pool.map(storage.get, keys):
             with suppress(msgspec.DecodeError):
                 yield _MANIFEST.decode(data or b"")
-
-
-def _load(told: _Manifest) -> Load:
-    at = told.at if told.at.tzinfo else told.at.replace(tzinfo=UTC)
-    return Load(at, told.rows, {file.uri: file.rows for file in told.files})
 
 
 _MOST_TAKEN = 10_000
@@ -425,7 +416,7 @@ class FilesWriter(TableWriter):
     Attributes:
         storage: where the lake is.
         encoder: the file format.
-        table: the table's folder, as `naming.table_name` returns it.
+        table: the table's folder below the root, as `naming.table_folder` returns it.
         date_partition_format: strftime pattern for folders by the time of the load, or None.
         journal: the run's journal for this table; None without a run id.
         manifest: whether each load leaves a manifest.
@@ -451,18 +442,9 @@ class FilesWriter(TableWriter):
     _by: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
 
     @property
-    def folder(self) -> str:
-        """The table's folder below the root, date folders not included.
-
-        Raises:
-            ConfigError: a configured path is refused.
-        """
-        return table_folder(self.table)
-
-    @property
     def uri(self) -> str:
         """The table's folder, as users name it."""
-        return self.storage.uri(self.folder)
+        return self.storage.uri(self.table)
 
     def current(self) -> Current | None:
         """Return the columns of the table so far; None where none are known.
@@ -510,7 +492,7 @@ class FilesWriter(TableWriter):
     def _place(self, batch: Batch) -> Place | None:
         """Where a journal has the batch; None without one."""
         if batch.bookmark is not None:
-            return place_of(batch.bookmark, self.storage, self.folder)
+            return place_of(batch.bookmark, self.storage, self.table)
         if self.journal is None:
             return None
         return Place(self.journal, batch.sequence, batch.digest)
@@ -619,7 +601,7 @@ class FilesWriter(TableWriter):
 
     @property
     def _column_log(self) -> ColumnLog:
-        return ColumnLog(self.storage, self.folder)
+        return ColumnLog(self.storage, self.table)
 
     def _known(self) -> RecordedColumns:
         if self._columns is None:
@@ -683,7 +665,7 @@ class FilesWriter(TableWriter):
 
         assert columns.schema is not None
         try:
-            keys = untyped_files(self.storage, self.folder)
+            keys = untyped_files(self.storage, self.table)
             failed = retype(self.storage, keys, file_columns(columns.schema))
             if not self.manifest:
                 failed += (retype_warning(1, "`manifest: false` leaves its name unknown"),)
@@ -746,13 +728,13 @@ class FilesWriter(TableWriter):
         if self.encoder.has_types and not {*plan.untyped}.isdisjoint(plan.schema.names):
             from lakeport.writers.files.retype import retype_late
 
-            told += retype_late(self.storage, self.folder, done.keys, self._known().number)
+            told += retype_late(self.storage, self.table, done.keys, self._known().number)
         warnings = plan.warnings + told
         return self._landed(batch, done, done.rows, warnings=warnings)
 
     def memory(self, *, writes: bool = True) -> FileMemory:
         """What the table remembers of its sources."""
-        return FileMemory(self.storage, self.folder, writes)
+        return FileMemory(self.storage, self.table, writes)
 
     def prune(self, sequence: int) -> None:
         """Forget the run's batches before this one."""
@@ -824,7 +806,7 @@ class FilesWriter(TableWriter):
         if not self.manifest or not objects:
             return ()
         try:
-            write_manifest(self.storage, self.folder, batch, plan, objects, singer_state)
+            write_manifest(self.storage, self.table, batch, plan, objects, singer_state)
         except DestinationError as error:
             return (f"the manifest was not written: {error.message}",)
         return ()

@@ -105,7 +105,7 @@ def test_many_batches_in_one_second_never_overwrite(store: LocalStorage) -> None
 
 def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None:
     writer = FilesWriter(
-        store, Encoder("csv", "gzip"), "/raw/t/", date_partition_format="%Y/%m", manifest=False
+        store, Encoder("csv", "gzip"), "raw/t", date_partition_format="%Y/%m", manifest=False
     )
     land(writer, [range(5), range(0), range(5, 9)])
     assert keys(store, "raw") == [

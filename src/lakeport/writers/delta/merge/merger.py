@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.marks import lowest_of
+from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.schema.named import type_name
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.merge.changes import (
@@ -110,13 +110,6 @@ class MergePlan:
 
 
 @dataclass
-class FreshStart:
-    """Whether the rows that a table has go as the next batch is merged, with the same commit."""
-
-    pending: bool = False
-
-
-@dataclass(frozen=True)
 class DeltaMerger:
     """Merges one stream's batches into its table, and retires rows of earlier versions.
 
@@ -125,14 +118,14 @@ class DeltaMerger:
         engine: runs the kernels.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
-        fresh: whether the table begins anew with the first batch.
+        replaces_rows: whether the rows that the table has go with the next batch's commit.
     """
 
     writer: DeltaWriter
     engine: Engine
     created: str = ""
     updated: str = ""
-    fresh: FreshStart = field(default_factory=FreshStart)
+    replaces_rows: bool = False
 
     def plan(
         self,
@@ -232,7 +225,7 @@ class DeltaMerger:
                 return self._merge(current, txn, now, keys, own, own_files)
 
             landed = writer.until_committed(plan.table, own, merge)
-            self.fresh.pending = False
+            self.replaces_rows = False
             return replace(
                 landed,
                 rows=landed.rows - (len(filled) if filled and not landed.skipped else 0),
@@ -242,10 +235,8 @@ class DeltaMerger:
     def retire(
         self,
         version: int,
-        of_run: Collection[int | None] = (),
+        of_run: Collection[int | None],
         *,
-        version_column: str,
-        deleted_column: str,
         hard: bool,
         run_id: str,
     ) -> Landed | None:
@@ -254,9 +245,7 @@ class DeltaMerger:
         Args:
             version: rows that came with a lower one are earlier.
             of_run: the lowest version of each batch of the run; see `TableWriter.retire`.
-            version_column: name of the column that holds each row's version.
-            deleted_column: is set in rows that are marked.
-            hard: remove the rows.
+            hard: remove the rows, which are marked as deleted otherwise.
             run_id: the run's id, for the commit's history; empty for none.
 
         Returns:
@@ -269,7 +258,7 @@ class DeltaMerger:
         """
         state = self.writer.log.state()
         names = {} if state is None else {name.lower(): name for name in state.schema.names}
-        column = names.get(version_column.lower())
+        column = names.get(TABLE_VERSION)
         if state is None:
             return Landed(self.writer.stream, self.writer.uri, -1, 0)
         if column is None or not _numeric(state.schema.field(column).type):
@@ -278,7 +267,7 @@ class DeltaMerger:
             text = _not_activated_warning(version, lowest_of(of_run))
             return Landed(self.writer.stream, self.writer.uri, -1, 0, warnings=(text,))
         incoming = state.open_schema
-        deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
+        deleted = "" if hard else names.get(DELETED_AT, DELETED_AT)
         if deleted and deleted not in incoming.names:
             incoming = incoming.append(pa.field(deleted, TIMESTAMP))
         if deleted and not _holds_time(incoming.field(deleted).type):
@@ -336,7 +325,7 @@ class DeltaMerger:
         mark: Mark,
         files: StagedFiles,
     ) -> TableChange:
-        fresh = self.fresh.pending
+        fresh = self.replaces_rows
         if plan.needs_spark:
             if fresh:
                 raise _only_spark(self.writer.uri, plan)
