@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -184,7 +183,7 @@ class SourceOpener:
                     "pipe Singer messages in, or name files.",
                 )
             self._check_options("singer")
-            return self._singer(open_inputs(names, limits), name="standard input")
+            return self._singer(open_input(STDIN, limits), name="standard input")
         format_ = options.format or ("singer" if _begin_as_singer(names) else "")
         storage_for = partial(storage_of, self.config)
         files = discover(names, format=format_, storage_for=storage_for, limits=limits)
@@ -192,12 +191,13 @@ class SourceOpener:
         if files[0].format != "singer":
             self._refuse_metadata()
             return self._files(files, one_table(self.config) or stream_name(names, files))
-        paths = [_local_path(file, self.spool.folder, n) for n, file in enumerate(files)]
         timed = self.config.add_record_metadata  # when a record was read stands in a sidecar
-        origin = None if timed else _plain_file(paths, self.spool)
+        alone = len(files) == 1 and not timed
+        origin = _plain_file(files[0], self.spool) if alone else None
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         size = sum(file.bytes for file in files)
-        return self._singer(open_inputs(paths, limits), origin, name=name, size=size)
+        lines = open_inputs([(file.uri, file.open) for file in files], limits)
+        return self._singer(lines, origin, name=name, size=size)
 
     def _new_files(self, source: FilesSource) -> Source:
         from lakeport.sources.new_files import open_new_files, singer_files
@@ -331,21 +331,11 @@ def _begin_as_singer(names: Sequence[str]) -> bool:
     return True
 
 
-def _local_path(file: SourceFile, spool: Path, number: int) -> str:
-    """A local path of a file; one in a store or an archive is copied to the spool first."""
-    if file.storage is None and not file.member:
-        return file.uri
-    target = spool / f"remote-{number}-{Path(file.name).name}"
-    with file.open() as source, target.open("xb") as copy:
-        shutil.copyfileobj(source, copy, 1 << 20)
-    return str(target)
-
-
-def _plain_file(names: Sequence[str], spool: SpoolLocation) -> Path | None:
-    """The one file, if tasks can read parts of it where it lies: its bytes are what is in it."""
-    path = Path(names[0]).absolute()
-    alone = len(names) == 1 and spool.reaches(str(path), None)
-    return path if alone and path.is_file() and not compressed(path) else None
+def _plain_file(file: SourceFile, spool: SpoolLocation) -> Path | None:
+    """A file's path, if tasks can read parts of it where it lies: its bytes are what is in it."""
+    path = Path(file.uri)
+    local = file.storage is None and not file.member and spool.reaches(file.uri, None)
+    return path if local and path.is_file() and not compressed(path) else None
 
 
 def _names(source: Any) -> list[str] | None:

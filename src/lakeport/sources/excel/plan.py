@@ -6,17 +6,16 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import SourceError
 from lakeport.host.extras import missing
-from lakeport.host.scratch import scratch
 from lakeport.model import Batch
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 _NULLS = CsvOptions().null_values
 _MOST = 20  # rows that may be titles
 _BODY = 3  # rows below a header that have to be as wide as it is
-
-
-class _Reading(NamedTuple):
-    """How workbooks are read. Picklable."""
-
-    spool: SpoolLocation
-    limits: UnpackLimits
-    sheet: str
-    header: bool
-    skip_rows: int | None
-    nulls: frozenset[str]
 
 
 class _Converted(NamedTuple):
@@ -73,15 +61,16 @@ def plan_excel(files: FileSet) -> Batch:
     """
     csv = files.csv.settled()
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
-    reading = _Reading(
+    skip_rows = files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows
+    convert = partial(
+        _convert,
         files.spool,
         files.limits,
         files.options.sheet,
-        bool(csv.header),
-        files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows,
+        skip_rows,
         nulls,
+        bool(csv.header),
     )
-    convert = partial(_convert, reading)
     numbered = list(enumerate(files.files))
     there = [item for item in numbered if files.seen_by_tasks(item[1])]
     here = [item for item in numbered if item not in there]
@@ -119,7 +108,15 @@ def _as_csv(files: FileSet, sheets: list[_Converted]) -> FileSet:
     return files.converted([sheet.file for sheet in sheets], written, (*files.fields, *fields))
 
 
-def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted]:
+def _convert(
+    spool: SpoolLocation,
+    limits: UnpackLimits,
+    sheet: str,
+    skip_rows: int | None,
+    nulls: frozenset[str],
+    header: bool,
+    item: tuple[int, SourceFile],
+) -> list[_Converted]:
     """Turn a workbook's sheet into CSV. Run inside tasks."""
     try:
         from lakeport.sources.excel.sheet import open_sheet
@@ -127,20 +124,18 @@ def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted
         problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
         raise missing(problem, "excel") from None
     number, file = item
-    spool = reading.spool
     at = spool.new(number, PurePosixPath(file.name).stem[-80:] + ".csv")
     with (
-        _local(file, reading) as path,
-        open_sheet(path, file.name, reading.sheet, reading.limits) as rows,
+        _workbook(file, spool, limits) as source,
+        open_sheet(source, file.name, sheet, limits) as rows,
         tempfile.TemporaryFile() as lines,
     ):
-        table = _Table(reading.nulls)
-        titles, skipped = 0, reading.skip_rows
-        if skipped is None:
+        table, titles = _Table(nulls, header), 0
+        if skip_rows is None:
             titles, rows = _below_titles(rows)
         for row in rows:
-            if row.number > (skipped or 0):
-                table.add(row, lines, header=reading.header)
+            if row.number > (skip_rows or 0):
+                table.add(row, lines)
         lines.seek(0)
         with spool.create(at) as target:
             size = sum(map(target.write, table.csv(lines)))
@@ -178,25 +173,21 @@ def _single(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 @contextmanager
-def _local(file: SourceFile, reading: _Reading) -> Iterator[Path]:
+def _workbook(file: SourceFile, spool: SpoolLocation, limits: UnpackLimits) -> Iterator[BinaryIO]:
     """A workbook on this machine's disk."""
-    if file.storage is None and not file.member:
-        with file.open() as source:
-            packed = compression_of(source.read(8))
-        if not packed:
-            yield Path(file.uri)
-            return
-    with scratch(
-        "stored", reading.spool.folder if reading.spool.storage is None else None
-    ) as copies:
-        path = copies / "workbook.xlsx"
-        with (
-            file.open(reading.limits) as source,
-            open_stream(source, file.name, reading.limits) as plain,
-            path.open("xb") as copy,
-        ):
-            shutil.copyfileobj(plain, copy, 1 << 20)
-        yield path
+    with ExitStack() as opened:
+        stored = opened.enter_context(file.open(limits))
+        if file.storage is None and not file.member:
+            packed = compression_of(stored.read(8))
+            stored.seek(0)
+            if not packed:
+                yield stored
+                return
+        folder = spool.folder if spool.storage is None else None
+        copy = opened.enter_context(tempfile.TemporaryFile(dir=folder))
+        plain = opened.enter_context(open_stream(stored, file.name, limits))
+        shutil.copyfileobj(plain, copy, 1 << 20)
+        yield cast(BinaryIO, copy)
 
 
 @dataclass
@@ -205,22 +196,25 @@ class _Table:
 
     Attributes:
         nulls: texts that mean null.
-        header: the cells of the first row, if it names the columns; its number.
+        has_header: whether the first row names the columns.
+        header: the cells of that row.
+        first: the first row's number.
         cells: for each column what its cells are.
         errors: column -> how many are errors.
     """
 
     nulls: frozenset[str]
+    has_header: bool
     header: dict[int, str] = field(default_factory=dict)
     first: int = 0
     cells: list[set[Cell]] = field(default_factory=list)
     errors: dict[int, int] = field(default_factory=dict)
 
-    def add(self, row: Row, lines: Any, *, header: bool) -> None:
+    def add(self, row: Row, lines: Any) -> None:
         """Take a row, and keep its line."""
         if not self.first:
             self.first = row.number
-            if header:
+            if self.has_header:
                 self.header = {n: " ".join(_text(t).split()) for n, (t, _) in row.cells.items()}
                 self._widen(max(row.cells) + 1)
                 return

@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from openpyxl import load_workbook
 from openpyxl.utils.datetime import WINDOWS_EPOCH
@@ -44,11 +43,13 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def open_sheet(path: Path, name: str, sheet: str, limits: UnpackLimits) -> Iterator[Iterator[Row]]:
+def open_sheet(
+    source: BinaryIO, name: str, sheet: str, limits: UnpackLimits
+) -> Iterator[Iterator[Row]]:
     """Open a sheet of a workbook.
 
     Args:
-        path: the workbook.
+        source: the workbook, seekable and at its beginning.
         name: of the file, for errors.
         sheet: the sheet's name; empty for the first that shows.
         limits: what the workbook may unpack to.
@@ -57,7 +58,7 @@ def open_sheet(path: Path, name: str, sheet: str, limits: UnpackLimits) -> Itera
         SourceError: the file is no workbook, or has no such sheet; while iterating, for one that
             is damaged and for a formula whose result it does not have.
     """
-    with _ONE_AT_A_TIME, warnings.catch_warnings(), path.open("rb") as source:
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what openpyxl leaves out, such as print areas
         if source.read(len(_OLD)) == _OLD:
             raise SourceError(

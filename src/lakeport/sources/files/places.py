@@ -17,7 +17,15 @@ from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import ARCHIVE, DEFAULT, UnpackLimits, is_archive, members
+from lakeport.sources.input.decompression import (
+    ARCHIVE,
+    DEFAULT,
+    HIDDEN,
+    UnpackLimits,
+    is_archive,
+    is_hidden,
+    members,
+)
 from lakeport.sources.input.plain import COMPRESSIONS
 
 FORMATS = {
@@ -44,7 +52,6 @@ StorageFor = Callable[[str], Storage | None]
 
 _WILD = re.compile(r"[*?\[]")
 _DELTA_LOG = "_delta_log"
-_HIDDEN = ("_", ".")
 
 
 class Listed(NamedTuple):
@@ -166,7 +173,7 @@ class Place:
             parts = found.key.split("/")
             if matches is None and _DELTA_LOG in parts:
                 raise _delta_table(folder + "/".join(parts[: parts.index(_DELTA_LOG)]))
-            if found.key != rest and _hidden(parts):
+            if found.key != rest and is_hidden(parts):
                 continue
             yield self._object(found)
 
@@ -211,7 +218,7 @@ def _walk(folder: str, after: str = "") -> Iterator[Listed]:
             if entry.name == _DELTA_LOG and entry.is_dir():
                 raise _delta_table(parent)
             path = f"{parent}/{entry.name}"
-            if entry.name.startswith(_HIDDEN):
+            if entry.name.startswith(HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if f"{path}/" > after or after.startswith(f"{path}/"):
@@ -240,7 +247,7 @@ def _globbed(pattern: str, root: str) -> Iterator[Listed]:
     inside: dict[str, bool] = {}  # folder -> whether it is one below the root
     folders = not pattern.rstrip("/").endswith("**")
     for path in glob.iglob(pattern, recursive=True):  # noqa: PTH207
-        if _hidden(path[len(root) :].split("/")):
+        if is_hidden(path[len(root) :].split("/")):
             continue
         try:
             found = os.stat(path)  # noqa: PTH116
@@ -263,10 +270,6 @@ def _belongs(entry: os.DirEntry[str], path: str, root: str) -> bool:
 
 def _within(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def _hidden(parts: Sequence[str]) -> bool:
-    return any(part.startswith(_HIDDEN) and part not in {".", ".."} for part in parts)
 
 
 def _matcher(source: str) -> Callable[[str], object]:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
@@ -101,6 +102,9 @@ class ExpansionGuard:
 
 STDIN = "-"
 """The name that stands for standard input."""
+
+Input = tuple[str, Callable[[], Any]]
+"""What errors call an input, and what opens it for reading bytes."""
 
 _HEAD = 6  # the longest magic number
 _PIPE_BYTES = 1 << 20
@@ -181,20 +185,24 @@ def open_input(source: str | Path, limits: UnpackLimits = DEFAULT) -> BinaryIO:
             one that goes beyond the limits.
         MissingDependency: on reading, zstd without its package.
     """
-    return open_inputs([source], limits)
+    name = str(source)
+    opener = partial(_open_raw, name)
+    return open_inputs([("stdin" if name == STDIN else name, opener)], limits)
 
 
-def open_inputs(sources: Sequence[str | Path], limits: UnpackLimits = DEFAULT) -> BinaryIO:
-    """Open several files one after another as one stream of lines; see `open_input`.
+def open_inputs(inputs: Sequence[Input], limits: UnpackLimits = DEFAULT) -> BinaryIO:
+    """Open several inputs one after another as one stream of lines; see `open_input`.
 
-    A file whose last line lacks its newline gets one when another file follows. Files are opened
+    One whose last line lacks its newline gets one when another input follows. Inputs are opened
     when their turn comes; that all of them can be opened is checked at once.
     """
-    for source in sources:
-        if str(source) != STDIN:
-            _open_raw(str(source)).close()
-    chain = _Chain([str(source) for source in sources], limits)
-    return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
+    for _, opener in inputs:
+        opener().close()
+    return _chained(inputs, limits)
+
+
+def _chained(inputs: Sequence[Input], limits: UnpackLimits) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Chain(inputs, limits), buffer_size=1 << 16))
 
 
 def open_stream(
@@ -219,16 +227,14 @@ def open_stream(
             "the source is a stream of text, and only bytes are landed as they came",
             'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
         )
-    chain = _Chain([_Lent(cast(BinaryIO, stream), name)], limits)
-    return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
+    return _chained([(name, partial(_Lent, stream))], limits)
 
 
 class _Lent(io.RawIOBase):
     """The bytes of a stream that somebody else closes."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: Any) -> None:
         self._fill = filler(stream)
-        self.name = name
 
     def readable(self) -> bool:
         return True
@@ -259,10 +265,10 @@ def _widen_pipe(descriptor: int) -> None:
 class _Chain(io.RawIOBase):
     """The decompressed bytes of several inputs, with a newline between where one is missing."""
 
-    def __init__(self, sources: Sequence[str | _Lent], limits: UnpackLimits) -> None:
+    def __init__(self, inputs: Sequence[Input], limits: UnpackLimits) -> None:
         self._limits = limits
-        self._waiting = [*reversed(sources)]
-        self._current: _Input | None = None
+        self._waiting = [*reversed(inputs)]
+        self._current: _Decompressed | None = None
         self._last = b"\n"
 
     def readable(self) -> bool:
@@ -274,7 +280,7 @@ class _Chain(io.RawIOBase):
             if self._current is None:
                 if not self._waiting:
                     return 0
-                self._current = _Input(self._waiting.pop(), self._limits)
+                self._current = _Decompressed(*self._waiting.pop(), self._limits)
             if got := self._current.readinto(view):
                 self._last = bytes(view[got - 1 : got])
                 return got
@@ -291,13 +297,13 @@ class _Chain(io.RawIOBase):
         super().close()
 
 
-class _Input:
+class _Decompressed:
     """One file, pipe or stream, decompressed."""
 
-    def __init__(self, source: str | _Lent, limits: UnpackLimits) -> None:
-        self._raw = source if isinstance(source, _Lent) else _open_raw(source)
-        self._name = "stdin" if source == STDIN else getattr(source, "name", str(source))
-        self._guard = ExpansionGuard(self._name, limits)
+    def __init__(self, name: str, opener: Callable[[], Any], limits: UnpackLimits) -> None:
+        self._raw = opener()
+        self._name = name
+        self._guard = ExpansionGuard(name, limits)
         self._left = memoryview(b"")
         self._blocks: Iterator[bytes] | None = None
         self._started = False
@@ -369,6 +375,8 @@ class _Input:
 
 ARCHIVE = ".zip"
 """What the names of archives end with."""
+HIDDEN = ("_", ".")
+"""What the names of hidden files and folders begin with."""
 
 _MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -405,7 +413,11 @@ def members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Member]:
         SourceError: the archive is damaged, a file is encrypted or compressed with another method
             than deflate, two have one name, or they unpack to too much.
     """
-    found = [m for m in check_archive(source, name, limits) if not _hidden(m.filename)]
+    found = [
+        member
+        for member in check_archive(source, name, limits)
+        if not is_hidden(member.filename.split("/"))
+    ]
     for member in found:
         if member.filename.lower().endswith(ARCHIVE):
             raise SourceError(
@@ -436,8 +448,9 @@ def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zip
     return found
 
 
-def _hidden(path: str) -> bool:
-    return any(part.startswith(("_", ".")) and part not in (".", "..") for part in path.split("/"))
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Whether a path's folders, or its file, have a name by which systems hide files."""
+    return any(part.startswith(HIDDEN) and part not in (".", "..") for part in parts)
 
 
 def _check(member: zipfile.ZipInfo, name: str) -> None:

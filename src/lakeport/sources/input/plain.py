@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import codecs
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
-from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import (
     UnpackLimits,
     compression_of,
     is_archive,
     members,
-    open_input,
     open_member,
     open_stream,
 )
@@ -48,16 +45,16 @@ def is_packed(file: SourceFile) -> bool:
     return is_archive(head) or bool(compression_of(head))
 
 
-def _only_member(path: Path, limits: UnpackLimits) -> BinaryIO:
+def _only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:
     """The content of an archive that is not named as one, and so has to be one file."""
-    with path.open("rb") as source:
-        found = members(source, path.name, limits)
+    name = PurePosixPath(file.name).name
+    found = members(archive, name, limits)
     if len(found) != 1:
         raise SourceError(
-            f"archive {path.name!r} holds {len(found)} files instead of one",
+            f"archive {name!r} holds {len(found)} files instead of one",
             "call it `.zip`, and all of them are landed.",
         )
-    return open_member(path.open("rb"), str(path), found[0].path, limits)
+    return open_member(archive, file.uri, found[0].path, limits)
 
 
 def stored_encoding(file: SourceFile) -> str:
@@ -100,7 +97,7 @@ def spool_plain(
     name = PurePosixPath(file.name)
     at = spool.new(number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:])
     size = 0
-    with _plain(file, spool, limits) as plain, spool.create(at) as target:
+    with _plain(file, limits) as plain, spool.create(at) as target:
         begin = b"" if encoding is not None and is_utf8(encoding) else _beginning(plain)
         if encoding is not None and belied(encoding, begin):
             raise SourceError(
@@ -119,31 +116,17 @@ def spool_plain(
 
 
 @contextmanager
-def _plain(file: SourceFile, spool: SpoolLocation, limits: UnpackLimits) -> Iterator[BinaryIO]:
+def _plain(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
     """A file's content, unpacked."""
-    if file.member:
-        with file.open(limits) as member, open_stream(member, file.name, limits) as plain:
+    with file.open(limits) as stored:
+        packed = False
+        if not file.member:
+            packed = is_archive(stored.read(8))
+            stored.seek(0)
+        name = file.name if file.member else file.uri
+        opened = _only_member(stored, file, limits) if packed else open_stream(stored, name, limits)
+        with opened as plain:
             yield plain
-        return
-    with _stored(file, spool) as stored:
-        with stored.open("rb") as source:
-            opener = _only_member if is_archive(source.read(8)) else open_input
-        with opener(stored, limits) as plain:
-            yield plain
-
-
-@contextmanager
-def _stored(file: SourceFile, spool: SpoolLocation) -> Iterator[Path]:
-    """A local path of a file as it is stored; a copy of it where it lies in a store."""
-    if file.storage is None:
-        yield Path(file.uri)
-        return
-    folder = spool.folder if spool.storage is None else None
-    with scratch("stored", folder) as copies:
-        path = copies / PurePosixPath(file.name).name
-        with file.open() as source, path.open("xb") as target:
-            shutil.copyfileobj(source, target, _CHUNK)
-        yield path
 
 
 def _beginning(source: BinaryIO) -> bytes:

@@ -22,7 +22,7 @@ from lakeport.sources.files.places import discover
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import (
     UnpackLimits,
-    open_inputs,
+    open_input,
     open_stream,
     unpack_limits,
 )
@@ -126,7 +126,7 @@ def test_streams_and_members_one_after_another_are_counted_together(tmp_path: Pa
     (tmp_path / "x.gz").write_bytes(member * 9)
     limits = UnpackLimits(ratio=100)
     for stream in (
-        open_inputs([tmp_path / "x.gz"], limits),
+        open_input(tmp_path / "x.gz", limits),
         open_stream(io.BytesIO(member * 9), limits=limits),
     ):
         with pytest.raises(SourceError, match="times its size"), stream:
