@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -57,14 +58,27 @@ def _type(name: str, column: Any) -> pa.DataType:
     return _array(name, column[:0], None).type
 
 
-def _changed(column: Any, found: pa.DataType) -> bool:
-    """Whether Arrow takes values for others: true for 1, or a date-time for its day."""
-    kinds = set(map(type, column))
+def _changed(values: Iterable[Any], found: pa.DataType) -> bool:
+    """Whether Arrow takes values for others at any depth.
+
+    It would take true for 1, a date-time for its day, and a text for its bytes.
+    """
+    if pa.types.is_struct(found):
+        records = [value for value in values if isinstance(value, Mapping)]
+        return any(_changed([r.get(f.name) for r in records], f.type) for f in found)
+    if pa.types.is_list(found):
+        return _changed(chain.from_iterable(v for v in values if _has_items(v)), found.value_type)
+    kinds = {kind for kind in set(map(type, values)) if kind.__name__ != "NaTType"}
     if pa.types.is_date(found):
-        others = [kind for kind in kinds if kind.__name__ != "NaTType"]
-        return any(issubclass(kind, datetime) for kind in others)
+        return any(issubclass(kind, datetime) for kind in kinds)
+    if pa.types.is_binary(found):
+        return any(issubclass(kind, str) for kind in kinds)
     number = pa.types.is_integer(found) or pa.types.is_floating(found)
     return number and any(kind.__name__ in ("bool", "bool_") for kind in kinds)
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
 def _mixed(name: str) -> SourceError:

@@ -248,9 +248,7 @@ def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Sc
                 one = one.set(one.get_field_index(field.name), field.with_type(pa.string()))
                 other = other.set(i, field.with_type(pa.string()))
                 continue
-            decimals = sum(map(pa.types.is_decimal, kinds))
-            if decimals == 1 and any(map(pa.types.is_floating, kinds)):
-                raise _mixed(field.name, "Decimal and float")
+            _check_types(field.name, *kinds)
     try:
         return pa.unify_schemas([one, other], promote_options="permissive")
     except pa.ArrowTypeError as error:
@@ -258,3 +256,22 @@ def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Sc
             f"the records mix values that no one type holds: {error}",
             "convert them to one type first.",
         ) from error
+
+
+def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
+    """See that Arrow would not make doubles of decimals, or bytes of texts, at any depth.
+
+    Raises:
+        SourceError: it would.
+    """
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        members = {field.name: field.type for field in one}
+        for field in other:
+            _check_types(f"{name}.{field.name}", members.get(field.name, pa.null()), field.type)
+    elif pa.types.is_list(one) and pa.types.is_list(other):
+        _check_types(f"{name}[]", one.value_type, other.value_type)
+    for left, right in ((one, other), (other, one)):
+        if pa.types.is_decimal(left) and pa.types.is_floating(right):
+            raise _mixed(name, "Decimal and float")
+        if pa.types.is_binary(left) and pa.types.is_string(right):
+            raise _mixed(name, "bytes and str")

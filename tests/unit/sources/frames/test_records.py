@@ -105,6 +105,8 @@ def test_what_no_table_could_hold(tmp_path: Path, source: Any, words: str) -> No
         (1, "a", "mix"),
         (BIG, 0.5, "double|exact"),
         (Decimal("0.1"), 0.5, "Decimal and float"),
+        ([{"w": Decimal("0.1")}], [{"w": 0.5}], r"'v\[\].w' mixes .*: Decimal and float"),
+        ({"w": "a"}, {"w": b"a"}, "'v.w' mixes .*: bytes and str"),
         (True, 1, "mix"),
     ],
 )

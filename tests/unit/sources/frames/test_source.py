@@ -161,6 +161,10 @@ def test_pandas_columns_that_mix_types_are_named(tmp_path: Path) -> None:
         ([1.5, None, True], "mixes values"),
         ([1, np.bool_(True)], "mixes values"),
         ([date(2024, 3, 4), datetime(2024, 3, 4, 5)], "mixes values"),
+        ([[date(2024, 3, 4)], None, [datetime(2024, 3, 4, 5)]], "mixes values"),
+        ([{"d": date(2024, 3, 4)}, {"d": datetime(2024, 3, 4, 5)}], "mixes values"),
+        ([{"d": [1.5]}, {"d": [True]}], "mixes values"),
+        (["x", b"y"], "mixes values"),
         (["\ud800"], "no Unicode"),
         (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
     ],
@@ -175,8 +179,11 @@ def test_pandas_values_are_never_taken_for_others(
 
 
 def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": pd.Series([date(2024, 3, 4), pd.NaT], dtype=object)})
-    assert read(load(tmp_path, frame))["a"].to_pylist() == [date(2024, 3, 4), None]
+    days = [date(2024, 3, 4), pd.NaT]
+    frame = pd.DataFrame({"a": pd.Series(days, dtype=object), "l": [days, None]})
+    found = read(load(tmp_path, frame))
+    assert found["a"].to_pylist() == [date(2024, 3, 4), None]
+    assert found["l"].to_pylist() == [[date(2024, 3, 4), None], None]
 
 
 def test_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:
