@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_of
 from lakeport.config.inputs import DatabaseSource, FilesSource
-from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.target import storage_of
@@ -30,7 +29,7 @@ from lakeport.writers.naming import check_date_format, table_folder, table_name
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame, SparkSession
+    from lakeport.engine.types import DataFrame, DeltaSession
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 
@@ -202,7 +201,7 @@ def open_table(
         from lakeport.writers.delta.table import DeltaTableWriter
         from lakeport.writers.delta.writer import DeltaWriter
 
-        session = spark_session(config, storage, engine, writes=writes)
+        session = delta_session(config, storage, engine, writes=writes)
         if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
@@ -276,16 +275,15 @@ def table_rows(
     log = DeltaLog(storage, folder)
     if config.file_type != "delta" or log.newest() < 0:
         return None
-    spark = spark_session(config, storage, engine, writes=False)()
-    newest = log.newest()
-    check_table_files(spark, storage, folder, newest, config.table_roots)
-    return spark.read.format("delta").load(storage.hadoop_uri(folder))
+    session = delta_session(config, storage, engine, writes=False)()
+    session.check_files(storage, folder, log.newest(), config.table_roots)
+    return session.spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 
-def spark_session(
+def delta_session(
     config: DestinationConfig, storage: Storage, engine: Engine, *, writes: bool = True
-) -> Callable[[], SparkSession]:
-    """Gives the session, with the credentials for Spark's own way to the store handed over.
+) -> Callable[[], DeltaSession]:
+    """Return what gives Spark's session, which has the credentials for its own way to the store.
 
     A store that `writes` go to has to be fit for them, which a probe object tells.
 

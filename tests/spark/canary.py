@@ -84,7 +84,7 @@ def land_and_read(driver: DriverSession, config: dict[str, Any], settings: dict[
     try:
         spark.read.parquet(f"{root}/nothing")
     except Exception as error:
-        from lakeport.engine.spark.failures import translate
+        from lakeport.engine.failures import translate
 
         print(translate(error, driver.secrets))
 

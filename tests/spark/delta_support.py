@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.engine.base import SessionRequest
+from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
@@ -31,8 +32,8 @@ def engine() -> SparkEngine:
     return SparkEngine(SessionRequest(driver().needs))
 
 
-def session() -> Any:
-    return driver().spark
+def session() -> DeltaSession:
+    return DeltaSession(driver().spark)
 
 
 def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:

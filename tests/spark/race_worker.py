@@ -23,8 +23,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.engine.base import SessionRequest
+from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.filesystems import session_for
+from lakeport.engine.spark.filesystems import make_reachable
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.storage.s3.client import AwsSettings
@@ -82,8 +83,13 @@ def change(driver: DriverSession, task: dict[str, Any]) -> dict[str, Any]:
     settings = AwsSettings(*task["keys"], endpoint=task["endpoint"], region="us-east-1")
     storage = Named(task["bucket"], "lake", settings, scheme=task["scheme"])
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
+
+    def session() -> DeltaSession:
+        make_reachable(driver, root, hadoop)
+        return DeltaSession(driver.spark)
+
     writer = Meeting(
-        lambda: session_for(driver, root, hadoop),
+        session,
         storage,
         task["table"],
         "stream",

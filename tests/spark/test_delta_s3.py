@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
-from lakeport.engine.spark.failures import translated
+from lakeport.engine.failures import translated
 from lakeport.engine.spark.filesystems import hand_over
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, SourceError
 from tests.echo_store import EchoStore

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from lakeport.config.load import load_target
 from lakeport.delta_log import transactions
-from lakeport.destinations import open_storage, spark_session
+from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import DriverSession
@@ -192,7 +192,7 @@ def test_writers_of_two_kinds_at_once(target: Target, driver: DriverSession, soa
     each = 20 if soak else 3
     config = load_target(keys)
     storage = open_storage(config)
-    session = spark_session(config, storage, engine())
+    session = delta_session(config, storage, engine())
     folder = table_folder(config.folder_of(table_name(config.table_pattern, "t")))
     by_spark = DeltaWriter(session, storage, folder, "t", run="race")
     land(by_spark, rows(0))

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine.base import SessionRequest
+from lakeport.engine.failures import translate, translated
 from lakeport.engine.spark import session as sessions
-from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
@@ -300,7 +300,7 @@ def test_adopting_growing_and_ending() -> None:
     from pathlib import Path
     from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
-    from lakeport.engine.spark.sql.frames import normalised
+    from lakeport.engine.sql.frames import normalised
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.base import SessionRequest

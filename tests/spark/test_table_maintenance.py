@@ -119,7 +119,7 @@ def rows(*ids: int, **more: Any) -> pa.Table:
 def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
 ) -> None:
-    from lakeport.engine.spark.delta import maintenance
+    from lakeport.engine.spark.delta.session import DeltaSession
 
     for number in (1, 2):
         lakeport.land(rows(number), tmp_path, table="t", run_id=f"r{number}")
@@ -133,7 +133,7 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
         return lost
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance, "optimize", losing(maintenance.optimize))
+        patch.setattr(DeltaSession, "optimize", losing(DeltaSession.optimize))
         done = table.optimize()
     assert (done.files_removed, done.files_added, done.version) == (2, 1, 2)
     assert 0 < done.bytes_added < done.bytes_removed

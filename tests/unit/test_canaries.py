@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakeport.cli.app import main
 from lakeport.destinations import open_storage
-from lakeport.engine.spark.failures import translate
+from lakeport.engine.failures import translate
 from lakeport.errors import ConfigError, LakeportError
 from tests.echo_store import TOKEN, EchoStore
 from tests.unit.config.kit import load_target

@@ -18,10 +18,10 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lakeport.errors import DestinationError
+from lakeport.errors import CommitConflict, DestinationError
 from lakeport.model import Storage
 
 CONTENT: Final = "lakeport::content:"
@@ -42,6 +42,41 @@ def app_id(run_id: str, stream: str) -> str:
     'lakeport:r1:users'
     """
     return f"lakeport:{run_id}:{stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How a commit describes itself in the table's history.
+
+    Attributes:
+        overwrite: it replaces rows.
+        dynamic: only those of some partitions.
+        new_schema: it may replace the schema.
+        partition_columns: the table's, for the commit that creates it.
+        user_metadata: free text kept with the commit.
+        metrics: numbers for the history, such as `numFiles`.
+        name: WRITE, MERGE, DELETE, UPDATE or RESTORE.
+        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
+        version: the older one whose contents a RESTORE brings back.
+    """
+
+    overwrite: bool = False
+    dynamic: bool = False
+    new_schema: bool = False
+    partition_columns: tuple[str, ...] = ()
+    user_metadata: str = ""
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    name: str = "WRITE"
+    condition: str = ""
+    version: int = -1
+
+
+def conflict() -> CommitConflict:
+    """The error for a commit whose table another writer has changed meanwhile."""
+    return CommitConflict(
+        "another writer changed the table at the same time",
+        "nothing of this batch was committed; run it again.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

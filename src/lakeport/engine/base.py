@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 from lakeport.model import EngineReport
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-    from lakeport.engine.spark.engine import SparkEngine
+    from lakeport.engine.types import SparkContext, SparkEngine
 
 T = TypeVar("T")
 R = TypeVar("R")

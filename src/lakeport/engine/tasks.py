@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakeport.engine.spark.failures import translate
+from lakeport.engine.failures import translate
 from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.process import Surroundings
 from lakeport.scrub import scrub

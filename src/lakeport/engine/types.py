@@ -1,4 +1,4 @@
-"""Spark's types under the names that annotations use; nothing is imported when a program runs."""
+"""Types of Spark and of our engine on it, for annotations; a program that runs imports none."""
 
 from typing import TYPE_CHECKING
 
@@ -8,3 +8,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as DataFrame
     from pyspark.sql import SparkSession as SparkSession
     from pyspark.sql.streaming.query import StreamingQuery as StreamingQuery
+
+    from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe as LogStoreProbe
+    from lakeport.engine.spark.delta.rows import DeltaRows as DeltaRows
+    from lakeport.engine.spark.delta.session import DeltaSession as DeltaSession
+    from lakeport.engine.spark.engine import SparkEngine as SparkEngine
+    from lakeport.engine.spark.reading import Reading as Reading

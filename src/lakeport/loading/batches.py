@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql import quoted
+from lakeport.engine.failures import translated
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.arrow import Findings, Sieve
@@ -21,7 +20,7 @@ from lakeport.schema.evolution import TypeConflict, fits, plan_evolution
 from lakeport.schema.exact import narrows
 from lakeport.schema.named import type_name
 from lakeport.schema.nested import ValueFound, emptied, is_json, reopened
-from lakeport.schema.sparktypes import from_spark_json
+from lakeport.schema.sparktypes import from_spark_json, quoted
 from lakeport.schema.types import declared_type
 from lakeport.shape import Shape
 from lakeport.sources.csv.reader import CsvReader

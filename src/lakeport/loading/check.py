@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage, spark_session
+from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.errors import LakeportError
@@ -25,7 +25,7 @@ from lakeport.writers.naming import HOME
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
+    from lakeport.engine.types import LogStoreProbe
     from lakeport.model import Storage
 
 _SECONDS = 9.0
@@ -116,11 +116,8 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
         return fail
 
     def ready() -> LogStoreProbe:
-        from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
-
-        session = spark_session(config, storage, engine, writes=False)()
-        folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
-        return LogStoreProbe(session, folder, engine.secrets)
+        session = delta_session(config, storage, engine, writes=False)()
+        return session.probe(storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}"))
 
     return ready
 

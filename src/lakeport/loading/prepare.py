@@ -19,8 +19,6 @@ from lakeport.config.inputs import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
-from lakeport.engine.spark.delta.files import check_table_files
-from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.options import ReadOptions
@@ -152,16 +150,17 @@ class Prepared:
         """Columns of a stream's table, of rows that are not marked; None if there is none."""
         if self.anew:
             return None
+        from lakeport.schema.sparktypes import quoted
         from lakeport.tables.views import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
         now = writer.current()
         if now is None:
             return None
-        spark = destinations.spark_session(self.config, self.storage, self.engine)()
+        session = destinations.delta_session(self.config, self.storage, self.engine)()
         folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
-        check_table_files(spark, self.storage, folder, now.version, self.config.table_roots)
-        frame = read_table(spark, self.storage.hadoop_uri(folder), now.version)
+        session.check_files(self.storage, folder, now.version, self.config.table_roots)
+        frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
         if mark.lower() in (name.lower() for name in frame.columns):
             frame = frame.where(frame[quoted(mark)].isNull())
         return fetch(frame.select(*map(quoted, names)), writer.uri, now.version)

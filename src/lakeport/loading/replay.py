@@ -23,7 +23,7 @@ from lakeport.config.inputs import FilesSource
 from lakeport.config.lake import read_lake
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.spark.sql.frames import cast_to
+from lakeport.engine.sql.frames import cast_to
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs import secrets_of
 from lakeport.config.load import load_target
-from lakeport.engine.spark.failures import mask_causes, of_spark, translate_jvm_errors
+from lakeport.engine.failures import mask_causes, of_spark, translate_jvm_errors
 from lakeport.errors import (
     BadRecord,
     DestinationError,

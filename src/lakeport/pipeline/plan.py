@@ -28,10 +28,9 @@ import pyarrow as pa
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.frames import empty_frame
-from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
+from lakeport.engine.failures import translated
+from lakeport.engine.sql.frames import empty_frame
+from lakeport.engine.sql.query import is_row_wise, named, query, session_like
 from lakeport.errors import LakeportError, SourceError
 from lakeport.loading.batches import columns_of, union
 from lakeport.loading.policies import Policies
@@ -42,6 +41,7 @@ from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_of
 from lakeport.pipeline.run import Schedule, function_of, select_loads, start_engine
 from lakeport.schema.named import type_name
+from lakeport.schema.sparktypes import quoted
 from lakeport.scrub import scrub
 from lakeport.sources.database.source import bookmark_name, described
 from lakeport.sources.new_files import open_new_files

@@ -37,6 +37,15 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
 
+def quoted(name: str) -> str:
+    """Return a name, of a column, view or path, as Spark SQL takes it whatever is in it.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def spark_json(schema: pa.Schema) -> str:
     """Write a table schema as Spark's `StructType.json()` does.
 

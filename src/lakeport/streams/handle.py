@@ -7,13 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.failures import translate, translated
 from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, keep
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.engine import SparkEngine
-    from lakeport.engine.types import StreamingQuery
+    from lakeport.engine.types import SparkEngine, StreamingQuery
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_of, named_as_by_users, table_destination
 from lakeport.destinations import open_table
-from lakeport.engine.spark.failures import translate
-from lakeport.engine.spark.filesystems import knows_scheme
-from lakeport.engine.spark.sql.frames import partitions_of, size_of
+from lakeport.engine.failures import translate
+from lakeport.engine.sql.frames import partitions_of, size_of
+from lakeport.engine.sql.streaming import knows_scheme
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
-    from lakeport.engine.spark.engine import SparkEngine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.types import DataFrame, SparkEngine
     from lakeport.model import Storage
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target, sink_seconds
 from lakeport.destinations import open_table
-from lakeport.engine.spark.sql.frames import normalised, without_marks, without_values
-from lakeport.engine.spark.streaming import bind, start_query
+from lakeport.engine.sql.frames import normalised, without_marks, without_values
+from lakeport.engine.sql.streaming import bind, start_query
 from lakeport.errors import ConfigError
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
@@ -28,10 +28,10 @@ from lakeport.streams.microbatches import MicroBatches, connector, reach
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.types import (
         DataFrame,
         SparkContext,
+        SparkEngine,
         SparkSession,
     )
     from lakeport.loading.report import Observer

@@ -19,15 +19,14 @@ from lakeport.config.base import (
     table_destination,
 )
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage, spark_session
-from lakeport.engine.spark.delta.files import check_table_files
+from lakeport.destinations import delta_session, open_storage
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
     from lakeport.delta_log.reader import DeltaLog
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
     from lakeport.model import Storage
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -78,15 +77,15 @@ class TableLocation:
             )
         return self.config.delta_jars
 
-    def check_files(self, spark: SparkSession, version: int) -> None:
+    def check_files(self, session: DeltaSession, version: int) -> None:
         """Refuse a version whose log names files outside of the table's folder.
 
         Raises:
             SourceError: it does.
         """
-        check_table_files(spark, self.storage, self.folder, version, self.config.table_roots)
+        session.check_files(self.storage, self.folder, version, self.config.table_roots)
 
-    def session(self, engine: Engine, *, writes: bool = False) -> SparkSession:
+    def session(self, engine: Engine, *, writes: bool = False) -> DeltaSession:
         """The session, able to reach the table; waits for it.
 
         Args:
@@ -97,7 +96,7 @@ class TableLocation:
             DestinationError: the store can't hold Delta tables, and one is to be written.
             SparkFailure: Spark did not start.
         """
-        return spark_session(self.config, self.storage, engine, writes=writes)()
+        return delta_session(self.config, self.storage, engine, writes=writes)()
 
 
 def locate(

@@ -15,12 +15,11 @@ import pyarrow as pa
 from lakeport.config.explain import nearest
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.delta_log.transactions import Mark
-from lakeport.destinations import spark_session
-from lakeport.engine.spark.delta import maintenance
-from lakeport.engine.spark.sql import quoted
+from lakeport.destinations import delta_session
 from lakeport.errors import ConfigError
 from lakeport.model import StoredObject
 from lakeport.schema.named import named_type, type_name
+from lakeport.schema.sparktypes import quoted
 from lakeport.schema.types import arrow_field, declared_type
 from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import Alteration
@@ -36,7 +35,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
     from lakeport.tables.location import TableLocation
 
 
@@ -134,7 +133,7 @@ def check_retention(retain: int | None, *, force: bool) -> None:
 
 
 def vacuum(
-    spark: SparkSession,
+    session: DeltaSession,
     location: TableLocation,
     newest: int,
     retain: int | None,
@@ -147,7 +146,7 @@ def vacuum(
     A file that no version has named may be of a writer at work, and stays for a week in any case.
 
     Args:
-        spark: a session with Delta.
+        session: reaches the table.
         location: where the table is.
         newest: the table's version, or an earlier one.
         retain: whole hours, which `check_retention` allows; the table's own retention, at least a
@@ -160,7 +159,7 @@ def vacuum(
         LakeportError: Delta refused.
     """
     uri = location.hadoop_uri
-    own = maintenance.retention_hours(spark, uri)
+    own = session.retention_hours(uri)
     if retain is None:
         wanted = max(RETENTION_HOURS, own)
     else:
@@ -169,8 +168,7 @@ def vacuum(
     before = time.time() - RETENTION_HOURS * 3600
     shown = partial(_inventory, location=location, before=before)
     mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
-    files = maintenance.vacuum(
-        spark,
+    files = session.vacuum(
         uri,
         wanted,
         user_metadata=mark.text(),
@@ -220,7 +218,7 @@ def _parts(schema: pa.Schema, name: str) -> list[str]:
     )
 
 
-def _inventory(spark: SparkSession, location: TableLocation, before: float) -> pa.Table:
+def _inventory(session: DeltaSession, location: TableLocation, before: float) -> pa.Table:
     """The files of a table that VACUUM may look at, and their folders. Runs a Spark job.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
@@ -229,15 +227,15 @@ def _inventory(spark: SparkSession, location: TableLocation, before: float) -> p
     they commit could not be read. So such files are left out until they are a week old.
 
     Args:
-        spark: a session with Delta.
+        session: reaches the table.
         location: where the table is.
         before: newer files that no version has named are left out; Unix seconds.
 
     Raises:
         DestinationError: the store refused.
     """
-    removed = maintenance.removed_paths(spark, location.hadoop_uri)
-    root = maintenance.qualified(spark, location.hadoop_uri)
+    removed = session.removed_paths(location.hadoop_uri)
+    root = session.qualified(location.hadoop_uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
     kept = _shown(files, removed, before)
@@ -330,7 +328,7 @@ def alter(
     """
     wanted = declared_type(arrow_field(column, named_type(type_, column)))
     writer = DeltaWriter(
-        spark_session(location.config, location.storage, engine, writes=not dry_run),
+        delta_session(location.config, location.storage, engine, writes=not dry_run),
         location.storage,
         location.folder,
         stream=location.uri.rstrip("/").rsplit("/", 1)[-1],

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -165,9 +165,9 @@ class Table:
         if rows is None:
             from lakeport.tables.views import fetch, read_table
 
-            with self._spark("a preview of such files") as spark:
-                self._check_files(spark, found)
-                frame = read_table(spark, self._location.hadoop_uri, found)
+            with self._spark("a preview of such files") as session:
+                self._check_files(session, found)
+                frame = read_table(session.spark, self._location.hadoop_uri, found)
                 rows = fetch(frame.limit(limit), self.uri, found)
         return rows
 
@@ -194,7 +194,7 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.engine.spark.sql.policy import run_query
+        from lakeport.engine.sql.policy import run_query
         from lakeport.tables.views import check_beginning, fetch, read_table
 
         check_beginning(sql)
@@ -202,8 +202,9 @@ class Table:
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         with self._engine() as engine:
             by_spark = engine.require_spark("a query")
-            spark = self._location.session(engine).newSession()
-            self._check_files(spark, found)
+            session = self._location.session(engine)
+            self._check_files(session, found)
+            spark = session.spark.newSession()
 
             def job() -> pa.Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
@@ -240,7 +241,6 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.engine.spark.delta.maintenance import check_condition
         from lakeport.tables.maintenance import need_partitions, sort_columns
         from lakeport.writers.delta.optimize import no_condition, optimize
 
@@ -248,12 +248,12 @@ class Table:
         columns = sort_columns(contents, zorder)
         if where is not None:
             need_partitions(contents, where)
-        with self._spark("OPTIMIZE", contents, writes=True) as spark:
+        with self._spark("OPTIMIZE", contents, writes=True) as session:
             if where is not None:
                 refusal = partial(no_condition, where, contents=contents)
-                check_condition(spark, where, refusal)
+                session.check_condition(where, refusal)
             log = self._location.log
-            done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
+            done = asdict(optimize(session, log, contents, sort_by=columns, where=where))
         return OptimizeReport(**done, version=self._versions().newest())
 
     def vacuum(
@@ -277,8 +277,10 @@ class Table:
         check_retention(retain_hours, force=force)
         contents = self._newest()
         newest = contents.state.version
-        with self._spark("VACUUM", contents, writes=True) as spark:
-            return vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
+        with self._spark("VACUUM", contents, writes=True) as session:
+            return vacuum(
+                session, self._location, newest, retain_hours, dry_run=dry_run, force=force
+            )
 
     def alter(self, column: str, type_: str, *, dry_run: bool = False) -> AlterReport:
         """Give a column another type, in one commit; every value stays what it is.
@@ -318,8 +320,8 @@ class Table:
         versions = self._versions()
         if versions.at(version, None) == versions.newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        with self._spark("RESTORE", writes=True) as spark:
-            return restore(spark, self._location, version)
+        with self._spark("RESTORE", writes=True) as session:
+            return restore(session, self._location, version)
 
     def undo(self, run_id: str) -> UndoReport:
         """Put the table back to what it was before a run, if only that run has changed it since.
@@ -339,8 +341,8 @@ class Table:
         # A name that is wrong does not wait for Spark.
         versions = self._versions()
         find_run(versions.log.back_from(versions.newest()), run_id, self.uri)
-        with self._spark("`undo`", writes=True) as spark:
-            return undo(spark, self._location, run_id)
+        with self._spark("`undo`", writes=True) as session:
+            return undo(session, self._location, run_id)
 
     def state(self) -> SingerState | None:
         """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
@@ -372,14 +374,14 @@ class Table:
         contents = versions.files.contents(found)
         return DeltaView(self._location.storage, self._location.folder, contents)
 
-    def _check_files(self, spark: SparkSession, found: FilesView | int) -> None:
+    def _check_files(self, session: DeltaSession, found: FilesView | int) -> None:
         if isinstance(found, int):
-            self._location.check_files(spark, found)
+            self._location.check_files(session, found)
 
     @contextmanager
     def _spark(
         self, what: str, contents: Contents | None = None, *, writes: bool = False
-    ) -> Iterator[SparkSession]:
+    ) -> Iterator[DeltaSession]:
         """The session for as long as the body runs, with a JVM that suits the table's size.
 
         Args:
@@ -389,10 +391,10 @@ class Table:
         """
         with self._engine(contents) as engine:
             engine.require_spark(what)
-            spark = self._location.session(engine, writes=writes)
+            session = self._location.session(engine, writes=writes)
             if contents is not None:
-                self._location.check_files(spark, contents.state.version)
-            yield spark
+                self._location.check_files(session, contents.state.version)
+            yield session
 
     def _engine(self, contents: Contents | None = None) -> Engine:
         from lakeport.engine.choose import choose

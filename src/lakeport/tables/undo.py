@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.delta_log.actions import DataFile, transaction_action
 from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
-from lakeport.engine.spark.delta.transaction import Operation
+from lakeport.delta_log.transactions import Operation
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
@@ -24,7 +24,7 @@ from lakeport.tables.views import entry, gone
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
     from lakeport.tables.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
@@ -87,11 +87,11 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     return undone
 
 
-def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoReport:
+def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoReport:
     """Bring back the version before a run.
 
     Args:
-        spark: a session that may write to the table.
+        session: may write to the table.
         location: where the table is.
         run_id: the run's id or name.
 
@@ -100,17 +100,17 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
         CommitConflict: others have changed the table since, or do so now.
     """
     log = location.log
-    txn = _begin(spark, log)
+    txn = _begin(session, log)
     undone = find_run(log.back_from(txn.version), run_id, location.uri)
     before = undone[0] - 1
     return UndoReport(_bring_back(txn, location, before), before, undone)
 
 
-def restore(spark: SparkSession, location: TableLocation, version: int) -> RestoreReport:
+def restore(session: DeltaSession, location: TableLocation, version: int) -> RestoreReport:
     """Make a new version with an older one's contents.
 
     Args:
-        spark: a session that may write to the table.
+        session: may write to the table.
         location: where the table is.
         version: the older version.
 
@@ -119,12 +119,12 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
         CommitConflict: others change the table at the same time.
     """
     log = location.log
-    made = _bring_back(_begin(spark, log), location, version)
+    made = _bring_back(_begin(session, log), location, version)
     return RestoreReport(made, version)
 
 
-def _begin(spark: SparkSession, log: DeltaLog) -> TableTransaction:
-    return TableTransaction(log, log.newest_contents(ALL), lambda: spark)
+def _begin(session: DeltaSession, log: DeltaLog) -> TableTransaction:
+    return TableTransaction(log, log.newest_contents(ALL), lambda: session)
 
 
 def _bring_back(txn: TableTransaction, location: TableLocation, version: int) -> int:

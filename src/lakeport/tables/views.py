@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lakeport.delta_log.actions import parse_path, parse_value, row_count
 from lakeport.delta_log.reader import Commit, Contents
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql.policy import SINGLE_SELECT
+from lakeport.engine.failures import translated
+from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.calendars import HybridCalendar

@@ -192,8 +192,8 @@ class Crowded(LocalStorage):
 
 def alteration(storage: LocalStorage, type_: pa.DataType) -> Alteration:
     engine = ThreadEngine()
-    spark = lambda: engine.require_spark("a test").spark  # noqa: E731
-    return Alteration(DeltaWriter(spark, storage, "t", "t", by_log=True), engine, "c", type_)
+    session = lambda: engine.require_spark("a test").delta_session()  # noqa: E731
+    return Alteration(DeltaWriter(session, storage, "t", "t", by_log=True), engine, "c", type_)
 
 
 def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:

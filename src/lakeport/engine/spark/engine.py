@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
-from lakeport.engine.spark.filesystems import hand_over, session_for
+from lakeport.engine.spark.filesystems import hand_over, make_reachable
 from lakeport.engine.spark.jobs import JobLabel
 from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import gather
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.engine.spark.sql.reading import Reading
+    from lakeport.engine.spark.delta.session import DeltaSession
+    from lakeport.engine.spark.reading import Reading
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -101,7 +102,7 @@ class SparkEngine(Engine):
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> Reading[T]:
         """Return a Spark frame whose tasks read one item each; see `Reading`."""
-        from lakeport.engine.spark.sql.reading import Reading
+        from lakeport.engine.spark.reading import Reading
 
         return Reading(self.session, session, schema, items, read)
 
@@ -139,8 +140,11 @@ class SparkEngine(Engine):
         return self.session.context
 
     def delta_session(
-        self, needs: frozenset[str], root: str = "", settings: Mapping[str, str] | None = None
-    ) -> SparkSession:
+        self,
+        needs: frozenset[str] = frozenset(),
+        root: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> DeltaSession:
         """Return the Spark session, able to reach Delta tables in a store; waits for it.
 
         Args:
@@ -151,13 +155,15 @@ class SparkEngine(Engine):
         Raises:
             ConfigError: the session lacks something; the hint has the settings to build it with.
         """
+        from lakeport.engine.spark.delta.session import DeltaSession
+
         if self.session.adopted:
             adopt.check(self.session.spark, needs)
         elif self.session.context and not needs <= self.session.needs and self.session.lacking:
             raise self.session.lacking
-        if settings is None:
-            return self.session.spark
-        return session_for(self.session, root, settings)
+        if settings is not None:
+            make_reachable(self.session, root, settings)
+        return DeltaSession(self.session.spark, self.secrets)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
         """Have Spark's file systems reach a store; waits for Spark.

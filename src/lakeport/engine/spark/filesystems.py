@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from lakeport.engine.failures import translated
 from lakeport.engine.spark import adopt
-from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
     from lakeport.engine.spark.session import DriverSession
 
@@ -34,8 +33,8 @@ _lock = threading.Lock()
 _handed: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
 
-def session_for(session: DriverSession, root: str, settings: Mapping[str, str]) -> SparkSession:
-    """The session, able to reach a store; waits for it.
+def make_reachable(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
+    """Have the session reach a store that Delta tables are in; waits for the session.
 
     Args:
         session: Spark.
@@ -46,14 +45,12 @@ def session_for(session: DriverSession, root: str, settings: Mapping[str, str]) 
         ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
-    spark = session.spark
     parts = urlsplit(root)
     with _lock:
         if parts.scheme == "s3a" and _known(session).get(place_of(root)) != settings:
-            adopt.check(spark, frozenset({"delta", "s3a"}))
+            adopt.check(session.spark, frozenset({"delta", "s3a"}))
             _check_flags(session, parts.netloc)
     hand_over(session, root, settings)
-    return spark
 
 
 def hand_over(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
@@ -88,16 +85,6 @@ def place_of(root: str) -> str:
     """
     parts = urlsplit(root)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def knows_scheme(spark: SparkSession, scheme: str) -> bool:
-    """Return whether a session has a file system for URIs of a scheme, whoever's it is."""
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    try:
-        java_class(spark._jvm, _FILE_SYSTEM).getFileSystemClass(scheme, conf)
-    except Exception:
-        return False
-    return True
 
 
 def _set(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lakeport.engine.spark.failures import translate
+from lakeport.engine.failures import translate
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.errors import LakeportError
 from lakeport.host.activity import carried, reached_share, working_for

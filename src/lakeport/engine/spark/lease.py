@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.engine.failures import translated
 from lakeport.engine.spark import adopt
-from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jvm import gateway
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.base import SessionRequest
+from lakeport.engine.failures import translate, translated
 from lakeport.engine.spark import adopt
-from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java

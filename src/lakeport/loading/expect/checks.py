@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from lakeport.config.expectations import Expectation
 from lakeport.destinations import table_rows
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql import quoted
+from lakeport.engine.failures import translated
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
@@ -34,6 +33,7 @@ from lakeport.loading.expect.conditions import masked
 from lakeport.loading.expect.judging import failure, no_column, result_of
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
+from lakeport.schema.sparktypes import quoted
 from lakeport.shape import header_name
 from lakeport.tables.overview import newest_moment
 from lakeport.writers.naming import table_folder

@@ -14,9 +14,8 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation
-from lakeport.engine.spark.failures import mask_causes
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.frames import (
+from lakeport.engine.failures import mask_causes
+from lakeport.engine.sql.frames import (
     bits,
     column,
     count_of_key,
@@ -24,10 +23,11 @@ from lakeport.engine.spark.sql.frames import (
     literal,
     pattern_problem,
 )
-from lakeport.engine.spark.sql.query import refusing
-from lakeport.engine.spark.sql.values import Uncomputed, uncomputed
+from lakeport.engine.sql.query import refusing
+from lakeport.engine.sql.values import Uncomputed, uncomputed
 from lakeport.errors import ConfigError, InputError
 from lakeport.loading.expect.judging import no_column
+from lakeport.schema.sparktypes import quoted
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:

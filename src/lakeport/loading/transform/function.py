@@ -10,7 +10,7 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.sql.frames import is_frame
+from lakeport.engine.sql.frames import is_frame
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:

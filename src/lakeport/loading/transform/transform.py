@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql.frames import normalised, opened, without_values
-from lakeport.engine.spark.sql.query import check_query, is_row_wise, named, query, session_like
-from lakeport.engine.spark.sql.reading import Reading
+from lakeport.engine.failures import translated
+from lakeport.engine.sql.frames import normalised, opened, without_values
+from lakeport.engine.sql.query import check_query, is_row_wise, named, query, session_like
 from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
@@ -28,8 +27,7 @@ from lakeport.schema.nested import emptied_columns
 from lakeport.shape import fitted
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.engine import SparkEngine
-    from lakeport.engine.types import DataFrame, SparkSession
+    from lakeport.engine.types import DataFrame, Reading, SparkEngine, SparkSession
 
 EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.inputs import DatabaseSource
-from lakeport.engine.spark.failures import translate
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.frames import normalised
+from lakeport.engine.failures import translate
+from lakeport.engine.sql.frames import normalised
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.schema.named import like, listed
+from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.engine import SparkEngine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.types import DataFrame, SparkEngine
 
 _ABSENT: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
 _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "DateType",

@@ -1,7 +1,7 @@
 """Frames as sources: pandas, Polars, Arrow, anything with `__arrow_c_stream__`, and records.
 
 A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
-DataFrame is not spooled at all: see `engine.spark.sql.frames`.
+DataFrame is not spooled at all: see `engine.sql.frames`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from lakeport.engine.spark.sql.frames import digest_of, normalised, without_marks, without_values
+from lakeport.engine.sql.frames import digest_of, normalised, without_marks, without_values
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.delta_log.reader import DeltaLog
-from lakeport.engine.spark.delta.files import Snapshot, check_actions, check_log
-from lakeport.engine.spark.failures import translated
+from lakeport.engine.failures import translated
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.target import storage_of
 from lakeport.storage.local import LocalStorage
@@ -61,8 +61,7 @@ class DeltaTable:
             )
         self.version, self.id = state.version, str(state.metadata["id"])
         self.has_feed = state.properties.get(_FEED, "").lower() == "true"
-        uri = self.log.hadoop_uri
-        self._snapshot = Snapshot(spark.spark, uri, self.version, engine.secrets)
+        self._snapshot = spark.delta_session().snapshot(self.log.hadoop_uri, self.version)
         self._snapshot.check_files(self._roots)
 
     def whole(self) -> DataFrame:

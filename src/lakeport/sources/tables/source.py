@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import Commit, DeltaLog
-from lakeport.engine.spark.sql.frames import without_marks
+from lakeport.engine.sql.frames import without_marks
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames.source import FrameSource

@@ -49,14 +49,8 @@ from lakeport.delta_log.actions import (
 from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
 from lakeport.delta_log.reader import ALL, SCHEMA, STATE, Commit, Contents, DeltaLog
 from lakeport.delta_log.state import TableState, physical_names
-from lakeport.delta_log.transactions import CONTENT, Mark
-from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
-from lakeport.engine.spark.delta.transaction import (
-    DeltaTransaction,
-    Operation,
-    conflict,
-)
-from lakeport.engine.spark.failures import lost_call
+from lakeport.delta_log.transactions import CONTENT, Mark, Operation, conflict
+from lakeport.engine.failures import lost_call
 from lakeport.errors import (
     LakeportError,
     ObjectExists,
@@ -74,7 +68,7 @@ from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaRows, DeltaSession
 
 
 LEFT_OUT: Final = "nothing was added: the table has had this content before"
@@ -303,7 +297,7 @@ class TableTransaction:
     """
 
     def __init__(
-        self, log: DeltaLog, contents: Contents | None, session: Callable[[], SparkSession] | None
+        self, log: DeltaLog, contents: Contents | None, session: Callable[[], DeltaSession] | None
     ) -> None:
         self._log = log
         self._contents = contents
@@ -319,7 +313,7 @@ class TableTransaction:
 
     @classmethod
     def begin(
-        cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], SparkSession], *, by_log: bool
+        cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], DeltaSession], *, by_log: bool
     ) -> TableTransaction:
         """Start on the newest version.
 
@@ -439,10 +433,10 @@ class TableTransaction:
         return version
 
     def _commit_by_spark(
-        self, spark: SparkSession, actions: Sequence[str], operation: Operation
+        self, session: DeltaSession, actions: Sequence[str], operation: Operation
     ) -> int:
         """Have delta-spark commit; commits since this transaction's version are followed first."""
-        txn = DeltaTransaction(spark, self._log.hadoop_uri)
+        txn = session.transaction(self._log.hadoop_uri)
         if txn.version < self.version:
             raise conflict()
         for other in takewhile(lambda c: c.version <= txn.version, self._log.since(self.version)):
@@ -595,7 +589,7 @@ class TableChange:
     removed: Sequence[DataFile] = ()
     content: KnownContent = NOT_TOLD
     changes_rows: bool = True
-    by_spark: Callable[[SparkSession, DeltaRows], None] | None = None
+    by_spark: Callable[[DeltaSession, DeltaRows], None] | None = None
     rows: int | None = None
     same: int | None = None
     notes: tuple[str, ...] = ()
@@ -642,14 +636,14 @@ class TableChange:
         version = txn.commit(actions, self.operation)
         return Outcome(version, len(self.removed), row_count(self.removed))
 
-    def commit_by_spark(self, log: DeltaLog, spark: SparkSession, read: int) -> Outcome:
+    def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> Outcome:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
 
         Args:
             log: the table's.
-            spark: the session.
+            session: Spark's.
             read: the table's version before.
 
         Raises:
@@ -659,8 +653,7 @@ class TableChange:
             LakeportError: it was not made.
         """
         plan = self.plan
-        table = DeltaRows(
-            spark,
+        table = session.rows(
             log.hadoop_uri,
             plan.partition_columns,
             self.mark.text(),
@@ -671,13 +664,14 @@ class TableChange:
         failure: LakeportError = nothing
         try:
             if self.by_spark is not None:
-                self.by_spark(spark, table)
+                self.by_spark(session, table)
             else:
                 filled = plan.base.filled if plan.base else frozenset()
                 absent = filled & {*plan.evolution.missing}
                 uris = [log.storage.hadoop_uri(item.key) for item in self.staged]
                 table.write(
-                    StagedRows(plan.schema, uris),
+                    plan.schema,
+                    uris,
                     [name for name in plan.schema.names if name not in absent],
                     overwrite=plan.mode is Mode.OVERWRITE,
                     dynamic=plan.dynamic,

@@ -19,15 +19,12 @@ from lakeport.delta_log.actions import parse_value
 from lakeport.delta_log.reader import Commit, Contents, DeltaLog
 from lakeport.delta_log.state import physical_names
 from lakeport.delta_log.transactions import Mark
-from lakeport.engine.spark.delta import maintenance
-from lakeport.engine.spark.delta.files import check_table_files
-from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, LakeportError, SourceError
-from lakeport.schema.sparktypes import NULL_FOLDER, spark_json
+from lakeport.schema.sparktypes import NULL_FOLDER, quoted, spark_json
 from lakeport.writers.delta.commit import settle
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
     from lakeport.model import Storage
 
 
@@ -170,7 +167,7 @@ class OptimizeResult:
 def compact(
     storage: Storage,
     folder: str,
-    session: Callable[[], SparkSession],
+    session: Callable[[], DeltaSession],
     versions: Sequence[int],
     roots: Sequence[str] = (),
 ) -> None:
@@ -196,7 +193,7 @@ def compact(
     contents = files.contents(files.newest)
     groups = crowded(contents, touched)
     if groups:
-        check_table_files(session(), storage, folder, files.newest, roots)
+        session().check_files(storage, folder, files.newest, roots)
     if groups and (contents.state.clustering or not contents.state.partition_columns):
         optimize(session(), log, contents)
         return
@@ -206,7 +203,7 @@ def compact(
 
 
 def optimize(
-    spark: SparkSession,
+    session: DeltaSession,
     log: DeltaLog,
     contents: Contents,
     *,
@@ -216,7 +213,7 @@ def optimize(
     """Merge small files; return how many files and bytes came and went.
 
     Args:
-        spark: a session with Delta.
+        session: reaches the table.
         log: tells what became of the commit, should its answer be lost.
         contents: the table as it is.
         sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
@@ -234,8 +231,7 @@ def optimize(
     values = [file.partition for file in contents.files]
     texts = [n for n, key in names.items() if any(v.get(key) == NULL_FOLDER for v in values)]
     try:
-        metrics = maintenance.optimize(
-            spark,
+        metrics = session.optimize(
             log.hadoop_uri,
             file_bytes=target_bytes(state.properties),
             user_metadata=mark.text(),

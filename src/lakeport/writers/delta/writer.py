@@ -21,8 +21,7 @@ import pyarrow as pa
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
-from lakeport.delta_log.transactions import Mark, app_id
-from lakeport.engine.spark.delta.transaction import checked_properties, conflict
+from lakeport.delta_log.transactions import Mark, app_id, conflict
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
@@ -53,7 +52,7 @@ from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaSession
 
 _ATTEMPTS = 15
 _LONGEST_WAIT = 2.0
@@ -75,7 +74,7 @@ class DeltaWriter:
         engine: runs what writes data files anew; None: this thread does.
     """
 
-    session: Callable[[], SparkSession]
+    session: Callable[[], DeltaSession]
     storage: Storage
     folder: str
     stream: str
@@ -423,7 +422,7 @@ class DeltaWriter:
                     f"`table_properties`: {TARGET_FILE_SIZE} is {value!r}",
                     "write whole bytes, such as 268435456.",
                 )
-        found = checked_properties(self.session(), others) if others else {}
+        found = self.session().checked_properties(others) if others else {}
         return {**found, TARGET_FILE_SIZE: own[-1]} if own else found
 
     def try_commit(self, change: TableChange, txn: TableTransaction, files: StagedFiles) -> Outcome:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from lakeport.engine.spark.failures import translated
+from lakeport.engine.failures import translated
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import DestinationError, LakeportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
+    from lakeport.engine.spark.delta.session import DeltaSession
 
 _LINES = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
 _TAKEN = "FileAlreadyExistsException"
@@ -28,15 +26,14 @@ class LogStoreProbe:
     """A log of one commit in a folder that is used for nothing else.
 
     Args:
-        spark: a session that reaches the store.
+        session: reaches the store.
         folder: the folder, as Hadoop names it.
-        secrets: values that no message may hold.
     """
 
-    def __init__(self, spark: SparkSession, folder: str, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, session: DeltaSession, folder: str) -> None:
+        spark, self._secrets = session.spark, session.secrets
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._secrets = tuple(secrets)
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
         path = java_class(jvm, "org.apache.hadoop.fs.Path")
         self._folder = path(folder)

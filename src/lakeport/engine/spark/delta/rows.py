@@ -10,14 +10,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.engine.failures import translate
 from lakeport.engine.spark.delta.transaction import USER_METADATA, committing_session
-from lakeport.engine.spark.failures import translate
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.frames import empty_frame, literal, spark_schema
+from lakeport.engine.sql.frames import empty_frame, literal, spark_schema
 from lakeport.errors import DestinationError, InputError
-from lakeport.schema.sparktypes import NULL_FOLDER
+from lakeport.schema.sparktypes import NULL_FOLDER, quoted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,52 +35,6 @@ _ORDER: Final = "lakeport position in the batch"
 _FILE: Final = "lakeport file of the batch"
 _RANK: Final = "lakeport rank"
 _AUTO_MERGE: Final = "spark.databricks.delta.schema.autoMerge.enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRows:
-    """Rows in Parquet files that a table is to have.
-
-    Attributes:
-        schema: their columns.
-        uris: the files, as Hadoop names them, in the order of the rows.
-    """
-
-    schema: pa.Schema
-    uris: Sequence[str]
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """Return all rows."""
-        if not self.uris:
-            return empty_frame(spark, self.schema)
-        return spark.read.schema(spark_schema(self.schema)).parquet(*self.uris)
-
-    def last_of_each(self, spark: SparkSession, keys: Sequence[str]) -> DataFrame:
-        """Return the last row of each key."""
-        from pyspark.sql import Window, functions
-
-        columns = spark_schema(self.schema)
-        parts = [
-            spark.read.schema(columns)
-            .parquet(uri)
-            .select(
-                "*",
-                functions.lit(number).alias(_FILE),
-                functions.col("_metadata.row_index").alias(_ORDER),
-            )
-            for number, uri in enumerate(self.uris)
-        ]
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionByName(part)
-        order = Window.partitionBy(*map(quoted, keys)).orderBy(
-            functions.col(_FILE).desc(), functions.col(_ORDER).desc()
-        )
-        return (
-            rows.withColumn(_RANK, functions.row_number().over(order))
-            .where(functions.col(_RANK) == 1)
-            .drop(_RANK, _FILE, _ORDER)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +61,20 @@ class DeltaRows:
     evolve: bool
 
     def write(
-        self, rows: StagedRows, columns: Collection[str], *, overwrite: bool, dynamic: bool
+        self,
+        schema: pa.Schema,
+        uris: Sequence[str],
+        columns: Collection[str],
+        *,
+        overwrite: bool,
+        dynamic: bool,
     ) -> None:
-        """Append rows, or replace those of the table, or of the rows' partitions.
+        """Append rows of Parquet files, or replace the table's, or those of the rows' partitions.
 
         Args:
-            rows: the rows.
-            columns: those of their columns that are written; the table fills the others itself.
+            schema: the rows' columns.
+            uris: the files, as Hadoop names them.
+            columns: those of the columns that are written; the table fills the others itself.
             overwrite: replace rows.
             dynamic: only those of the partitions that the rows are in.
         """
@@ -125,8 +86,11 @@ class DeltaRows:
         if overwrite:
             options["partitionOverwriteMode"] = "dynamic" if dynamic else "static"
         with _rules_in_words():
-            frame = rows.frame(committing_session(self.spark, {}))
-            if rows.uris:
+            session = committing_session(self.spark, {})
+            if not uris:
+                frame = empty_frame(session, schema)
+            else:
+                frame = session.read.schema(spark_schema(schema)).parquet(*uris)
                 _check_partitions(frame, self.partition_columns)
                 frame = frame.select(*map(quoted, columns))
             mode = "overwrite" if overwrite else "append"
@@ -134,7 +98,8 @@ class DeltaRows:
 
     def merge(
         self,
-        rows: StagedRows,
+        schema: pa.Schema,
+        uris: Sequence[str],
         keys: Sequence[str],
         *,
         kept: str = "",
@@ -145,7 +110,9 @@ class DeltaRows:
         """Have the rows of the table (`target`) take the values of those with their key (`source`).
 
         Args:
-            rows: the rows, of which the last one of each key counts.
+            schema: the columns of the rows.
+            uris: the Parquet files of the rows, as Hadoop names them, in the order of the rows: the
+                last row of each key counts.
             keys: the columns that identify a row.
             kept: column whose value in the table stays, if there is one; empty for none.
             gone: condition on a row whose key is deleted; empty for none.
@@ -154,14 +121,14 @@ class DeltaRows:
         """
         with _rules_in_words():
             session, table = self._opened()
-            source = rows.last_of_each(session, keys)
+            source = _last_of_each(session, schema, uris, keys)
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
             new: dict[str, str | Column] = {
-                quoted(name): f"source.{quoted(name)}" for name in rows.schema.names
+                quoted(name): f"source.{quoted(name)}" for name in schema.names
             }
             updated = dict(new)
-            if kept in rows.schema.names:
+            if kept in schema.names:
                 updated[quoted(kept)] = f"coalesce(target.{quoted(kept)}, source.{quoted(kept)})"
             same = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
             merge = table.alias("target").merge(source.alias("source"), same)
@@ -209,6 +176,34 @@ class DeltaRows:
             column = f"{quoted(new)} TIMESTAMP"
             self.spark.sql(f"ALTER TABLE delta.{quoted(self.uri)} ADD COLUMNS ({column})")
         return own, DeltaTable.forPath(own, self.uri)
+
+
+def _last_of_each(
+    spark: SparkSession, schema: pa.Schema, uris: Sequence[str], keys: Sequence[str]
+) -> DataFrame:
+    """Return the last row of each key, in the order of the files and of the rows in them."""
+    from pyspark.sql import DataFrame, Window, functions
+
+    columns = spark_schema(schema)
+    parts = [
+        spark.read.schema(columns)
+        .parquet(uri)
+        .select(
+            "*",
+            functions.lit(number).alias(_FILE),
+            functions.col("_metadata.row_index").alias(_ORDER),
+        )
+        for number, uri in enumerate(uris)
+    ]
+    order = Window.partitionBy(*map(quoted, keys)).orderBy(
+        functions.col(_FILE).desc(), functions.col(_ORDER).desc()
+    )
+    return (
+        reduce(DataFrame.unionByName, parts)
+        .withColumn(_RANK, functions.row_number().over(order))
+        .where(functions.col(_RANK) == 1)
+        .drop(_RANK, _FILE, _ORDER)
+    )
 
 
 @contextmanager

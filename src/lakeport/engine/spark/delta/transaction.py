@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.failures import from_java, translate, translate_jvm_errors
+from lakeport.delta_log.transactions import Operation, conflict
+from lakeport.engine.failures import from_java, translate, translate_jvm_errors
 from lakeport.engine.spark.jvm.calls import (
     active,
     ensure_active,
@@ -22,7 +21,7 @@ from lakeport.engine.spark.jvm.calls import (
     scala_seq,
 )
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
-from lakeport.errors import CommitConflict, ConfigError
+from lakeport.errors import CommitConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,33 +41,6 @@ _CONFLICTS: Final = frozenset(
         "ProtocolChangedException",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """How a commit describes itself in the table's history.
-
-    Attributes:
-        overwrite: it replaces rows.
-        dynamic: only those of some partitions.
-        new_schema: it may replace the schema.
-        partition_columns: the table's, for the commit that creates it.
-        user_metadata: free text kept with the commit.
-        metrics: numbers for the history, such as `numFiles`.
-        name: WRITE, MERGE, DELETE, UPDATE or RESTORE.
-        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
-        version: the older one whose contents a RESTORE brings back.
-    """
-
-    overwrite: bool = False
-    dynamic: bool = False
-    new_schema: bool = False
-    partition_columns: tuple[str, ...] = ()
-    user_metadata: str = ""
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    name: str = "WRITE"
-    condition: str = ""
-    version: int = -1
 
 
 class DeltaTransaction:
@@ -164,14 +136,6 @@ class DeltaTransaction:
         return self._actions.fromJson(text)
 
 
-def conflict() -> CommitConflict:
-    """The error for a commit whose table another writer has changed meanwhile."""
-    return CommitConflict(
-        "another writer changed the table at the same time",
-        "nothing of this batch was committed; run it again.",
-    )
-
-
 def delta_log(spark: SparkSession, uri: str) -> Any:
     """Return Delta's `DeltaLog` of the table at a URI, as Hadoop writes URIs."""
     return java_class(spark._jvm, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri)
@@ -199,35 +163,6 @@ def _annotated(spark: SparkSession, operation: Operation) -> AbstractContextMana
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         return nullcontext()
     return active(committing_session(spark, settings))
-
-
-def checked_properties(spark: SparkSession, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties under the names that Delta knows them by.
-
-    Raises:
-        ConfigError: Delta knows no such property, or not that value.
-    """
-    ensure_active(spark)
-    maker = java_class(spark._jvm, "org.apache.spark.api.python.PythonUtils")
-    configs = getattr(java_class(spark._jvm, f"{_DELTA}.DeltaConfigs$"), "MODULE$")
-    found: dict[str, str] = {}
-    for name, value in properties.items():
-        try:
-            values = maker.toScalaMap(dict(properties))
-            pair = configs.validateConfiguration(name, value, False, values)
-        except Exception as error:
-            known = {f"delta.{key}": key for key in configs.entries().keySet()}
-            others = [other for other in known if other != name.lower()]
-            close = get_close_matches(name.lower(), others, n=1)
-            reason = translate(error).message.partition(": ")[2]
-            raise ConfigError(
-                f"`table_properties`: {name} can't be {value!r}: {reason}",
-                f"did you mean `{configs.entries().get(known[close[0]]).key()}`?"
-                if close and name.lower() not in known
-                else "Delta's documentation lists the properties and their values.",
-            ) from error
-        found[str(pair._1())] = str(pair._2())
-    return found
 
 
 def _java_name(error: Exception) -> str:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lakeport.engine.failures import translate
 from lakeport.engine.spark import adopt
-from lakeport.engine.spark.failures import translate
 from lakeport.engine.spark.jvm import archive, gateway, jars
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.engine.spark.settings import heap_mb, is_local, master_of, session_settings

@@ -15,10 +15,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.delta_log.actions import add_action, metadata_action, transaction_action
+from lakeport.delta_log.transactions import Operation
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.spark.delta.transaction import DeltaTransaction, Operation, delta_log
+from lakeport.engine.spark.delta.transaction import DeltaTransaction, delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive, jars
 from lakeport.engine.spark.jvm.calls import java_class
@@ -26,9 +31,7 @@ from lakeport.engine.spark.jvm.gateway import class_path
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.session import DriverSession
 from lakeport.host.scratch import scratch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lakeport.schema.sparktypes import spark_json
 
 _EXIT_SECONDS: Final = 240.0
 _LABEL: Final = JobLabel("record classes")
@@ -89,9 +92,6 @@ def training_load(session: DriverSession, needs: frozenset[str]) -> None:
 
 
 def _write(folder: str, number: int) -> list[tuple[str, int]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = Path(folder, f"{number}.parquet")
     pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
     return [(path.name, path.stat().st_size)]
@@ -103,36 +103,14 @@ def _commit(
     """Commit data files the way loads do, through Delta's own transaction."""
     now = int(time.time() * 1000)
     txn = DeltaTransaction(session.spark, str(folder))
-    actions: list[dict[str, Any]] = [
-        {
-            "add": {
-                "path": name,
-                "partitionValues": {},
-                "size": size,
-                "modificationTime": now,
-                "dataChange": True,
-                "stats": json.dumps({"numRecords": 2}),
-            }
-        }
-        for name, size in files
-    ]
-    actions.append({"txn": {"appId": "training", "version": version, "lastUpdated": now}})
+    stats = json.dumps({"numRecords": 2})
+    actions = [add_action(name, {}, size, now, stats) for name, size in files]
+    actions.append(transaction_action("training", version, now))
     if txn.version < 0:
-        columns = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}}
-            for name, kind in (("id", "long"), ("name", "string"))
-        ]
-        metadata = {
-            "id": str(uuid.uuid4()),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": columns}),
-            "partitionColumns": [],
-            "configuration": {},
-            "createdTime": now,
-        }
-        txn.set_metadata(json.dumps({"metaData": metadata}))
+        schema = json.loads(spark_json(pa.schema([("id", pa.int64()), ("name", pa.string())])))
+        txn.set_metadata(metadata_action(str(uuid.uuid4()), schema, (), {}, now))
     # A write: after anything else, Delta works out the table's whole state for its checksum.
-    txn.commit_actions([*map(json.dumps, actions)], Operation())
+    txn.commit_actions(actions, Operation())
 
 
 def _meet_s3a(session: DriverSession) -> None:

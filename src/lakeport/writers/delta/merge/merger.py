@@ -23,17 +23,14 @@ import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.transactions import Mark
-from lakeport.engine.spark.delta.files import check_table_files
-from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
-from lakeport.engine.spark.delta.transaction import Operation
-from lakeport.engine.spark.sql import quoted
+from lakeport.delta_log.transactions import Mark, Operation
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.schema.named import type_name
+from lakeport.schema.sparktypes import quoted
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
@@ -54,7 +51,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkSession
+    from lakeport.engine.types import DeltaRows, DeltaSession
 
 
 def _delete_condition(change: Upsert) -> str:
@@ -290,9 +287,9 @@ class DeltaMerger:
             nonlocal unknown
             if current.needs_spark:
 
-                def by_spark(spark: SparkSession, table: DeltaRows) -> None:
+                def by_spark(session: DeltaSession, table: DeltaRows) -> None:
                     nonlocal unknown
-                    unknown = self._retire_by_spark(current, change, spark, table)
+                    unknown = self._retire_by_spark(current, change, session, table)
 
                 operation = _operation(change, mark, {})
                 return TableChange(current, mark, operation, by_spark=by_spark, rows=0)
@@ -352,13 +349,14 @@ class DeltaMerger:
         )
 
     def _merge_by_spark(
-        self, plan: DeltaPlan, change: Upsert, spark: SparkSession, table: DeltaRows
+        self, plan: DeltaPlan, change: Upsert, session: DeltaSession, table: DeltaRows
     ) -> None:
         """Merge the rows with Spark's MERGE, in one commit that carries the mark."""
-        self._check_files(plan, spark)
+        self._check_files(plan, session)
         uris = [self.writer.storage.hadoop_uri(key) for key, _ in change.incoming.files]
         table.merge(
-            StagedRows(change.incoming.schema, uris),
+            change.incoming.schema,
+            uris,
             change.merge_keys,
             kept=change.created,
             gone=_delete_condition(change),
@@ -367,13 +365,13 @@ class DeltaMerger:
         )
 
     def _retire_by_spark(
-        self, plan: DeltaPlan, change: Retire, spark: SparkSession, table: DeltaRows
+        self, plan: DeltaPlan, change: Retire, session: DeltaSession, table: DeltaRows
     ) -> int:
         """Change the rows with Spark's DML; return how many have no version and stay."""
-        self._check_files(plan, spark)
+        self._check_files(plan, session)
         assert plan.base is not None
         # The version that was planned on: its files have been checked.
-        reader = spark.read.format("delta").option("versionAsOf", plan.base.version)
+        reader = session.spark.read.format("delta").option("versionAsOf", plan.base.version)
         rows = reader.load(self.writer.log.hadoop_uri)
         unknown = rows.where(f"{quoted(change.version_column)} IS NULL").count()
         if change.deleted:
@@ -385,11 +383,11 @@ class DeltaMerger:
             table.delete(_old_rows_condition(change))
         return unknown
 
-    def _check_files(self, plan: DeltaPlan, spark: SparkSession) -> None:
+    def _check_files(self, plan: DeltaPlan, session: DeltaSession) -> None:
         writer = self.writer
         if (base := plan.base) is not None:
             roots = writer.options.roots
-            check_table_files(spark, writer.storage, writer.folder, base.version, roots)
+            session.check_files(writer.storage, writer.folder, base.version, roots)
 
     def _rewrite(
         self, plan: DeltaPlan, change: Change, found: Sequence[DataFile]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.failures import translated
+from lakeport.engine.failures import translated
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError, DestinationError, LakeportError, SparkFailure
 
@@ -164,6 +164,16 @@ def _table(text: str | None, folder: _Folder) -> str:
     except (ValueError, KeyError, TypeError):
         pass
     raise ConfigError(f"{folder.uri}/{_FILE} was not written by this version of lakeport", _FRESH)
+
+
+def knows_scheme(spark: SparkSession, scheme: str) -> bool:
+    """Return whether a session has a file system for URIs of a scheme, whoever's it is."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        java_class(spark._jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
+    except Exception:
+        return False
+    return True
 
 
 class _Folder:

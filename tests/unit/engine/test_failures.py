@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from lakeport import errors
-from lakeport.engine.spark.failures import (
+from lakeport.engine.failures import (
     MaskedCause,
     mask_causes,
     of_spark,

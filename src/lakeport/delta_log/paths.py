@@ -1,4 +1,4 @@
-"""What Spark reads of a Delta table: a version, and the files that its log may name for that.
+"""Where the files of a Delta table may lie, of those that its log names.
 
 A log is written by others, and Delta opens what it names: `file:///etc/...`, `../../other/...`, a
 path of another bucket. Here a table's files lie in its own folder, or below prefixes that the user
@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from lakeport.engine.spark.delta.transaction import delta_log
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.delta_log.reader import LOG_FILE, DeltaLog
 from lakeport.errors import SourceError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakeport.model import Storage
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_ALIASES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
-_ODD_SQL = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
-_RELATIVE_VECTOR = 20  # characters of the name of a deletion vector's file; a prefix stands before
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_ALIASES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
+_RELATIVE_VECTOR: Final = 20
+"""Characters of the name of a deletion vector's file; a prefix stands before."""
 
 
 def is_inside(path: str, roots: Sequence[str]) -> bool:
@@ -97,8 +96,6 @@ def check_log(storage: Storage, folder: str, roots: Sequence[str] = (), after: i
         SourceError: a file lies outside.
         DestinationError: the store refused.
     """
-    from lakeport.delta_log.reader import LOG_FILE, DeltaLog
-
     log = DeltaLog(storage, folder)
     for item in storage.list(log.home):  # all of them: `LogFiles` leaves out what it need not read
         match = LOG_FILE.search(f"/{item.key}")
@@ -120,87 +117,12 @@ def _lines(data: bytes | None) -> Iterator[dict[str, Any]]:
 
 
 def _sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with storage.open(key) as file, suppress(pa.ArrowException):
         source = pq.ParquetFile(file)
         if "sidecar" in source.schema_arrow.names:
             column = source.read(columns=["sidecar"])["sidecar"].drop_null()
             return [{"sidecar": body} for body in column.to_pylist()]
     return []
-
-
-def check_table_files(
-    spark: SparkSession, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
-) -> None:
-    """Refuse a Delta table whose log, or whose files at a version, lie outside of its folder.
-
-    Args:
-        spark: the session; Delta's own view of the log is asked, so that nothing is read otherwise.
-        storage: where the table is.
-        folder: its key; empty when it is the storage's root.
-        version: the version that is going to be read.
-        roots: prefixes that absolute paths may lie in.
-
-    Raises:
-        SourceError: a file lies outside.
-        LakeportError: the log can't be read.
-    """
-    check_log(storage, folder, roots)
-    Snapshot(spark, storage.hadoop_uri(folder), version).check_files(roots)
-
-
-class Snapshot:
-    """A Delta table at one version, as delta-spark reads it.
-
-    Args:
-        spark: a session that reaches the table.
-        uri: the table, as Hadoop writes URIs.
-        version: the version.
-        secrets: values that must not be in any message.
-
-    Raises:
-        LakeportError: the log can't be read, or there is no such version.
-    """
-
-    def __init__(
-        self, spark: SparkSession, uri: str, version: int, secrets: Collection[str] = ()
-    ) -> None:
-        """Open the log."""
-        self._spark, self._uri, self._secrets = spark, uri, secrets
-        self._none = option(spark._jvm)
-        with translated(secrets):
-            ensure_active(spark)
-            self._log = delta_log(spark, uri)
-            self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
-
-    def check_files(self, roots: Sequence[str] = ()) -> None:
-        """Refuse a file outside of the table's folder; only paths that look odd are fetched.
-
-        Raises:
-            SourceError: there is one.
-        """
-        from pyspark.sql import DataFrame
-
-        odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
-        with translated(self._secrets):
-            files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
-            text = "to_json(struct(path, deletionVector)) AS file"
-            rows = files.where(odd).selectExpr(text).collect()
-        check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
-
-    def rows_of(self, actions: Iterable[str]) -> DataFrame:
-        """Return the rows of some of the table's files, given by their `add` actions."""
-        from pyspark.sql import DataFrame
-
-        jvm = self._spark._jvm
-        with translated(self._secrets):
-            ensure_active(self._spark)
-            parsed = java_class(jvm, "org.apache.spark.sql.delta.actions.Action")
-            files = scala_seq(jvm, map(parsed.fromJson, actions))
-            frame = self._log.createDataFrame(self._snapshot, files, False, self._none)
-            return DataFrame(frame, self._spark)
 
 
 def _normal(uri: str) -> str:

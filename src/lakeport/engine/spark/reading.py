@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from lakeport.engine.spark.jobs import attempt_number, mapped
-from lakeport.engine.spark.sql.frames import spark_schema
+from lakeport.engine.sql.frames import spark_schema
 from lakeport.engine.tasks import Outcome, Policy
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from lakeport.engine.spark.failures import java_messages
+from lakeport.engine.failures import java_messages
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class
-from lakeport.engine.spark.sql import quoted
 from lakeport.errors import SourceError
 from lakeport.schema import marks
 from lakeport.schema.marks import UNTYPED
 from lakeport.schema.nested import is_open, open_columns
-from lakeport.schema.sparktypes import from_spark_json, spark_json
+from lakeport.schema.sparktypes import from_spark_json, quoted, spark_json
 from lakeport.schema.types import check_names
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.failures import translated
+from lakeport.engine.failures import translated
 from lakeport.engine.spark.jvm.calls import active, each, java_class
-from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
+from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.failures import first_line, translated
+from lakeport.engine.failures import first_line, translated
 from lakeport.engine.spark.jvm.calls import active, java_class
-from lakeport.engine.spark.sql import quoted
-from lakeport.engine.spark.sql.query import analysed
+from lakeport.engine.sql.query import analysed
 from lakeport.errors import ConfigError
+from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,326 @@
+"""Delta tables in a Spark session: what delta-spark does with them, for whoever gets the session.
+
+Commits are transactions of `DeltaTransaction`, or Spark's own writer in `DeltaRows`. OPTIMIZE and
+VACUUM run in sessions of their own whose settings suit the table: Delta's defaults are made for
+tables of thousands of folders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from lakeport.delta_log.paths import check_actions, check_log
+from lakeport.engine.failures import first_line, translate, translated
+from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
+from lakeport.engine.spark.delta.rows import DeltaRows
+from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
+from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
+from lakeport.engine.spark.settings import COMMIT_SETTINGS
+from lakeport.engine.sql.policy import check_expression
+from lakeport.errors import ConfigError
+from lakeport.schema.sparktypes import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.model import Storage
+
+_DELTA: Final = "spark.databricks.delta"
+_CLASSES: Final = "org.apache.spark.sql.delta"
+_INVENTORY: Final = "inventory"
+_ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSession:
+    """A Spark session that reaches Delta tables, and what it does with them.
+
+    Attributes:
+        spark: the session.
+        secrets: values that must not be in any message.
+    """
+
+    spark: SparkSession
+    secrets: Collection[str] = ()
+
+    def transaction(self, uri: str) -> DeltaTransaction:
+        """Begin a transaction of delta-spark's on a table; see `DeltaTransaction`."""
+        return DeltaTransaction(self.spark, uri)
+
+    def snapshot(self, uri: str, version: int) -> Snapshot:
+        """Open a table at a version.
+
+        Raises:
+            LakeportError: the log can't be read, or there is no such version.
+        """
+        return Snapshot(self, uri, version)
+
+    def rows(
+        self,
+        uri: str,
+        partition_columns: Sequence[str],
+        user_metadata: str,
+        transactions: Mapping[str, int],
+        *,
+        evolve: bool,
+    ) -> DeltaRows:
+        """Return a table for one commit of Spark's own writer; see `DeltaRows`."""
+        return DeltaRows(self.spark, uri, partition_columns, user_metadata, transactions, evolve)
+
+    def probe(self, folder: str) -> LogStoreProbe:
+        """Return a log of one commit in a folder, to try the way to the store; see its class."""
+        return LogStoreProbe(self, folder)
+
+    def check_files(
+        self, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
+    ) -> None:
+        """Refuse a Delta table whose log, or whose files at a version, lie outside of its folder.
+
+        Delta's own view of the log is asked, so that nothing is read otherwise.
+
+        Args:
+            storage: where the table is.
+            folder: its key; empty when it is the storage's root.
+            version: the version that is going to be read.
+            roots: prefixes that absolute paths may lie in.
+
+        Raises:
+            SourceError: a file lies outside.
+            LakeportError: the log can't be read.
+        """
+        check_log(storage, folder, roots)
+        self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
+
+    def checked_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return table properties under the names that Delta knows them by.
+
+        Raises:
+            ConfigError: Delta knows no such property, or not that value.
+        """
+        ensure_active(self.spark)
+        maker = java_class(self.spark._jvm, "org.apache.spark.api.python.PythonUtils")
+        configs = getattr(java_class(self.spark._jvm, f"{_CLASSES}.DeltaConfigs$"), "MODULE$")
+        found: dict[str, str] = {}
+        for name, value in properties.items():
+            try:
+                values = maker.toScalaMap(dict(properties))
+                pair = configs.validateConfiguration(name, value, False, values)
+            except Exception as error:
+                known = {f"delta.{key}": key for key in configs.entries().keySet()}
+                others = [other for other in known if other != name.lower()]
+                close = get_close_matches(name.lower(), others, n=1)
+                reason = translate(error, self.secrets).message.partition(": ")[2]
+                raise ConfigError(
+                    f"`table_properties`: {name} can't be {value!r}: {reason}",
+                    f"did you mean `{configs.entries().get(known[close[0]]).key()}`?"
+                    if close and name.lower() not in known
+                    else "Delta's documentation lists the properties and their values.",
+                ) from error
+            found[str(pair._1())] = str(pair._2())
+        return found
+
+    def check_condition(self, text: str, refusal: Callable[[str], ConfigError]) -> None:
+        """Refuse what is not one expression on a row alone; see `policy.check_expression`."""
+        check_expression(self._suited({}), text, refusal)
+
+    def optimize(
+        self,
+        uri: str,
+        *,
+        file_bytes: int,
+        user_metadata: str,
+        where: str | None,
+        also: Sequence[str],
+        sort_by: Sequence[str],
+        refusal: Callable[[str], ConfigError],
+    ) -> dict[str, Any]:
+        """Merge small files of a table; return Delta's metrics.
+
+        Args:
+            uri: the table, as Hadoop writes URIs.
+            file_bytes: the size that files are to have.
+            user_metadata: what the commit says about itself.
+            where: a condition on partition columns, one expression that is safe to be run.
+            also: conditions that have to hold, too.
+            sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
+            refusal: makes the error of a condition that does not fit the table, of Spark's reason.
+
+        Raises:
+            ConfigError: the condition does not fit.
+            LakeportError: Delta refused, or nothing was heard of it.
+        """
+        from pyspark.errors import AnalysisException
+
+        sizes = {f"{_DELTA}.optimize.{which}FileSize": str(file_bytes) for which in ("min", "max")}
+        session = self._suited({**sizes, USER_METADATA: user_metadata})
+        command = f"OPTIMIZE {_sql_name(uri)}"
+        # What may be a comment at the end of a condition stays in its line.
+        conditions = [f"({where}\n)"] if where is not None else []
+        conditions += also
+        if conditions:
+            command += f" WHERE {' AND '.join(conditions)}"
+        if sort_by:
+            command += f" ZORDER BY ({', '.join(sort_by)})"
+        with translated(self.secrets):
+            try:
+                done = session.sql(command)
+            except AnalysisException as error:
+                if where is None:
+                    raise
+                raise refusal(first_line(error)) from error
+            found = done.select("metrics").first()
+        metrics: dict[str, Any] = found[0].asDict(recursive=True) if found else {}
+        return metrics
+
+    def vacuum(
+        self,
+        uri: str,
+        hours: int,
+        *,
+        user_metadata: str,
+        dry_run: bool,
+        force: bool,
+        files: Callable[[DeltaSession], pa.Table] | None,
+    ) -> list[str]:
+        """Delete files that no version of the last hours uses; return them with `dry_run`.
+
+        Args:
+            uri: the table, as Hadoop writes URIs.
+            hours: for how long files are kept.
+            user_metadata: what the commits say about themselves.
+            dry_run: delete nothing.
+            force: allow less than the table's own retention.
+            files: given a session that suits the table, gives the files that may be looked at, as
+                `VacuumCommand.INVENTORY_SCHEMA` has them; None for all.
+
+        Raises:
+            LakeportError: Delta refused.
+        """
+        settings = {
+            f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
+            f"{_DELTA}.vacuum.parallelDelete.enabled": "true",
+            f"{_DELTA}.vacuum.logging.enabled": "true",
+            USER_METADATA: user_metadata,
+        }
+        with translated(self.secrets):
+            session = self._suited(settings)
+            command = f"VACUUM {_sql_name(uri)}"
+            if files is not None:
+                rows = files(replace(self, spark=session))
+                session.createDataFrame(rows).createOrReplaceTempView(_INVENTORY)
+                command += f" USING INVENTORY (TABLE {_INVENTORY})"
+            command += f" RETAIN {hours:d} HOURS"
+            found = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
+        return sorted(str(row[0]) for row in found) if dry_run else []
+
+    def retention_hours(self, uri: str) -> int:
+        """Return how many hours a table keeps deleted files by its own properties."""
+        with translated(self.secrets):
+            logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
+            kept = logs.tombstoneRetentionMillis(self._newest(uri).metadata())
+            return int(kept) // 3_600_000
+
+    def removed_paths(self, uri: str) -> set[str]:
+        """Return paths of the files that versions of the table's own retention have removed.
+
+        Runs a Spark job.
+        """
+        from pyspark.sql import DataFrame
+
+        with translated(self.secrets):
+            state = DataFrame(self._newest(uri).stateDF(), self.spark)
+            rows = state.where("remove IS NOT NULL").select("remove.path").collect()
+        return {unquote(row[0]) for row in rows}
+
+    def qualified(self, uri: str) -> str:
+        """Return a table's folder as Hadoop's file systems write the paths of files in it."""
+        with translated(self.secrets):
+            log = delta_log(self.spark, uri)
+            path = log.dataPath()
+            system = path.getFileSystem(log.newDeltaHadoopConf())
+            return str(system.makeQualified(path).toString())
+
+    def _newest(self, uri: str) -> Any:
+        none = option(self.spark._jvm)
+        return delta_log(self.spark, uri).update(False, none, none)
+
+    def _suited(self, settings: Mapping[str, str]) -> SparkSession:
+        """Return a session of its own, with as many tasks for each step as there are cores."""
+        tasks = str(max(2, self.spark.sparkContext.defaultParallelism))
+        own = self.spark.newSession()
+        base = {
+            **COMMIT_SETTINGS,
+            "spark.sql.shuffle.partitions": tasks,
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
+            "spark.sql.variable.substitute": "false",
+            f"{_DELTA}.snapshotPartitions": "2",
+            f"{_DELTA}.v2.enableMode": "NONE",
+        }
+        for name, value in {**base, **settings}.items():
+            own.conf.set(name, value)
+        return own
+
+
+class Snapshot:
+    """A Delta table at one version, as delta-spark reads it.
+
+    Args:
+        session: reaches the table.
+        uri: the table, as Hadoop writes URIs.
+        version: the version.
+
+    Raises:
+        LakeportError: the log can't be read, or there is no such version.
+    """
+
+    def __init__(self, session: DeltaSession, uri: str, version: int) -> None:
+        """Open the log."""
+        spark = self._spark = session.spark
+        self._uri, self._secrets = uri, session.secrets
+        self._none = option(spark._jvm)
+        with translated(self._secrets):
+            ensure_active(spark)
+            self._log = delta_log(spark, uri)
+            self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
+
+    def check_files(self, roots: Sequence[str] = ()) -> None:
+        """Refuse a file outside of the table's folder; only paths that look odd are fetched.
+
+        Raises:
+            SourceError: there is one.
+        """
+        from pyspark.sql import DataFrame
+
+        odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
+        with translated(self._secrets):
+            files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
+            text = "to_json(struct(path, deletionVector)) AS file"
+            rows = files.where(odd).selectExpr(text).collect()
+        check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
+
+    def rows_of(self, actions: Iterable[str]) -> DataFrame:
+        """Return the rows of some of the table's files, given by their `add` actions."""
+        from pyspark.sql import DataFrame
+
+        jvm = self._spark._jvm
+        with translated(self._secrets):
+            ensure_active(self._spark)
+            parsed = java_class(jvm, f"{_CLASSES}.actions.Action")
+            files = scala_seq(jvm, map(parsed.fromJson, actions))
+            frame = self._log.createDataFrame(self._snapshot, files, False, self._none)
+            return DataFrame(frame, self._spark)
+
+
+def _sql_name(uri: str) -> str:
+    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are.
+
+    >>> _sql_name("file:///lake/a`b")
+    'delta.`file:///lake/a``b`'
+    """
+    return "delta." + quoted(uri)

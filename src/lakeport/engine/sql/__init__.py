@@ -1,0 +1,1 @@
+"""Frames of Spark and SQL over them, whichever session they are of."""
