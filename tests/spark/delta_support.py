@@ -32,13 +32,15 @@ def engine() -> SparkEngine:
     return SparkEngine(SessionRequest(driver().needs))
 
 
-def session() -> DeltaSession:
-    return DeltaSession(driver().spark)
+def session() -> Any:
+    return driver().spark
 
 
 def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:
     options = DeltaOptions(**more)
-    return DeltaWriter(session, LocalStorage(str(root)), folder, stream, options)
+    return DeltaWriter(
+        lambda: DeltaSession(session()), LocalStorage(str(root)), folder, stream, options
+    )
 
 
 def aligned(plan: DeltaPlan, table: pa.Table) -> Iterator[pa.RecordBatch]:
