@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from lakeport.config.load import for_destination, load_target
 from lakeport.config.mage.io_config import ConfigLoader, destination_keys
@@ -129,17 +129,12 @@ class Destination:
     @cached_property
     def _observer(self) -> MageObserver:
         """Writes log lines; where the config is known, its secrets are masked in them."""
-        flags = self._flags
-        out: Any = sys.stdout if flags.log_to_stdout else sys.stderr
-        binary = getattr(out, "buffer", None)
-        name = type(self).__name__
-        if self.logger is not None or binary is None:
-            logger = self.logger or logging.getLogger("lakeport.mage")
-            out = cast(BinaryIO, _LoggerOut(logger))
-            lines = LogLines(name, out, bare=True, debug=flags.debug)
-        else:
-            lines = LogLines(name, binary, bare=flags.log_to_stdout, debug=flags.debug)
-        return MageObserver(lines)
+        bare, debug = self._flags.log_to_stdout, self._flags.debug
+        binary = getattr(
+            sys.stdout if bare else sys.stderr, "buffer", None
+        )  # a notebook's has none
+        out = self.logger or binary or logging.getLogger("lakeport.mage")
+        return MageObserver(LogLines(type(self).__name__, out, bare=bare, debug=debug))
 
     def test_connection(self) -> bool:
         """Test the connection.
@@ -308,23 +303,6 @@ class DeltaLakeAzure(Destination):
     """A Delta table in a container of Azure."""
 
     destination = "delta_lake_azure"
-
-
-class _LoggerOut(io.RawIOBase):
-    """Hands log lines to a logger, each at its level."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        line = bytes(data).decode().rstrip("\n")
-        level = json.loads(line)["level"]
-        number = logging.getLevelNamesMapping().get(level, logging.ERROR)
-        self._logger.log(number, "%s", line)
-        return len(data)
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:

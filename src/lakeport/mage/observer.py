@@ -30,13 +30,18 @@ class LogLines:
 
     Args:
         caller: who speaks, such as `AmazonS3`.
-        out: where the lines go.
+        out: where the lines go; a logger gets each at its level, as the JSON alone.
         bare: whether a line is the JSON alone.
         debug: whether lines of level DEBUG are written.
     """
 
     def __init__(
-        self, caller: str, out: BinaryIO, *, bare: bool = False, debug: bool = False
+        self,
+        caller: str,
+        out: BinaryIO | logging.Logger,
+        *,
+        bare: bool = False,
+        debug: bool = False,
     ) -> None:
         self.caller = caller
         self._out = out
@@ -63,6 +68,10 @@ class LogLines:
             "type": "LOG",
         }
         line = json.dumps(facts, default=str)
+        if isinstance(self._out, logging.Logger):
+            number = logging.getLevelNamesMapping().get(level, logging.ERROR)
+            self._out.log(number, "%s", line)
+            return
         if not self._bare:
             start = "ERROR" if level == "EXCEPTION" else level  # as Python's logging has it
             line = f"{start} [{now.isoformat()}] {line}"
@@ -79,7 +88,13 @@ class LogLines:
 
     @contextmanager
     def library(self) -> Iterator[None]:
-        """Meanwhile, what lakeport's modules log comes out as lines, and nowhere else."""
+        """Have what lakeport's modules log in the body come out as lines, and nowhere else.
+
+        Lines that a logger of lakeport's own gets would come back as such: there is no change then.
+        """
+        if isinstance(self._out, logging.Logger) and f"{self._out.name}.".startswith("lakeport."):
+            yield
+            return
         before = _LIBRARY.handlers, _LIBRARY.level, _LIBRARY.propagate
         _LIBRARY.handlers, _LIBRARY.propagate = [_Handler(self)], False
         _LIBRARY.setLevel(logging.DEBUG if self._debug else logging.INFO)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import logging
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, 
 from lakeport.loading import run as landing
 from lakeport.loading.report import LandingReport
 from lakeport.mage import running
+from lakeport.mage.destinations import Destination
 from lakeport.mage.flags import Flags, template
 from lakeport.mage.observer import LogLines
 from lakeport.model import Landed, StreamReport
@@ -361,8 +363,6 @@ def test_what_a_report_adds(fake: FakeLoad, capsys: Cap) -> None:
 
 def test_the_librarys_words_are_lines(fake: FakeLoad, capsys: Cap) -> None:
     """A tap's ERROR is no failure of this run: its line is a WARNING."""
-    import logging
-
     log = logging.getLogger("lakeport.sources.singer.source")
 
     def act(observer: Any, emit: Any) -> None:
@@ -394,6 +394,34 @@ def test_lines_of_many_threads_stay_whole() -> None:
     for thread in threads:
         thread.join()
     assert len(told(out.getvalue().decode())) == 800
+
+
+@pytest.mark.parametrize("name", ["", "block", "lakeport", "lakeport.block"])
+def test_lines_go_to_a_logger_once_and_so_they_do_where_stderr_takes_no_bytes(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Lines of a logger below the library's came back as its records, without end."""
+
+    class Local(Destination):
+        destination = "local"
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level("INFO", name or "lakeport.mage")
+    logger = logging.getLogger(name) if name else None
+    made = Local(config={"path": str(tmp_path), "engine": "threads"}, logger=logger)
+    schema = (
+        b'{"type": "SCHEMA", "stream": "a", "schema": {"properties": {"id": {"type": "integer"}}}}'
+    )
+    report = made.process(
+        io.BytesIO(schema + b'\n{"type": "RECORD", "stream": "a", "record": {"id": 1}}\nhello\n')
+    )
+    assert report is not None and report.rows == 1
+    said = [each.getMessage() for each in caplog.records if each.name == (name or "lakeport.mage")]
+    lines = [json.loads(text)["message"] for text in said if text.startswith("{")]
+    assert lines[0] == "Local process started." and lines.count("Local process completed.") == 1
 
 
 # Errors
