@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.console import Json, Output
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Invocation, lake_command
@@ -103,13 +103,18 @@ class _Page(Observer):
         """Write the page; what has landed has landed, if that fails."""
         from lakeport.pages.file import file_of_report
 
-        try:
-            write_output(file_of_report(report.to_dict()).html, self._path)
-        except ConfigError as error:
-            self._output.on_warning(error.message)
+        leave_page(file_of_report(report.to_dict()), self._path, self._output)
 
 
-def _tell(output: Console | Json, made: PageFile, path: str) -> None:
+def leave_page(made: PageFile, path: Path, output: Output) -> None:
+    """Write the page of a run that has ended; a warning where it can't be written."""
+    try:
+        write_output(made.html, path)
+    except ConfigError as error:
+        output.on_warning(error.message)
+
+
+def _tell(output: Output, made: PageFile, path: str) -> None:
     written = len(made.html.encode())
     if isinstance(output, Json):
         facts = {"pages": made.pages, "left_out": made.left_out}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lakeport.cli.options import Debug, JsonOut
-from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import Guard
 from lakeport.cli.pages import PagePath
 
@@ -56,7 +56,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Do the loads of a lake's file, each once those that it uses are done."""
-    output: Console | Json = Json() if json_out else Console()
+    output: Output = Json() if json_out else Console()
     with Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard:
         output.begin("running")
         from lakeport.cli.output.loads import observer, show_plan

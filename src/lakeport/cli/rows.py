@@ -63,21 +63,22 @@ Expect = Annotated[
 
 
 def transform_options(
-    sql: str | None, python: str | None, expect: Iterable[str] | None
+    sql: str | None,
+    python: str | None,
+    expect: Iterable[str] | None,
+    *,
+    no_expect: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of `lakeport.land` that these options stand for; none for those not given.
+    """Return the arguments of `lakeport.land` that these options stand for; none if not given.
 
     Raises:
-        ConfigError: an expectation is no YAML mapping.
+        ConfigError: an expectation is no YAML mapping, or `--no-expect` is given beside one.
     """
-    found: dict[str, Any] = {}
-    if sql:
-        found["sql"] = sql
-    if python:
-        found["python"] = python
-    if expect:
-        found["expect"] = [_expectation(text) for text in expect]
-    return found
+    if no_expect and expect:
+        raise ConfigError("`--expect` and `--no-expect` exclude each other", "give one of them.")
+    given = {"sql": sql, "python": python, "expect": [_expectation(text) for text in expect or ()]}
+    found: dict[str, Any] = {name: value for name, value in given.items() if value}
+    return {**found, "expect": ()} if no_expect else found
 
 
 def _expectation(text: str) -> dict[str, Any]:
@@ -193,7 +194,7 @@ def replay(
             table,
             run=run or "",
             records_from=records_from or "",
-            **_wanted(sql, python, expect, no_expect),
+            **transform_options(sql, python, expect, no_expect=no_expect),
             **given,
         )
         if isinstance(output, Json):
@@ -201,16 +202,6 @@ def replay(
             return
         for one in done:
             output.say(_outcome(one), hanging=2)
-
-
-def _wanted(
-    sql: str | None, python: str | None, expect: list[str] | None, no_expect: bool
-) -> dict[str, Any]:
-    """See `transform_options`; with nothing expected, where that is what is asked for."""
-    if no_expect and expect:
-        raise ConfigError("`--expect` and `--no-expect` exclude each other", "give one of them.")
-    found = transform_options(sql, python, expect)
-    return {**found, "expect": ()} if no_expect else found
 
 
 def _outcome(one: Replayed) -> str:

@@ -20,7 +20,7 @@ from lakeport.cli.options import (
     parameter,
     refuse_secrets,
 )
-from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import moment, readable, shown
 from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
 from lakeport.errors import ConfigError, SourceError
@@ -89,7 +89,7 @@ class Invocation:
         debug: whether errors come with their traceback.
     """
 
-    output: Console | Json
+    output: Output
     name: str
     config: DestinationConfig
     tables: tuple[Table, ...] = ()
@@ -147,7 +147,7 @@ def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, st
     def command(
         *, name: str, set_keys: list[str] | None, json_out: bool, debug: bool, **own: Any
     ) -> None:
-        output: Console | Json = Json() if json_out else Console()
+        output: Output = Json() if json_out else Console()
         to = own.pop("to", None)
         history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
         told = cut_off[0], cut_off[1].replace("{history}", f"`{history}`")
@@ -207,7 +207,7 @@ def runs(
         _show_runs(output, found)
 
 
-def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable]) -> None:
+def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None:
     """Print the tables of a lake."""
     if isinstance(output, Json):
         output.document([table.to_dict() for table in found])

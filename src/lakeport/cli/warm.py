@@ -99,7 +99,7 @@ def _seconds(text: str) -> float:
     from lakeport.config.keys import seconds
 
     try:
-        found = float(seconds(text))  # type: ignore[arg-type]
+        found = float(seconds(text))
     except ValueError as error:
         raise ConfigError(f"`--idle` is {text!r}: it {error}", "write it like 15m.") from None
     if found <= 0:

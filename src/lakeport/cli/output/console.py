@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from lakeport import errors
@@ -52,8 +53,8 @@ StateSink = Callable[[bytes], None]
 Remarks = Callable[[LandingReport], Sequence[str]]
 
 
-class Output(Observer):
-    """Writes what commands print: facts, rows, plans, failures. It observes loads, too.
+class _Streams(Observer):
+    """Where a command writes, and the loads that it observes: what both forms of output share.
 
     Args:
         out: where the result goes; default: standard output.
@@ -75,6 +76,8 @@ class Output(Observer):
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._states = states
+        self._lock = threading.Lock()
+        self._rows = 0
         self.landed = 0
         self.options = ""
         self.remarks: Remarks = lambda report: ()
@@ -84,44 +87,25 @@ class Output(Observer):
         if self._states:
             self._states(state)
 
+    def on_landed(self, landed: Landed) -> None:
+        """Count the batch and its rows."""
+        with self._lock:
+            self.landed += 1
+            self._rows += landed.rows
+
     def begin(self, label: str) -> None:
-        """Work begins that may take a while; what goes on is shown until there is a result."""
-
-    def facts(self, title: str, facts: Mapping[str, object]) -> None:
-        """Name and value pairs."""
-
-    def rows(
-        self,
-        title: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        spare: Sequence[str] = (),
-    ) -> None:
-        """A table; it is the command's whole result. `spare`: what it can do without, in order."""
-
-    def plan(self, plan: LandingPlan) -> None:
-        """What a load would do."""
-
-    def failure(self, failure: Failure, trace: str = "") -> None:
-        """An error, with its traceback if that was asked for."""
+        """Show what goes on from now on, until there is a result; machines are shown nothing."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Show nothing more of what goes on."""
 
 
-class Console(Output):
+class Console(_Streams):
     """For people: what goes on and tables on a terminal, plain lines elsewhere."""
 
-    def __init__(
-        self,
-        out: TextIO | None = None,
-        err: TextIO | None = None,
-        states: StateSink | None = None,
-    ) -> None:
-        super().__init__(out, err, states)
-        self._lock = threading.Lock()
-        self._width = terminal_width(self._out)
-        self._rows = 0
+    @cached_property
+    def _width(self) -> int:
+        return terminal_width(self._out)
 
     @property
     def interactive(self) -> bool:
@@ -134,14 +118,13 @@ class Console(Output):
 
     def on_landed(self, landed: Landed) -> None:
         """Count the batch, and print it as a line where lines are kept."""
+        super().on_landed(landed)
         with self._lock:
-            self.landed += 1
-            self._rows += landed.rows
             if self._width:
                 landings = counted(self.landed, "batch"), counted(self._rows, "row")
                 progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
-                self._line(landed_line(landed))
+                self.say(landed_line(landed))
 
     def on_warning(self, text: str) -> None:
         """Print a warning."""
@@ -162,15 +145,15 @@ class Console(Output):
             if stream.skipped_batches and not stream.rows:
                 continue
             for line in column_lines(stream, min(_LISTED, self._width or _LISTED)):
-                self._line(line)
+                self.say(line)
         for note in (*footnotes(report), *self.remarks(report)):
-            self._line(f"  {note}", 2)
-        self._line(closing_line(report))
+            self.say(f"  {note}", 2)
+        self.say(closing_line(report))
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Print one pair on each line."""
         self.close()
-        self._line(shown(title))
+        self.say(shown(title))
         plain = [
             (shown(name), self._typed(phrase(value)))
             for name, value in facts.items()
@@ -194,7 +177,7 @@ class Console(Output):
         """Print a table; on a terminal as much of it as fits, and what is missing."""
         self.close()
         if title:
-            self._line(shown(title))
+            self.say(shown(title))
         names = [shown(column) for column in columns]
         told = [[_whole(value) for value in row] for row in rows]
         if self._width:
@@ -205,21 +188,22 @@ class Console(Output):
 
     def say(self, text: str, hanging: int = 0) -> None:
         """Print a sentence; where it takes several lines, those below are indented so far."""
-        self._line(text, hanging)
+        for line in wrapped(self._typed(text), self._width, hanging):
+            self._write(line)
 
     def plan(self, plan: LandingPlan) -> None:
         """Print a plan, stream by stream."""
         self.close()
         does = {"append": "append to", "merge": "merge into"}.get(plan.mode, plan.mode)
         tables = f"{plan.file_type} tables in {shown(plan.target)}"
-        self._line(f"nothing is written: a load would {does} {tables}")
+        self.say(f"nothing is written: a load would {does} {tables}")
         for stream in plan.streams:
             self.facts(stream.stream, _plan_facts(stream))
             columns = [(column.name, column.type, column.change) for column in stream.columns]
             told = 3 if any(change for _, _, change in columns) else 2
             names = ("column", "type", "change")[:told]
             self.rows("", names, [column[:told] for column in columns])
-        self._line(f"engine: {shown(plan.engine)}")
+        self.say(f"engine: {shown(plan.engine)}")
         for warning in plan.warnings:
             self.on_warning(warning)
 
@@ -242,10 +226,6 @@ class Console(Output):
     def _aside(self, text: str) -> None:
         width = terminal_width(self._err)
         self._error("\n".join(wrapped(self._typed(text, width), width)))
-
-    def _line(self, text: str, hanging: int = 0) -> None:
-        for line in wrapped(self._typed(text), self._width, hanging):
-            self._write(line)
 
     def _typed(self, text: str, width: int | None = None) -> str:
         """Return a text with its commands and paths as the user types them in this folder."""
@@ -276,17 +256,13 @@ class Console(Output):
         for line in (header, "-" * max(map(cells, (header, *lines))), *lines):
             self._write(line)
         if missing:
-            self._line(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")
+            self.say(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")
 
 
-class Json(Output):
+class Json(_Streams):
     """For machines: the result as one JSON document, an error as one on standard error."""
 
     _failed: LandingReport | PipelineReport | None = None
-
-    def on_landed(self, landed: Landed) -> None:
-        """Count the batch: the report has the sums, and the warnings."""
-        self.landed += 1
 
     def on_finished(self, report: LandingReport | PipelineReport) -> None:
         """Write the report; that of a failed load comes with its error, as one document."""
@@ -336,6 +312,10 @@ class Json(Output):
     def _text(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
+
+
+Output = Console | Json
+"""Prints facts, rows, plans and failures: a command's result in one of both forms."""
 
 
 def _whole(value: object) -> str:

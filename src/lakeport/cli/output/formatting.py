@@ -210,6 +210,7 @@ def pairs(
 
 
 _MOST_LINES = 4
+_KEPT = "\0"  # in place of a space at which no line is broken
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
 REPORT_SPARE = ("table", "seconds", "version", "files", "size")
 """Those that a narrow terminal can do without, in this order."""
@@ -384,23 +385,13 @@ def column_lines(stream: StreamReport, width: int) -> list[str]:
         >>> column_lines(StreamReport("people", columns=columns), 34)
         ['  people: id integer, name string,', '    born date, city string']
     """
-    lines, taken = [f"  {shown(stream.stream)}:"], 0
-    cells = [f"{shown(name)} {type_}" for name, type_ in stream.columns.items()]
-    for number, cell in enumerate(cells, 1):
-        text = cell + ("," if number < len(cells) else "")
-        if len(lines[-1]) + 1 + len(text) <= width:
-            lines[-1] += f" {text}"
-        elif len(lines) == _MOST_LINES or len(text) + 4 > width:
-            break
-        else:
-            lines.append(f"    {text}")
-        taken = number
-    if taken == len(cells):
-        return lines if cells else []
-    more = f"and {len(cells) - taken} more"
-    if len(lines[-1]) + 1 + len(more) <= width:
-        return [*lines[:-1], f"{lines[-1]} {more}"]
-    return [*lines, f"    {more}"]
+    told = [f"{shown(name)} {type_}" for name, type_ in stream.columns.items()]
+    fit = [each.replace(" ", _KEPT) for each in told if len(each) + 5 <= width]
+    lines = wrapped(f"  {shown(stream.stream)}: {', '.join(fit)}", width, hanging=2)
+    kept = [line.replace(_KEPT, " ") for line in lines[:_MOST_LINES]]
+    left = len(told) - len(fit) + sum(len(line.split()) for line in lines[_MOST_LINES:])
+    more = [f"    and {left} more"] if left else []
+    return [*kept, *more] if told else []
 
 
 def footnotes(report: LandingReport) -> list[str]:

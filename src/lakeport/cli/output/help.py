@@ -160,13 +160,10 @@ def _leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
-    for heading, rows in _filled(sections.items()):
-        with formatter.section(heading):
-            formatter.write_dl(rows)
-
-
-def _filled(sections: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    return ((heading, rows) for heading, rows in sections if rows)
+    for heading, rows in sections.items():
+        if rows:
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."

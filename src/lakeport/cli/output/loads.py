@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakeport.cli.output import progress
-from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import cells, padded, shown
-from lakeport.errors import ConfigError
+from lakeport.cli.pages import leave_page
 from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.progress import Moment, line, seconds
 from lakeport.loading.report import together
@@ -30,14 +30,6 @@ _MOST: Final = 12  # loads that are shown while they run
 _LONGEST: Final = 24  # characters of a load's name there
 
 
-@dataclass
-class _Running:
-    """A load that runs: since when, and the rows that it has landed so far."""
-
-    began: float
-    rows: int = 0
-
-
 class Loads(PipelineObserver):
     """For people: a line for each load that runs on a terminal, for each that ended elsewhere.
 
@@ -48,21 +40,22 @@ class Loads(PipelineObserver):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, tuple[float, int]] = {}  # load -> since when, rows landed so far
         self._ended = self._failed = 0
         progress.tell(self.lines)
 
     def on_begun(self, load: str) -> None:
         """Begin its line."""
         with self._lock:
-            self._running[load] = _Running(time.monotonic())
+            self._running[load] = time.monotonic(), 0
 
     def on_landed(self, load: str, landed: Landed) -> None:
         """Count the batch, and its rows."""
         with self._lock:
             self._console.landed += 1
             if load in self._running:  # it may outlast an interrupt
-                self._running[load].rows += landed.rows
+                began, rows = self._running[load]
+                self._running[load] = began, rows + landed.rows
 
     def on_warning(self, load: str, text: str) -> None:
         """Print it."""
@@ -93,7 +86,7 @@ class Loads(PipelineObserver):
     def lines(self, moment: Moment, width: int) -> list[str]:
         """A line for each load that runs: since when, the rows that it has landed, what it does."""
         with self._lock:
-            running = {name: (one.began, one.rows) for name, one in self._running.items()}
+            running = dict(self._running)
         if not running:
             return [f"{moment.label} ..."]
         does = {each.of: each for each in moment.activities}
@@ -122,12 +115,10 @@ class JsonLoads(PipelineObserver):
 
     def __init__(self, json: Json) -> None:
         self._json = json
-        self._lock = threading.Lock()
 
     def on_landed(self, load: str, landed: Landed) -> None:
         """Count the batch."""
-        with self._lock:
-            self._json.landed += 1
+        self._json.on_landed(landed)
 
     def on_finished(self, report: PipelineReport) -> None:
         """Write the report; that of a failed run comes with its error, as one document."""
@@ -137,18 +128,15 @@ class JsonLoads(PipelineObserver):
 class _Page(PipelineObserver):
     """Leaves the page of a run in a file."""
 
-    def __init__(self, path: Path, shown: PipelineObserver) -> None:
-        self._path, self._shown = path, shown
+    def __init__(self, path: Path, output: Output) -> None:
+        self._path, self._output = path, output
 
     def on_finished(self, report: PipelineReport) -> None:
         """Write the page; what has landed has landed, if that fails."""
-        try:
-            write_output(alone(page_of_lake_run(report.to_dict())).html, self._path)
-        except ConfigError as error:
-            self._shown.on_warning("", error.message)
+        leave_page(alone(page_of_lake_run(report.to_dict())), self._path, self._output)
 
 
-def observer(output: Console | Json, page: Path | None) -> PipelineObserver:
+def observer(output: Output, page: Path | None) -> PipelineObserver:
     """Return the observer of a run that prints it, and leaves its page in a file if one is named.
 
     Raises:
@@ -158,10 +146,10 @@ def observer(output: Console | Json, page: Path | None) -> PipelineObserver:
     if page is None:
         return shown
     check_output(page)
-    return together(_Page(page, shown), shown)
+    return together(_Page(page, output), shown)
 
 
-def show_plan(output: Console | Json, plan: PipelinePlan, page: Path | None) -> None:
+def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
     """Print what a run would do, the steps, then each load; write its page if a file is named."""
     if page is not None:
         write_output(alone(page_of_lake_plan(plan)).html, page)
