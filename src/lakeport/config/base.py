@@ -24,8 +24,9 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.explain import explain, no_such, same_key
+from lakeport.config.explain import explain, no_such
 from lakeport.config.keys import (
+    FileType,
     check_columns,
     checked_condition,
     limit,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 MAXIMUM_BATCH_SIZE_MB = 1024.0
 """Default input size of one batch, summed over the streams."""
-
-FileType = Literal["delta", "parquet", "csv"]
 
 _ALIASES = {
     "batch_size_rows": "maximum_batch_rows",
@@ -419,7 +418,8 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         key = _ALIASES.get(name, name)
         if key in known:
-            raise same_key(next(k for k, v in _ALIASES.items() if v == key), key)
+            other = next(name for name, own in _ALIASES.items() if own == key)
+            raise ConfigError(f"`{other}` and `{key}` are the same key", "give one of them.")
         known[key] = value
     return known
 

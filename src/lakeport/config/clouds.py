@@ -6,9 +6,9 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 
-from lakeport.config.base import Text
+from lakeport.config.base import DestinationConfig, Text
 from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
 from lakeport.storage.base import clean_prefix
@@ -22,7 +22,7 @@ def blank(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def prefix(value: str) -> str:
+def _prefix(value: str) -> str:
     """A prefix without slashes at its ends, that nothing climbs out of."""
     try:
         return clean_prefix(value)
@@ -58,7 +58,6 @@ def reveal(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret is not None else ""
 
 
-Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
 # Strict: a number of YAML's may have lost the zeros in front.
 OptionalSecret = Annotated[SecretStr | None, Strict(), BeforeValidator(blank)]
 OptionalText = Annotated[Text | None, BeforeValidator(blank)]
@@ -67,3 +66,20 @@ OptionalEndpoint = Annotated[
     BeforeValidator(_masked),
     BeforeValidator(blank),
 ]
+
+
+class BucketConfig(DestinationConfig):
+    """Keys shared by the destinations in buckets."""
+
+    bucket: Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)] = Field(
+        description="Name of the bucket. It is never created."
+    )
+    object_key_path: Annotated[str, AfterValidator(_prefix)] = Field(
+        default="", description="Prefix in front of the tables; default: none."
+    )
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The bucket and prefix of `s3://bucket/prefix` or `gs://bucket/prefix`."""
+        parts = urlsplit(uri)
+        return {"bucket": parts.netloc, "object_key_path": parts.path}

@@ -82,11 +82,6 @@ def no_such(what: str, name: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"there is no {what} {name!r}{guess}", f"there are: {', '.join(names)}.")
 
 
-def same_key(one: str, other: str) -> ConfigError:
-    """The error for one key given under two names."""
-    return ConfigError(f"`{one}` and `{other}` are the same key", "give one of them.")
-
-
 def explain(error: ValidationError, model: type[DestinationConfig]) -> ConfigError:
     """One error for all that is wrong with a config, without the value of any secret."""
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]

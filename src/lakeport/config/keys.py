@@ -206,7 +206,7 @@ def limit(value: object) -> object:
     return value
 
 
-def seconds(value: object) -> object:
+def seconds(value: object) -> Any:
     """Seconds from a number or a text such as `90`, `90s`, `2 min`, `1h` or `2 days`.
 
     >>> seconds("2 min"), seconds(90), seconds("2 days")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
+from lakeport.config.keys import seconds
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.delta_log.transactions import Mark
 from lakeport.destinations import delta_session
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
 
-_DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
 _INVENTORY = pa.schema(
     [
         ("path", pa.string()),
@@ -55,24 +55,23 @@ _INVENTORY = pa.schema(
 
 _CHANGES = "_change_data/"
 
-_HOURS = {"h": 1, "d": 24, "w": 168}
-
 
 def hours(text: str) -> int:
-    """A retention in hours, as people write it.
+    """Return the hours of a retention as people write it; a bare number is hours.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is none, or no whole hours.
 
     >>> hours("168h"), hours("30d"), hours("2w"), hours("24")
     (168, 720, 336, 24)
     """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ConfigError(
-            f"{text!r} is no retention", "write whole hours, days or weeks: 168h, 7d, 1w."
-        )
-    return int(match[1]) * _HOURS[(match[2] or "h").lower()]
+    with suppress(ValueError):
+        found = float(seconds(f"{text}h" if text.strip().isdecimal() else text)) / 3600
+        if found.is_integer():
+            return int(found)
+    raise ConfigError(
+        f"{text!r} is no retention", "write whole hours, days or weeks: 168h, 7d, 1w."
+    )
 
 
 def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:

@@ -7,18 +7,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 
-from lakeport.config.base import DestinationConfig
 from lakeport.config.clouds import (
-    Bucket,
+    BucketConfig,
     OptionalEndpoint,
     OptionalSecret,
     OptionalText,
     blank,
-    prefix,
 )
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs.client import GcpSettings
@@ -44,7 +41,7 @@ def _plain(value: object) -> object:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
-class GoogleCloudStorageConfig(DestinationConfig):
+class GoogleCloudStorageConfig(BucketConfig):
     """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
     Every key can also be given as LAKEPORT_ and the key in capitals.
@@ -56,10 +53,6 @@ class GoogleCloudStorageConfig(DestinationConfig):
 
     extra = "gcs"
 
-    bucket: Bucket = Field(description="Name of the bucket. It is never created.")
-    object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
-        default="", description="Prefix in front of the tables; default: none."
-    )
     google_application_credentials: Annotated[OptionalSecret, BeforeValidator(_gcp_key)] = Field(
         default=None,
         description="Key of a service account: the path of its JSON file, its JSON text, or a "
@@ -99,12 +92,6 @@ class GoogleCloudStorageConfig(DestinationConfig):
         from lakeport.storage.gcs.store import GcsStorage
 
         return GcsStorage(self.bucket, self.object_key_path, self.gcp_settings())
-
-    @classmethod
-    def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The bucket and prefix of `gs://bucket/prefix`."""
-        parts = urlsplit(uri)
-        return {"bucket": parts.netloc, "object_key_path": parts.path}
 
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the config; of a key, those of its parts that are secret."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lakeport.config.base import DestinationConfig, Settings
+from lakeport.config.base import Settings
 from lakeport.config.clouds import (
-    Bucket,
+    BucketConfig,
     OptionalEndpoint,
     OptionalSecret,
     OptionalText,
     blank,
-    prefix,
     reveal,
 )
 from lakeport.storage.retry import RetryPolicy
@@ -66,7 +64,7 @@ def _tags(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-class AwsConfig(DestinationConfig):
+class AwsConfig(BucketConfig):
     """Keys shared by the destinations on S3 and on stores that speak its protocol.
 
     Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are taken from:
@@ -76,10 +74,6 @@ class AwsConfig(DestinationConfig):
 
     extra = "s3"
 
-    bucket: Bucket = Field(description="Name of the bucket. It is never created.")
-    object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
-        default="", description="Prefix in front of the tables; default: none."
-    )
     aws_access_key_id: OptionalSecret = Field(
         default=None, description="Access key; default: the AWS SDK's chain (AWS_ACCESS_KEY_ID)."
     )
@@ -144,12 +138,6 @@ class AwsConfig(DestinationConfig):
         if self.sse_kms_key_id is not None and self.sse != "aws:kms":
             raise ValueError("`sse_kms_key_id` needs `sse: aws:kms`")
         return self
-
-    @classmethod
-    def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The bucket and prefix of `s3://bucket/prefix`."""
-        parts = urlsplit(uri)
-        return {"bucket": parts.netloc, "object_key_path": parts.path}
 
     def aws_settings(self) -> AwsSettings:
         """Return the settings of an S3 client."""
