@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, Field
 
-from lakeport.config.base import DestinationConfig, FileType
+from lakeport.config.base import DestinationConfig
+from lakeport.config.keys import FileType
 from lakeport.storage.base import clean_prefix
 from lakeport.storage.local import LocalStorage
 
