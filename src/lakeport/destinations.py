@@ -107,16 +107,6 @@ def check_engine(
             engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
 
 
-def check_reach(config: DestinationConfig, engine: Engine) -> tuple[str, ...]:
-    """What the user has to know about tasks that run on other machines."""
-    if engine.is_local or config.destination != "local":
-        return ()
-    return (
-        "the target is a folder and Spark's tasks run on other machines: every worker and this "
-        "machine have to mount it under the same path.",
-    )
-
-
 def check_workers(config: DestinationConfig, engine: Engine, source: object) -> tuple[str, ...]:
     """See that whoever runs the tasks can land, before anything is written.
 
@@ -129,9 +119,13 @@ def check_workers(config: DestinationConfig, engine: Engine, source: object) -> 
     """
     if engine.has_own_workers:
         return ()
-    warnings = check_reach(config, engine)
     engine.check_workers(worker_packages(config, source))
-    return warnings
+    if engine.is_local or config.destination != "local":
+        return ()
+    return (
+        "the target is a folder and Spark's tasks run on other machines: every worker and this "
+        "machine have to mount it under the same path.",
+    )
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:

@@ -281,7 +281,6 @@ class Memory(Protocol):
     @property
     def storage(self) -> Storage:
         """Where the table is."""
-        ...
 
     @property
     def folder(self) -> str:
@@ -289,11 +288,9 @@ class Memory(Protocol):
 
         What no bookmark names is garbage: a load that failed may have left it.
         """
-        ...
 
     def next_number(self, after: int) -> int:
         """A number for the bookmark that goes on from another one."""
-        ...
 
     def bookmark(self, name: str) -> Remembered:
         """The bookmark of that name, as the table's newest version has it.
@@ -301,7 +298,6 @@ class Memory(Protocol):
         Raises:
             DestinationError: the store refused, or the bookmark can't be read.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,15 +378,12 @@ class StageWriter(Protocol):
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; the upload of earlier bytes may go on meanwhile."""
-        ...
 
     def finish(self) -> Mapping[str, Any]:
         """Make the bytes durable, not visible; return `Staged`'s `token`, `bytes`, `checksum`."""
-        ...
 
     def abort(self) -> None:
         """Drop what was written. Never raises."""
-        ...
 
 
 class Storage(Protocol):
@@ -411,7 +404,6 @@ class Storage(Protocol):
 
         0 where a listing costs as much as the folder has objects, and to look one up costs little.
         """
-        ...
 
     def needs_unique_names(self) -> bool:
         """Whether the store ignores create-only conditions, so that names must never clash."""
@@ -419,7 +411,6 @@ class Storage(Protocol):
 
     def uri(self, key: str = "") -> str:
         """How users name that object: a path, `s3://…`, `gs://…`."""
-        ...
 
     def hadoop_uri(self, key: str = "") -> str:
         """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
@@ -438,7 +429,6 @@ class Storage(Protocol):
 
     def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""
-        ...
 
     def publish(self, staged: Staged, key: str) -> None:
         """Make a staged object visible under `key`, only if nothing has that name.
@@ -447,7 +437,6 @@ class Storage(Protocol):
             ObjectExists: something else has that name. `can_rename_staged` tells whether the same
                 staged object can be published under another key, or has to be staged again.
         """
-        ...
 
     def discard(self, staged: Staged) -> None:
         """Drop a staged object, where the store does not do so by itself. Never raises."""
@@ -455,7 +444,6 @@ class Storage(Protocol):
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
-        ...
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object whole.
@@ -463,7 +451,6 @@ class Storage(Protocol):
         Raises:
             ObjectExists: `create_only`, and something has that name.
         """
-        ...
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
         """Replace an object's content by what `change` makes of it, whole.
@@ -472,15 +459,12 @@ class Storage(Protocol):
             DestinationError: there is none, or another has replaced it meanwhile. A store without
                 conditional writes is not asked for the latter.
         """
-        ...
 
     def get(self, key: str) -> bytes | None:
         """Read one small object whole; None when there is none."""
-        ...
 
     def open(self, key: str) -> BinaryIO:
         """Open an object for reading, seekable."""
-        ...
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key.
@@ -490,14 +474,12 @@ class Storage(Protocol):
             after: leave out keys that are not behind this one; the listing begins there, where the
                 store can do that.
         """
-        ...
 
     def level(self, prefix: str) -> Level:
         """What lies right in the folder `prefix`, by few requests however much lies below it.
 
         Of a folder with thousands of entries some may be missing.
         """
-        ...
 
     def sweep(self) -> int:
         """Remove what was left staged a week ago; return how many (0 where the store does that)."""
@@ -505,11 +487,9 @@ class Storage(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""
-        ...
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Try what a load needs, item by item; `tables`: what Delta tables need beyond files."""
-        ...
 
     def shorten_deadline(self) -> None:
         """Give the requests that come next a few seconds together.

@@ -61,7 +61,12 @@ class ColumnRules:
         """
         for what, column in self._named():
             if column not in names:
-                raise absent(column, what, names)
+                raise SourceError(
+                    f"column {column!r} is {what}, but the source has none of that name",
+                    no_column(column, names, "it has")
+                    if what == "declared"
+                    else f"it has {listed(like(column, names))}.",
+                )
         kept = [(name, self.rename.get(name, name)) for name in names if name not in self.drop]
         if names and not kept:
             raise SourceError(
@@ -111,22 +116,6 @@ class ColumnRules:
     def _named(self) -> list[tuple[str, str]]:
         rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
         return [(what, column) for what, columns in rules.items() for column in columns]
-
-
-def absent(column: str, what: str, names: Iterable[str]) -> SourceError:
-    """The error for a rule about a column that the source lacks.
-
-    >>> print(absent("prise", "dropped", ["id", "price"]))
-    column 'prise' is dropped, but the source has none of that name
-    <BLANKLINE>
-    Hint: it has 'price', 'id'.
-    """
-    return SourceError(
-        f"column {column!r} is {what}, but the source has none of that name",
-        no_column(column, names, "it has")
-        if what == "declared"
-        else f"it has {listed(like(column, names))}.",
-    )
 
 
 HeaderCase = Literal["lower", "upper"]
@@ -202,9 +191,10 @@ class Shape:
         return replace(self, schema=table)
 
     def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        at = {name: index for index, name in enumerate(batch.schema.names)}
         columns = {
-            name.lower(): self._column(source, batch.column(at))
-            for (source, name), at in zip(self.names, self._places(batch), strict=True)
+            name.lower(): self._column(source, batch.column(at[source]))
+            for source, name in self.names
         }
         given = {name.lower(): self._part(source) for source, name in self.names}
         for name, value in self.constants:
@@ -223,11 +213,6 @@ class Shape:
             for key in (field.name.lower(),)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _places(self, batch: pa.RecordBatch) -> list[int]:
-        """Where the batch has the source's columns."""
-        places = {name: at for at, name in enumerate(batch.schema.names)}
-        return [places[source] for source, _ in self.names]
 
     def _part(self, name: str) -> pa.Field:
         """A source's column with the type that is said of it."""

@@ -11,12 +11,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import delta_session, open_storage
-from lakeport.engine.base import SessionRequest
+from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.choose import choose
 from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
@@ -103,19 +104,16 @@ def _journal(storage: Storage) -> str:
 
 
 def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
-    """Have Spark start; what is returned waits for it, and raises what went wrong."""
+    """Have Spark start; the function that is returned waits for it, or raises what went wrong."""
+    begun = Future[Engine]()
     try:
         request = SessionRequest(config.jars, config.spark, warm=config.warm)
-        engine = choose(config.engine, request)
+        begun.set_result(choose(config.engine, request))
     except LakeportError as error:
-        failure = error
-
-        def fail() -> LogStoreProbe:
-            raise failure
-
-        return fail
+        begun.set_exception(error)
 
     def ready() -> LogStoreProbe:
+        engine = begun.result()
         session = delta_session(config, storage, engine, writes=False)()
         return session.probe(storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}"))
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table
+from lakeport.destinations import check_place, open_table
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.flushes import check_streams
@@ -167,7 +167,7 @@ def plan(
     prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
     with prepared.engine:
         prepared = prepared.begun_anew() if full_refresh else prepared
-        prepared.check_place()
+        check_place(prepared.config, prepared.storage)
         from lakeport.loading.transform.wanted import Wanted
 
         wanted = Wanted.given(prepared, sql, python, views, expect)

@@ -59,14 +59,6 @@ class Prepared:
     anew: Mode | None = None
     writes: bool = True
 
-    def check_place(self) -> None:
-        """See that the target is no place inside of a Delta table.
-
-        Raises:
-            ConfigError: it is one.
-        """
-        destinations.check_place(self.config, self.storage)
-
     def check_workers(self, source: object = None) -> Prepared:
         """See that those who run the tasks can land; waits for Spark where they are not ours.
 

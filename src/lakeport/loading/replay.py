@@ -149,14 +149,16 @@ def set_aside(
     config: DestinationConfig, storage: Storage, table: str, run: str
 ) -> tuple[SetAside, ...]:
     """See `quarantined`."""
-    found: dict[tuple[str, str], list[tuple[str, Of]]] = {}
+    found: dict[tuple[str, str], Counter[tuple[str, Of, str, str]]] = {}
     for key, run_id, of in _files(storage, run):
-        for stream in {record["stream"] for record in _lines(storage, key)}:
+        for line in _lines(storage, key):
+            stream = line["stream"]
             if not table or table in _names(config, stream):
-                found.setdefault((run_id, stream), []).append((key, of))
+                kind = key, of, str(line.get("column", "")), str(line.get("reason", ""))
+                found.setdefault((run_id, stream), Counter())[kind] += 1
     return tuple(
-        _told(config, storage, run_id, stream, files)
-        for (run_id, stream), files in sorted(found.items())
+        _summed(config, storage, run_id, stream, kinds)
+        for (run_id, stream), kinds in sorted(found.items())
     )
 
 
@@ -170,31 +172,30 @@ def records(storage: Storage, found: SetAside, kinds: Collection[Of] = KEPT) -> 
                     yield _raw(line)
 
 
-def _told(
+def _summed(
     config: DestinationConfig,
     storage: Storage,
     run_id: str,
     stream: str,
-    files: list[tuple[str, Of]],
+    kinds: Counter[tuple[str, Of, str, str]],
 ) -> SetAside:
-    reasons, samples, rows = Counter[tuple[str, str]](), 0, 0
-    expectations: dict[str, None] = {}
-    for key, of in files:
-        for line in _lines(storage, key):
-            if line["stream"] != stream:
-                continue
-            samples += of is Of.SAMPLES
-            reason = str(line.get("reason", ""))
-            if of is not Of.SAMPLES:
-                reasons[str(line.get("column", "")), reason] += 1
-            if of is Of.ROWS:
-                rows += 1
-                expectations[reason] = None
-    told = [Rejection(stream, *kind, count) for kind, count in reasons.most_common()]
-    uris = tuple(storage.uri(key) for key, _ in files)
-    table = table_name(config.table_pattern, stream) if stream else ""
-    sums = reasons.total(), samples
-    return SetAside(run_id, stream, table, *sums, tuple(told), uris, tuple(expectations), rows)
+    """Sum up the lines of a run and stream, counted by file, what it holds, column and reason."""
+    reasons, of_kind = Counter[tuple[str, str]](), Counter[Of]()
+    for (_, of, column, reason), count in kinds.items():
+        of_kind[of] += count
+        if of is not Of.SAMPLES:
+            reasons[column, reason] += count
+    return SetAside(
+        run_id,
+        stream,
+        table_name(config.table_pattern, stream) if stream else "",
+        records=reasons.total(),
+        samples=of_kind[Of.SAMPLES],
+        reasons=tuple(Rejection(stream, *kind, count) for kind, count in reasons.most_common()),
+        files=tuple(dict.fromkeys(storage.uri(key) for key, *_ in kinds)),
+        expectations=tuple(dict.fromkeys(why for _, of, _, why in kinds if of is Of.ROWS)),
+        rows=of_kind[Of.ROWS],
+    )
 
 
 def _names(config: DestinationConfig, stream: str) -> set[str]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs import secrets_of
 from lakeport.config.load import load_target
+from lakeport.destinations import check_place
 from lakeport.engine.failures import mask_causes, of_spark, translate_jvm_errors
 from lakeport.errors import (
     BadRecord,
@@ -193,7 +194,7 @@ class _Run:
         return report
 
     def _land(self, source: Any, options: ReadOptions) -> None:
-        self.prepared.check_place()
+        check_place(self.config, self.storage)
         with translate_jvm_errors(self.engine.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 check = self.cancellation.check

@@ -113,7 +113,7 @@ class StreamLoader:
         expected = self.checks is not None and self.checks.at_once
         if expected or all(batch.bookmark is not None for batch in batches):
             return True
-        return self.transform is not None and not self.transform.row_wise(batches[0])
+        return self.transform is not None and not self.transform.planned(batches[0]).row_wise
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""

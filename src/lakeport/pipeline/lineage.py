@@ -361,30 +361,20 @@ def _datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
     names = dict.fromkeys([*inputs_of(load.source), *map(name_of, load.tables.values())])
     return {
         "inputs": [InputDataset(*name, facets=known.get(name, {})) for name in names],
-        "outputs": [
-            OutputDataset(
-                *name_of(stream.table),
-                facets=_facets(load, stream, read),
-                outputFacets={"outputStatistics": _statistics(stream)},
-            )
-            for stream in streams
-            if stream.table
-        ],
+        "outputs": [_output(load, stream, read) for stream in streams if stream.table],
     }
 
 
-def _facets(load: Load, stream: StreamReport, read: Mapping[str, Dataset]) -> dict[str, Any]:
-    """A table's columns, and what they come from; nothing where none were landed."""
-
-    if not stream.columns:
-        return {}
-    told = column_lineage(load, stream, read)
-    return {"schema": schema_of(stream.columns), **({"columnLineage": told} if told else {})}
-
-
-def _statistics(stream: StreamReport) -> Any:
-    return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+def _output(load: Load, stream: StreamReport, read: Mapping[str, Dataset]) -> OutputDataset:
+    """Return a table that a load landed in, with the columns that were landed and their origins."""
+    facets: dict[str, Any] = {"schema": schema_of(stream.columns)} if stream.columns else {}
+    if stream.columns and (told := column_lineage(load, stream, read)):
+        facets["columnLineage"] = told
+    counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
+    )
+    return OutputDataset(
+        *name_of(stream.table), facets=facets, outputFacets={"outputStatistics": counts}
     )
 
 

@@ -326,10 +326,9 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
 
 def reached_by(load: Load) -> dict[str, object]:
     """The stores that Spark may reach for a load, such as a bucket or an account, each with how."""
-    config, source = load.target, load.source
-    own = source.tables if isinstance(source, TablesSource) else {}
+    config = load.target
     storages = [open_storage(config)] if config.connectors() else []
-    for uri in (*load.tables.values(), *own.values()):
+    for uri in _tables_of(load).values():
         with suppress(LakeportError):  # the load itself will say so
             storages += [found] if (found := storage_of(config, f"{uri}/")) else []
     return {
@@ -365,16 +364,17 @@ def start_engine(loads: Collection[Load]) -> Engine:
                 "loads of a file share one session",
                 "give them once, under `target` or `defaults`.",
             )
-        needs |= load.target.jars | _of_tables(load)
+        needs |= load.target.jars
+        if used := _tables_of(load):
+            needs |= TablesSource(tables=used).jars
     name = "threads" if first and engines == {"threads"} else "spark"
     return choose(name, SessionRequest(needs, first.target.spark if first else {}))
 
 
-def _of_tables(load: Load) -> frozenset[str]:
-    """Return the names in `spark.jvm.jars` of what Spark needs to read the tables of a load."""
+def _tables_of(load: Load) -> dict[str, str]:
+    """Return the tables that a load reads, by the names that `sql` has for them."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
-    used = {**load.tables, **own}
-    return TablesSource(tables=used).jars if used else frozenset()
+    return {**load.tables, **own}
 
 
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
@@ -448,19 +448,14 @@ def run_lake(
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
     loads = select_loads(lake, only, tag)
-    storage = _place_of_reports(lake)
+    target = next(iter(lake.loads.values())).target  # the first one's store keeps the reports
+    storage = open_storage(target) if target.manifest else None
     earlier = _last_run(lake, storage) if resume else None
     told = [] if observer is None else [observer]
     each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, told)
     if resume and earlier is None:
         each.warn("`resume`: no run has left a report beside the lake so far; all loads are done.")
     return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
-
-
-def _place_of_reports(lake: LakeFile) -> Storage | None:
-    """The first target's store; None where it is to hold no reports."""
-    target = next(iter(lake.loads.values())).target
-    return open_storage(target) if target.manifest else None
 
 
 def _file(lake: LakeFile) -> str:

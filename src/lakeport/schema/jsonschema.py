@@ -346,17 +346,12 @@ def _step_scale(schema: Mapping[str, Any], parser: _Parser, path: tuple[str, ...
     step = _decimal(schema["multipleOf"])
     if step is None or step <= 0:
         raise parser.error(path, "has a `multipleOf` that is not a number above zero")
-    scale = _fraction_digits(step)
+    scale = max(0, -significand(str(step))[1])
     bounds = [_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
     whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
     if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
         return _DEFAULT_SCALE
     return scale
-
-
-def _fraction_digits(step: Decimal) -> int:
-    _, power = significand(str(step))
-    return max(0, -power)
 
 
 def _decimal(value: Any) -> Decimal | None:

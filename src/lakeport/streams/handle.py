@@ -39,6 +39,7 @@ class LandingStream:
 
     Attributes:
         query: Spark's own handle.
+        id: the query's id, which its checkpoint keeps: the run id of all that it lands.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class LandingStream:
         self._batches = batches
         self._engine = engine
         self._storage = storage
-        self._id = str(query.id)
+        self.id = str(query.id)
         self._stopping = False
         self._done = threading.Event()
         engine.count_streams(1)
@@ -67,11 +68,6 @@ class LandingStream:
     def _repr_html_(self) -> str:
         """The stream as notebooks show it: what has landed since its start."""
         return self.report._repr_html_()
-
-    @property
-    def id(self) -> str:
-        """The query's id, which its checkpoint keeps: the run id of all that it lands."""
-        return self._id
 
     @property
     def active(self) -> bool:

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target, sink_seconds
-from lakeport.destinations import open_table
+from lakeport.destinations import check_place, open_table
 from lakeport.engine.sql.frames import normalised, without_marks, without_values
 from lakeport.engine.sql.streaming import bind, start_query
 from lakeport.errors import ConfigError
@@ -94,7 +94,7 @@ def land_stream(
     try:
         engine = prepared.engine.require_spark("a stream")
         streaming = _frame(frame, engine)
-        prepared.check_place()
+        check_place(prepared.config, prepared.storage)
         prepared = prepared.check_workers()
         return _started(prepared, engine, streaming, checkpoint or "", timing, observer)
     except BaseException:

@@ -70,15 +70,6 @@ def test_warnings_are_heard_where_spark_cannot_start(
     assert heard == ["of the config"]
 
 
-def test_a_lake_inside_of_a_table_is_refused(tmp_path: Path) -> None:
-    log = tmp_path / "t" / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020d}.json").write_text("{}")
-    prepare(load_target(tmp_path)).check_place()
-    with pytest.raises(ConfigError, match="Delta table"):
-        prepare(load_target(tmp_path / "t" / "lake")).check_place()
-
-
 def test_what_the_workers_bring_comes_behind_what_the_config_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

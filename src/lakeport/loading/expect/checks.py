@@ -93,24 +93,22 @@ class Checks:
         return next((one.title for one in self.expected if needs_spark(one, schema)), "")
 
     def by_arrow(self, batch: Batch, schema: pa.Schema) -> Sieve | None:
-        """The sieve for rows of these columns that a task reads; None without expectations.
+        """Return the sieve for a batch's rows, which a task reads; None for keys that are gone.
 
         Raises:
             ConfigError: an expectation names what is not there.
         """
-        if not self.expected or batch.gone:
+        if batch.gone:
             return None
         check_columns(self.expected, schema, batch.untyped)
         return Sieve(batch.stream, self.expected, partial(marked, self.expected))
 
-    def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve | None]:
-        """A batch's frame with what its sieve needs, and the sieve; None without expectations.
+    def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve]:
+        """Return a batch's frame with the column of bits that its sieve reads, and the sieve.
 
         Raises:
             ConfigError: an expectation names what is not there.
         """
-        if not self.expected:
-            return frame, None
         check_columns(self.expected, columns_of(batch), batch.untyped)
         grown = self.mode is Mode.APPEND and any(one.kind == "unique" for one in self.expected)
         known = self.table(self.own) if grown else None
@@ -129,7 +127,7 @@ class Checks:
             ExpectationFailed: an expectation whose failure fails the load is not met.
             InputError: more rows were set aside than a run may.
         """
-        if not self.expected or self.judge is None or batch.gone:
+        if self.judge is None or batch.gone:
             return
         total = Findings()
         for one in found:

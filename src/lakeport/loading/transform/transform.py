@@ -58,6 +58,11 @@ class Made:
     row_wise: bool
     reading: Reading[Item] | None = None
 
+    @property
+    def how(self) -> str:
+        """How the rows are transformed, in words."""
+        return EACH_ALONE if self.row_wise else AT_ONCE
+
     def check(self) -> None:
         """See that everything was read, once the frame was run; raises like `Reader.read`."""
         if self.reading is not None:
@@ -108,21 +113,11 @@ class Transform:
         made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
         return replace(batch, digest=made if batch.digest else "", remembered=False)
 
-    def row_wise(self, batch: Batch) -> bool:
-        """Whether each row is made of one row, so that batches can be transformed on their own."""
+    def planned(self, batch: Batch) -> Made:
+        """Return what a batch is made, without reading a row; raises as `applied`."""
         made = self.applied(batch, columns_of(batch), ())
         made.close()
-        return made.row_wise
-
-    def planned(self, batch: Batch) -> tuple[Batch, pa.Schema, str]:
-        """What a batch lands as, its columns, and in words how it is made.
-
-        Raises:
-            LakeportError: as for `applied`.
-        """
-        made = self.applied(batch, columns_of(batch), ())
-        made.close()
-        return made.batch, columns_of(made.batch), EACH_ALONE if made.row_wise else AT_ONCE
+        return made
 
     def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
         """A batch with the frame that the transform makes of it.

@@ -157,7 +157,8 @@ class Wanted:
             return PlannedBatch(batch, columns)
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
-            batch, columns, how = self.transform.planned(batch)
+            made = self.transform.planned(batch)
+            batch, columns, how = made.batch, columns_of(made.batch), made.how
         if checks is not None:
             if batch.frame is not None:
                 checks.by_spark(batch, batch.frame)
@@ -165,8 +166,7 @@ class Wanted:
                 from lakeport.loading.transform.transform import Transform
 
                 spark = prepared.engine.require_spark(expected)
-                made = Transform(spark).applied(batch, columns, ())
-                made.close()
+                made = Transform(spark).planned(batch)
                 checks.by_spark(made.batch, made.frame)
             else:
                 checks.by_arrow(batch, columns)
@@ -177,7 +177,7 @@ class Wanted:
             return False
         if any(one.at_once for one in self.expected):
             return True
-        return self.transform is not None and not self.transform.row_wise(batch)
+        return self.transform is not None and not self.transform.planned(batch).row_wise
 
 
 def _gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
