@@ -28,7 +28,7 @@ from lakeport.sources.files.folders import FolderReader
 
 if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
-    from lakeport.loading.transform.transform import Made
+    from lakeport.loading.transform.transform import TransformedBatch
     from lakeport.writers.base import TablePlan
 
 
@@ -150,7 +150,7 @@ class Part:
     shape: Shape
     sieve: Sieve | None = None
     frame: DataFrame | None = None
-    made: Made | None = None
+    made: TransformedBatch | None = None
 
     def without(self, files: Collection[str]) -> Part:
         """The same without some files."""

@@ -56,7 +56,7 @@ from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.loading.expect.checks import Checks
-    from lakeport.loading.transform.transform import Made, Transform
+    from lakeport.loading.transform.transform import Transform, TransformedBatch
 
 _MOST_CLASHES = 1000
 """Most times that a batch is staged because its names were taken."""
@@ -188,7 +188,11 @@ class StreamLoader:
         return parts
 
     def _of_frame(
-        self, batch: Batch, clock: datetime, source: Collection[str], made: Made | None = None
+        self,
+        batch: Batch,
+        clock: datetime,
+        source: Collection[str],
+        made: TransformedBatch | None = None,
     ) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
@@ -201,7 +205,7 @@ class StreamLoader:
         batches: Sequence[Batch],
         readers: Sequence[Reader | None],
         schemas: Sequence[pa.Schema],
-    ) -> Made | None:
+    ) -> TransformedBatch | None:
         """One batch of what Spark makes of these; None where they land without it."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
         transform = self.transform

@@ -159,12 +159,12 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         for name in step:
             schedule.ended(name, well=True)
     with start_engine(loads.values()) as engine:  # which is not asked for anything
-        made_by = MadeBy(engine)
-        planned = tuple(_planned(loads[name], engine, made_by) for step in steps for name in step)
+        planner = ResultPlanner(engine)
+        planned = tuple(_planned(loads[name], engine, planner) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 
-def _planned(load: Load, engine: Engine, made_by: MadeBy) -> LoadPlan:
+def _planned(load: Load, engine: Engine, planner: ResultPlanner) -> LoadPlan:
     config = load.target
     uri = table_of(load)
     version, columns = None, dict[str, str]()
@@ -173,7 +173,7 @@ def _planned(load: Load, engine: Engine, made_by: MadeBy) -> LoadPlan:
         version = found.version if found else None
         columns = {column.name: column.type for column in found.columns} if found else {}
     secrets = (*load.source.secrets(), *config.secrets())
-    made = made_by.load(load, uri)
+    made = planner.load(load, uri)
     return LoadPlan(
         load.name,
         scrub(_words(load.source), load.source.secrets()),
@@ -216,8 +216,8 @@ _UNREAD: Final = "its source's columns are known once it is read"
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a load makes of its rows.
+class LoadResult:
+    """The columns that a load gives its table, and how its rows are transformed.
 
     Attributes:
         runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
@@ -236,8 +236,8 @@ class Made:
 
 
 @dataclass
-class MadeBy:
-    """Tells it of loads in the order in which they run.
+class ResultPlanner:
+    """Plans the results of loads, which are asked for in the order in which they run.
 
     Args:
         engine: Spark, which is started for loads with `sql` or `python`, where they take it.
@@ -246,26 +246,26 @@ class MadeBy:
     engine: Engine
     _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
 
-    def load(self, load: Load, table: str) -> Made:
-        """What a load makes of its rows; nothing is known of one without `sql` and `python`.
+    def load(self, load: Load, table: str) -> LoadResult:
+        """Plan a load's result; it is empty for a load without `sql` and `python`.
 
         Args:
             load: the load.
             table: the URI of its table.
         """
         if not load.sql and not load.python:
-            return Made()
+            return LoadResult()
         try:
             made = self._known(load)
         except LakeportError as error:
-            made = Made(self._by_text(load), unknown=error.message)
+            made = LoadResult(self._by_text(load), unknown=error.message)
         if made.columns is not None:
             self._tables[table] = load.target.mode, made.columns
         if any(one.at_once for one in load.expect):
-            return Made(AT_ONCE, made.columns, made.unknown)
+            return LoadResult(AT_ONCE, made.columns, made.unknown)
         return made
 
-    def _known(self, load: Load) -> Made:
+    def _known(self, load: Load) -> LoadResult:
         source = load.source
         if isinstance(source, TablesSource):
             frames = {name: self._frame(place, load) for name, place in source.tables.items()}
@@ -298,13 +298,13 @@ class MadeBy:
         named(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 
-    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
+    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
         views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
         prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
         wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
         planned = wanted.planned(prepared, batch)
         shape = Policies(load.target).shape(planned.columns, planned.batch)
-        return Made(planned.how, shape.schema)
+        return LoadResult(planned.how, shape.schema)
 
     def _frame(self, place: str, load: Load) -> DataFrame:
         """A table as it is once the loads before have landed, as far as their columns are known."""

@@ -43,8 +43,8 @@ Item = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
 
 
 @dataclass(frozen=True)
-class Made:
-    """A batch as its transform makes it.
+class TransformedBatch:
+    """A batch, and the Spark frame that a transform makes of it.
 
     Attributes:
         batch: with `frame`.
@@ -113,13 +113,13 @@ class Transform:
         made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
         return replace(batch, digest=made if batch.digest else "", remembered=False)
 
-    def planned(self, batch: Batch) -> Made:
+    def planned(self, batch: Batch) -> TransformedBatch:
         """Return what a batch is made, without reading a row; raises as `applied`."""
         made = self.applied(batch, columns_of(batch), ())
         made.close()
         return made
 
-    def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
+    def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> TransformedBatch:
         """A batch with the frame that the transform makes of it.
 
         Args:
@@ -143,7 +143,7 @@ class Transform:
         found = self._made(session, frame.columns)
         stored = normalised(found, batch.stream)
         untyped = without_values(found, stored)
-        return Made(
+        return TransformedBatch(
             replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
             stored,
             is_row_wise(found, SOURCE),
