@@ -272,7 +272,8 @@ class ResultPlanner:
             frame = next(iter(frames.values()))
             return self._planned(load, Batch(load.name, 0, frame=frame), frames)
         if isinstance(source, DatabaseSource) and not source.is_jdbc:
-            columns = HeldReader(described(source).empty_table())
+            schema = described(source)
+            columns = HeldReader(schema, schema.empty_table())
             return self._planned(load, Batch(load.name, 0, reader=columns), {})
         raise SourceError(_UNREAD)
 

@@ -183,7 +183,7 @@ class DeclaredReader:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldReader:
+class HeldReader(DeclaredReader):
     """Gives rows that are in memory; implements `lakeport.model.Reader`.
 
     Attributes:
@@ -192,11 +192,6 @@ class HeldReader:
 
     rows: pa.Table
 
-    @property
-    def schema(self) -> pa.Schema:
-        """See `lakeport.model.Reader.schema`."""
-        return self.rows.schema
-
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         yield from self.rows.to_batches()
@@ -204,14 +199,6 @@ class HeldReader:
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
         return Scan(self.rows.num_rows)
-
-    def tolerant(self) -> Self:
-        """See `lakeport.model.Reader.tolerant`."""
-        return self
-
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> Self:
-        """See `lakeport.model.Reader.extended`; there is no more to them."""
-        return self
 
 
 class Footer(NamedTuple):

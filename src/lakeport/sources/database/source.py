@@ -731,7 +731,8 @@ class DatabaseFlushes:
         if not absent.num_rows:
             return None
         now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
-        return HeldReader(absent.append_column(pa.field(mark, TIMESTAMP), now))
+        gone = absent.append_column(pa.field(mark, TIMESTAMP), now)
+        return HeldReader(gone.schema, gone)
 
     def _digest(self, relation: str) -> str:
         """Tells what was asked for, where a run is to know it again."""

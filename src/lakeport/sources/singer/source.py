@@ -15,7 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -112,16 +112,8 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(slots=True)
-class StreamCount:
-    """What a stream has brought so far: records (bad ones included) and their bytes."""
-
-    records: int = 0
-    bytes: int = 0
-
-
-@dataclass(slots=True)
 class Stream:
-    """A stream's schema and what it has spooled since the last cut."""
+    """A stream's schema, what it has spooled since the last cut, and what it has brought so far."""
 
     message: Schema
     fields: tuple[Field, ...]
@@ -129,7 +121,8 @@ class Stream:
     segment: Segment | None = None
     envelope: bool = True
     begun: int = 0
-    count: StreamCount = field(default_factory=StreamCount)
+    records: int = 0
+    bytes: int = 0
     reported: int = 0
 
 
@@ -249,8 +242,8 @@ class Collector:
         return stream.segment
 
     def _add(self, stream: Stream, size: int, count: int) -> None:
-        stream.count.records += count
-        stream.count.bytes += size
+        stream.records += count
+        stream.bytes += size
         self._bytes += size
         self._rows += count
 
@@ -267,7 +260,7 @@ class Collector:
         """
         for stream in self.streams.values():
             self._close(stream)
-            if last and stream.count.records == 0:
+            if last and stream.records == 0:
                 stream.begun = time.time_ns() // 1000
                 self._closed.append(self._schema_only(stream))
         batches = tuple(self._closed)
@@ -277,9 +270,9 @@ class Collector:
     def report(self, on_progress: Callable[[str, int, int], None]) -> None:
         """Tell how far each stream is that has moved since the last call."""
         for name, stream in self.streams.items():
-            if stream.count.records != stream.reported:
-                stream.reported = stream.count.records
-                on_progress(name, stream.count.records, stream.count.bytes)
+            if stream.records != stream.reported:
+                stream.reported = stream.records
+                on_progress(name, stream.records, stream.bytes)
 
     def _close(self, stream: Stream) -> None:
         """Make what a stream has spooled a batch of the coming flush."""
@@ -405,10 +398,10 @@ class SingerSource:
         self._bad_bytes = 0
 
     @property
-    def counts(self) -> dict[str, StreamCount]:
-        """Per stream, in order of their first SCHEMA, what it has brought so far."""
+    def counts(self) -> dict[str, int]:
+        """Per stream, in order of their first SCHEMA, how many records it has brought so far."""
         seen = list(self._collector.streams.items())  # another thread may ask while this one reads
-        return {name: stream.count for name, stream in seen}
+        return {name: stream.records for name, stream in seen}
 
     def __iter__(self) -> Iterator[Flush]:
         """Read the input to its end, once.
@@ -425,7 +418,7 @@ class SingerSource:
             self._collector.advance(block.end)
             self._spool.settle()
             read += block.end
-            reached(read, sum(count.records for count in self.counts.values()))
+            reached(read, sum(self.counts.values()))
             if self._on_progress is not None:
                 self._collector.report(self._on_progress)
         yield self._cut(last=True)
@@ -532,7 +525,7 @@ class SingerSource:
     def _activate(self, stream: str, version: int) -> None:
         known = self._stream(stream)
         # Before its records a version is not complete: its turn comes at the input's end.
-        early = known is None or known.count.records == 0
+        early = known is None or known.records == 0
         (self._early if early else self._active)[stream] = version
 
     def _batch_files(self, message: BatchFiles) -> None:

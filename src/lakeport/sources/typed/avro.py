@@ -151,15 +151,6 @@ def unpack(source: BinaryIO, block: Block, codec: str, guard: ExpansionGuard) ->
     return b"".join(parts)
 
 
-def container(schema: Any, records: int, data: bytes) -> bytes:
-    """A container file with one block, not compressed."""
-    sync = bytes(_SYNC)
-    meta = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": b"null"}
-    pairs = [part for pair in meta.items() for text in pair for part in (_of(len(text)), text)]
-    head = [_MAGIC, _of(len(meta)), *pairs, _of(0), sync]
-    return b"".join([*head, _of(records), _of(len(data)), data, sync])
-
-
 def _inflated(new: Callable[[], Any], data: bytes) -> Iterator[bytes]:
     """What a decoder makes of data, a bounded part at a time."""
     decoder = new()
@@ -455,7 +446,7 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
     with reading(split.uri, _NAME), _buffered(split) as source:
         opening = open_container(source)
         columns = _columns(opening.schema, split.uri)
-        schema = _decodable(opening.schema)
+        schema = {"type": "array", "items": _decodable(opening.schema)}
         calendar = HybridCalendar.of_avro(opening.metadata, _arrow(columns))
         for records, data in _pieces(source, opening, split, guard):
             batch = _batch(_decoded(schema, records, data), columns)
@@ -502,8 +493,11 @@ def _arrow(columns: Mapping[str, Column]) -> pa.Schema:
 
 
 def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
+    """Records as the array that they are written as: their number, they, and a zero."""
     try:
-        return list(_fastavro().reader(io.BytesIO(container(schema, records, data))))
+        array = io.BytesIO(_of(records) + data + b"\0")
+        found: list[dict[str, Any]] = _fastavro().schemaless_reader(array, schema, None)
+        return found
     except Exception as error:  # what it meets in damaged data it does not foresee
         raise ValueError(f"its records are damaged: {error or type(error).__name__}") from None
 

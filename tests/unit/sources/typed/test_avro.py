@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 import struct
 import sys
 import tempfile
@@ -254,7 +255,14 @@ RECURSIVE = {
 
 
 def fixed(schema: Any, data: bytes = b"", count: int = 0) -> bytes:
-    return blocks.container(schema, count, data)
+    """A file with one block, not compressed."""
+    sync = bytes(16)
+    meta = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": b"null"}
+    pairs = [
+        part for pair in meta.items() for text in pair for part in (blocks._of(len(text)), text)
+    ]
+    head = [b"Obj\x01", blocks._of(len(meta)), *pairs, blocks._of(0), sync]
+    return b"".join([*head, blocks._of(count), blocks._of(len(data)), data, sync])
 
 
 def rows_of(type_: Any) -> Any:
