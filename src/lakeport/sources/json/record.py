@@ -62,20 +62,6 @@ class Column:
     required: bool = False
     mixed: bool = False
 
-    @property
-    def raw(self) -> bool:
-        """Whether values, or parts of them, are kept as the JSON text that came."""
-        return holds(self.type, Kind.JSON)
-
-
-def holds(t: FieldType, *kinds: Kind) -> bool:
-    """Whether one of these kinds is anywhere in a type."""
-    if t.kind in kinds:
-        return True
-    if t.item is not None and holds(t.item, *kinds):
-        return True
-    return any(holds(f.type, *kinds) for f in t.fields)
-
 
 def spec_of(name: str, t: FieldType, *, plain: bool = False) -> Spec:
     """A column as the kernel takes it.
@@ -350,25 +336,19 @@ Undeclared = Callable[[str, Any], None]
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
 _LONG_DIGITS = 20
+_NO_NUMBER = (b"[", b"{", b"t", b"f")
+_OF_PARTS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
 _OPENED = {"{": "object", "[": "array"}
 _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Literal: "number"}
 
 
-def converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
-    """Make the function that converts values of one type.
+def converter(t: FieldType, path: str) -> Converter:
+    """Make the function that converts decoded values of a type without parts.
 
     Args:
-        t: the type, one that keeps no JSON text (see `raw_converter`).
+        t: the type.
         path: dotted path of the column, for faults.
-        undeclared: called for members that a struct does not declare; it may raise `Fault`.
     """
-    if t.kind is Kind.LIST:
-        assert t.item is not None
-        item = converter(t.item, f"{path}.element", undeclared)
-        return partial(_list, path, item)
-    if t.kind is Kind.STRUCT:
-        members = {f.name: converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields}
-        return partial(_struct, path, members, undeclared)
     if t.kind is Kind.DECIMAL:
         return partial(_decimal, path, t.precision, t.scale)
     return partial(_PLAIN[t.kind], path)
@@ -446,13 +426,6 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
     return Decimal(f"{sign}{digits}{'0' * (power + scale)}E-{scale}")
 
 
-def _list(path: str, item: Converter, value: Any) -> list[Any]:
-    found = _parsed(value, "[") if type(value) is str else value
-    if type(found) is not list:
-        raise _wrong(path, "array", value)
-    return [None if v is None else item(v) for v in found]
-
-
 def _parsed(text: str, *opening: str) -> Any:
     """The list or object that a text holds as JSON, which is how some taps send them."""
     if not text.lstrip().startswith(opening):
@@ -463,42 +436,24 @@ def _parsed(text: str, *opening: str) -> Any:
         return text
 
 
-def _struct(
-    path: str, members: dict[str, Converter], undeclared: Undeclared, value: Any
-) -> dict[str, Any]:
-    given = _parsed(value, "{") if type(value) is str else value
-    if not isinstance(given, dict):
-        raise _wrong(path, "object", value)
-    found: dict[str, Any] = {}
-    for name, part in given.items():
-        convert = members.get(name)
-        if convert is None:
-            undeclared(f"{path}.{name}", part)
-        else:
-            found[name] = None if part is None else convert(part)
-    return found
-
-
 def raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
     """Make the function that converts values from their JSON text, which must be valid.
-
-    For types that keep JSON text somewhere; what does not is decoded and converted as usual.
 
     Args:
         t: the type.
         path: dotted path of the column, for faults.
-        undeclared: as for `converter`.
+        undeclared: called for members that a struct does not declare; it may raise `Fault`.
     """
     if t.kind is Kind.JSON:
         return partial(_json, path, t.opening) if t.opening else bytes.decode
-    if not holds(t, Kind.JSON):
-        return partial(_decoded, Decoder(), converter(t, path, undeclared))
     if t.item is not None:
         item = raw_converter(t.item, f"{path}.element", undeclared)
-        return partial(_raw_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
-    members = {f.name: raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields}
-    objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    return partial(_raw_struct, path, objects, members, undeclared, t.rest)
+        return partial(_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
+    if t.kind is Kind.STRUCT:
+        members = {f.name: raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields}
+        objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        return partial(_struct, path, objects, members, undeclared, t.rest)
+    return partial(_decoded, converter(t, path))
 
 
 def mixed(raw: bytes) -> str:
@@ -528,11 +483,13 @@ def _inside(raw: bytes, *opening: str) -> bytes:
     return raw if type(_parsed(text, *opening)) is str else text.strip().encode()
 
 
-def _decoded(decoder: Decoder, convert: Converter, raw: bytes) -> Any:
-    return convert(decoder.decode(raw))
+def _decoded(convert: Converter, raw: bytes) -> Any:
+    if raw.startswith(b'"'):
+        return convert(msgspec.json.decode(raw, type=str))
+    return convert(Decoder().decode(raw) if raw[:1] in _NO_NUMBER else Literal(raw.decode()))
 
 
-def _raw_list(
+def _list(
     path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
 ) -> list[Any]:
     raw = _inside(raw, "[")
@@ -542,7 +499,7 @@ def _raw_list(
     return [None if part == b"null" else item(part) for part in parts]
 
 
-def _raw_struct(
+def _struct(
     path: str,
     decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]],
     members: dict[str, Converter],
@@ -619,16 +576,13 @@ class RecordParser:
         for c in columns:
             if c.mixed:
                 self._raw[c.name] = mixed
-            elif c.raw:
+            elif c.type.kind in _OF_PARTS:
                 self._raw[c.name] = raw_converter(c.type, c.name, self._undeclared)
             else:
-                self._plain[c.name] = converter(c.type, c.name, self._undeclared)
+                self._plain[c.name] = converter(c.type, c.name)
         for c in columns if reader.envelope and reader.metadata else ():
             if (key := MESSAGE_KEYS.get(c.name)) is not None:
-                self._message_keys[key] = (
-                    self._index[c.name],
-                    converter(c.type, key, self._undeclared),
-                )
+                self._message_keys[key] = self._index[c.name], converter(c.type, key)
 
     def record(self, line: bytes) -> list[Any]:
         """Convert one record to the values of the columns, in order.
