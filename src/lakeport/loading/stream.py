@@ -89,6 +89,7 @@ class StreamLoader:
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
     _undeclared_text: tuple[str, ...] = ()
+    _bad: list[tuple[Batch, list[Scan]]] = field(default_factory=list)
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit.
@@ -231,27 +232,38 @@ class StreamLoader:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
         if batch.reader is None:
             return None
-        scan = self._scan(self._extended(batch.reader), batch)
+        scan, found = self._scan(self._extended(batch.reader), batch)
         if self.policies.config.unknown_fields is UnknownPolicy.DROP:
             for name, count in scan.unknown_values.items():
                 self._dropped[name] = self._dropped.get(name, 0) + count
         elif scan.unknown:
-            found = pa.schema([(name, pa.null()) for name in scan.unknown])
+            new = pa.schema([(name, pa.null()) for name in scan.unknown])
             known = self._extended(batch.reader).schema
-            check_width(batch.stream, pa.schema([*known, *found]), self.policies.config.max_columns)
+            check_width(batch.stream, pa.schema([*known, *new]), self.policies.config.max_columns)
             self._extra.update(self._types(scan.unknown))
-            scan = self._scan(self._extended(batch.reader), batch)  # by their new types
+            scan, found = self._scan(self._extended(batch.reader), batch)  # by their new types
         if scan.bad and self.policies.config.on_bad_record == "fail":
             raise BadRecords(scan.bad, len(scan.bad))
-        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
+        self._bad.append((batch, found))
+        if not self.policies.config.once:  # else, those of files that the table has are left out
+            self._hand_on(())
         return batch.reader.tolerant() if scan.bad else batch.reader
 
     def _count_again(self, batch: Batch) -> None:
         """Have a skipped batch's bad records count against the run's limit, as at first."""
         if batch.reader is None or self.policies.config.on_bad_record == "fail":
             return
-        scan = self._scan(self._extended(batch.reader), batch)
-        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
+        self._bad.append((batch, self._scan(self._extended(batch.reader), batch)[1]))
+        self._hand_on(())
+
+    def _hand_on(self, left_out: Collection[str]) -> None:
+        """Hand on the bad records that were found, but for those of some files."""
+        scanned, self._bad = self._bad, []
+        for batch, found in scanned:
+            pairs = zip(batch.splits, found, strict=True)
+            kept = [scan for split, scan in pairs if split.uri not in left_out]
+            bad = [record for scan in kept for record in scan.bad]
+            self.on_bad(batch, bad, sum(scan.rows for scan in kept) + len(bad))
 
     def _extended(self, reader: Reader) -> Reader:
         known = {*reader.schema.names} if self._extra else ()
@@ -282,7 +294,8 @@ class StreamLoader:
         )
         return types
 
-    def _scan(self, reader: Reader, batch: Batch) -> Scan:
+    def _scan(self, reader: Reader, batch: Batch) -> tuple[Scan, list[Scan]]:
+        """Scan a batch; return what was found in all of it, and in each split."""
         with self._stage("checking", batch.stream, total=batch.bytes):
             step = f"check {batch.stream}, batch {batch.sequence}"
             found = self.engine.run_tasks(step, partial(scan_split, reader), batch.splits)
@@ -293,14 +306,14 @@ class StreamLoader:
             for name, count in part.unknown_values.items():
                 counts[name] = counts.get(name, 0) + count
         bad = tuple(record for part in found for record in part.bad)
-        return Scan(sum(part.rows for part in found), bad, unknown, counts)
+        return Scan(sum(part.rows for part in found), bad, unknown, counts), found
 
     def _stage_and_commit(
         self, whole: Batch, given: Sequence[Part], state: bytes | None
     ) -> Landed | None:
         """Plan, stage and commit parts; again where names are taken, or columns can be fitted."""
         parts, names, judged = given, self.policies.keys_of(whole), False
-        left_out, clashes = tuple[str, ...](), 0
+        left_out, known_files, clashes = tuple[str, ...](), set[str](), 0
         otherwise: str | None = None
         check_width(
             whole.stream, union([p.shape.schema for p in parts]), self.policies.config.max_columns
@@ -316,13 +329,21 @@ class StreamLoader:
                 try:
                     plan = self._planned(incoming, whole, names, parts[0].shape.clock, len(tasks))
                     staged, found = self._staged(tasks, plan, whole)
-                    if self.checks is not None and not judged:
-                        self.checks.passed(whole, found, counted_before=self._scans)
+                    known = replace(whole, content=contents_of(incoming, staged))
+                    # What is left out is not set aside again.
+                    once = self.policies.config.once and not judged
+                    landed = self.writer.landed_before(known) if once else None
+                    if landed is None and not judged:
+                        self._hand_on(known_files)
+                        if self.checks is not None:
+                            self.checks.passed(whole, found, counted_before=self._scans)
                         judged = True  # what is staged again is the same
                     if whole.optional and not staged and whole.bookmark is None:
                         return None
-                    known = replace(whole, content=contents_of(incoming, staged))
-                    landed = self._committed(known, plan, staged, state)
+                    if landed is None:
+                        landed = self._committed(known, plan, staged, state)
+                    else:
+                        self.writer.discard(staged)
                     notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
                     return self._told(replace(landed, notes=notes), whole, incoming, plan, staged)
                 except TypeConflict as conflict:
@@ -347,11 +368,12 @@ class StreamLoader:
                     clashes += 1
                     if clashes >= _MOST_CLASHES:
                         raise
-                except LandedBefore as known_files:
+                except LandedBefore as before:
                     self.writer.discard(staged)
-                    left_out = (*left_out, known_files.note)
-                    given = [part.without(known_files.files) for part in given]
-                    parts = [part.without(known_files.files) for part in parts]
+                    left_out = (*left_out, before.note)
+                    known_files |= {*before.files}
+                    given = [part.without(before.files) for part in given]
+                    parts = [part.without(before.files) for part in parts]
                     size = sum(part.batch.bytes for part in parts)
                     whole = replace(whole, records=-1, bytes=size)
                 except BaseException:

@@ -87,7 +87,10 @@ class TableWriter(Protocol):
     def landed_before(self, batch: Batch) -> Landed | None:
         """What the same run landed of this batch before; None if nothing.
 
+        With `once`, also what any load landed, of a batch whose `content` is known.
+
         Raises:
+            LandedBefore: some of the batch's files were landed before.
             RunMismatch: the run landed something else under this number.
         """
         ...

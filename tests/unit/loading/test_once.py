@@ -211,3 +211,23 @@ def test_a_file_is_known_when_checkpoints_have_left_it_out(
     assert (left_out.rows, left_out.skipped_batches) == (0, 1)
     assert land(sources[0]).rows == 1
     assert len(DeltaTable(lake / "t").to_pyarrow_table()) == 12
+
+
+BAD = {"schema": {"id": "integer"}, "on_bad_record": "quarantine"}
+UNMET = {"expect": [{"between": {"id": [0, 9]}, "otherwise": "quarantine"}]}
+
+
+@pytest.mark.parametrize("keys", [BAD, UNMET], ids=["bad records", "expectations"])
+def test_records_of_a_file_that_is_left_out_are_not_set_aside_again(
+    keys: dict[str, Any], tmp_path: Path, lake: Path, land: Callable[..., lakeport.StreamReport]
+) -> None:
+    keys = {**keys, "once": True, "engine": "threads"}
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    bad = "x" if "schema" in keys else "-1"
+    first.write_text(f"id\n1\n{bad}\n")
+    assert (land(first, **keys).rejected, land(first, **keys).rejected) == (1, 0)
+    second.write_text(f"id\n2\n{bad}\n{bad}\n")
+    both = land([str(first), str(second)], **keys)
+    assert (both.rows, both.rejected) == (1, 2)
+    assert [one.checked for one in both.expectations] == ([] if "schema" in keys else [3])
+    assert sum(one.records for one in lakeport.quarantined(str(lake))) == 3

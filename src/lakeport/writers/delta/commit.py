@@ -88,16 +88,17 @@ class KnownContent:
     files: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
 
-    def landed(self, txn: TableTransaction) -> frozenset[str]:
-        """Return the files that appends have landed since the table was last overwritten."""
+    def landed(self, last: Callable[[Collection[str]], Mapping[str, int]]) -> frozenset[str]:
+        """Return the files that appends have landed since the table was last overwritten.
+
+        Args:
+            last: takes ids of applications; gives the number that each has come to.
+        """
         if not self.files:
             return frozenset()
         # An overwrite that comes second is made anew on what came first: its number is higher.
         apps = {file: CONTENT + name for file, name in self.files.items()}
-        if self.once:
-            for app in apps.values():
-                txn.watch(app)  # of two at a time, the second is to find the first one's
-        known = txn.last_transactions({*apps.values(), _OVERWRITTEN})
+        known = last({*apps.values(), _OVERWRITTEN})
         since = max(0, known[_OVERWRITTEN])
         return frozenset(file for file, app in apps.items() if known[app] >= since)
 

@@ -61,9 +61,12 @@ class DeltaTableWriter(TableWriter):
         return Current(state.open_schema, tuple(state.partition_columns), state.version)
 
     def landed_before(self, batch: Batch) -> Landed | None:
-        """What the same run landed of this batch before."""
+        """What the same run landed of this batch before, or any load of its content."""
         run_id = self.config.run_id or ""
-        return self.writer.landed(run_id=run_id, sequence=batch.sequence, digest=batch.digest)
+        found = self.writer.landed(run_id=run_id, sequence=batch.sequence, digest=batch.digest)
+        if found is not None or self.config.mode is not Mode.APPEND:
+            return found
+        return self.writer.landed_content(batch.sequence, batch.content)
 
     def plan(
         self,

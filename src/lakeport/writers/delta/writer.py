@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow as pa
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
-from lakeport.delta_log.transactions import Mark, app_id, conflict
+from lakeport.delta_log.transactions import CONTENT, Mark, app_id, conflict
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
@@ -239,6 +240,34 @@ class DeltaWriter:
         last = self.log.last_transactions(version, [name])[name]
         return None if last < sequence else self._skip_landed(version, run_id, sequence, digest)
 
+    def landed_content(self, sequence: int, content: Mapping[str, str]) -> Landed | None:
+        """Return what is reported of an append that is left out; None for one that lands.
+
+        Args:
+            sequence: the batch's ordinal.
+            content: as for `commit`.
+
+        Raises:
+            LandedBefore: some of the files were landed before, and are to be left out.
+            DestinationError: the store refused.
+        """
+        version = self.log.newest() if content and self.options.once else -1
+        if version < 0:
+            return None
+        known = KnownContent(content, once=True)
+        again = known.landed(partial(self.log.last_transactions, version))
+        return self._left_out(known, again, sequence, version)
+
+    def _left_out(
+        self, known: KnownContent, again: Collection[str], sequence: int, version: int
+    ) -> Landed | None:
+        if not (again and known.once):
+            return None
+        if len(again) < len(known.files):
+            raise known.without(again)
+        skipped = Landed(self.stream, self.uri, sequence, 0, version=version, skipped=True)
+        return replace(skipped, notes=(LEFT_OUT,))
+
     def commit(
         self,
         plan: DeltaPlan,
@@ -269,20 +298,12 @@ class DeltaWriter:
             known = KnownContent(content, self.options.once)
 
         def change(now: DeltaPlan, txn: TableTransaction, _: StagedFiles) -> TableChange | Landed:
-            again = known.landed(txn) if now.mode is Mode.APPEND else frozenset()
-            if again and known.once:
-                if len(again) < len(known.files):
-                    raise known.without(again)
-                return Landed(
-                    self.stream,
-                    self.uri,
-                    own.sequence,
-                    0,
-                    version=txn.version,
-                    skipped=True,
-                    notes=(LEFT_OUT,),
-                )
-            return write_change(
+            if known.once:
+                for name in known.files.values():
+                    txn.watch(CONTENT + name)  # of two at a time, the second is to find the first
+            appends = now.mode is Mode.APPEND
+            again = known.landed(txn.last_transactions) if appends else frozenset()
+            return self._left_out(known, again, own.sequence, txn.version) or write_change(
                 now,
                 own,
                 staged,
