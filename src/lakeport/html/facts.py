@@ -38,14 +38,6 @@ class BadSample:
     record: str
 
 
-class ErrorFacts(msgspec.Struct, frozen=True):
-    """What a failed run ended with."""
-
-    type: str
-    message: str
-    hint: str = ""
-
-
 class RunFacts(msgspec.Struct, frozen=True):
     """A run; see `lakeport.LandingReport`."""
 
@@ -63,7 +55,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     parser: str = ""
     engine: EngineReport = EngineReport()
-    error: ErrorFacts | None = None
+    error: dict[str, str] | None = None
     command: list[str] | None = None
     reasons: list[Rejection] = []
     spans: list[Span] = []

@@ -9,8 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -27,7 +26,7 @@ from lakeport.html.table import Preview, table_body
 from lakeport.html.text import age, cut, duration, tag
 from lakeport.schema.named import command
 from lakeport.tables.lake import list_tables, of_a_table, open_lake
-from lakeport.tables.overview import table_and_rows
+from lakeport.tables.overview import spelled, table_and_rows
 from lakeport.tables.runs import list_loads, list_runs, run_named, samples
 from lakeport.units import count, counted, size
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
@@ -120,6 +119,7 @@ _TABLE: Final = "/table/"
 _RUN: Final = "/run/"
 _RUNS = 200
 _SAMPLES = 20
+_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
 
 
 def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
@@ -158,8 +158,10 @@ class LakePages:
         """
         if path == "/":
             return self.of_table("") if self.is_table else self.of_lake(self.runs(), quote)
-        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
-            return self.of_table(name)
+        if not all(map(_is_name, path[1:].split("/"))):
+            return None
+        if path.startswith(_TABLE):
+            return self.of_table(path.removeprefix(_TABLE))
         if path.startswith(_RUN):
             run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
             return None if run is None else self.of_run(run, quote)
@@ -261,12 +263,14 @@ def _line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
     return run, f"{_RUN}{run.name}" if facts else "", facts.rejected if facts else 0, named
 
 
-def _is_name(name: str) -> bool:
-    """Whether it can be a table's folder below the target, and nothing outside of it."""
-    parts = name.split("/")
-    return (
-        all(part not in ("", ".", "..") for part in parts) and "\\" not in name and "\0" not in name
-    )
+def _is_name(part: str) -> bool:
+    """Whether a part of a path can be a folder's name, and leads nowhere else.
+
+    >>> [_is_name(part) for part in ("a b", "", "..", "a\\\\b", "é" * 128)]
+    [True, False, False, False, False]
+    """
+    escapes = part in ("", ".", "..") or "\\" in part or "\0" in part
+    return not escapes and len(part.encode()) <= _LONGEST_NAME
 
 
 _LAKE_COLUMNS = (
@@ -416,14 +420,8 @@ def _shown(rows: pa.Table) -> Preview:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, (list, dict)):
         value = json.dumps(value, default=_text, ensure_ascii=False)
     if isinstance(value, bytes):
         value = f"0x{value[: _LONGEST // 2].hex()}"
-    if isinstance(value, (date, datetime)):
-        value = value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
-    if isinstance(value, Decimal):
-        value = format(value, "f")
-    return cut(str(value), _LONGEST)
+    return cut(spelled(value), _LONGEST)

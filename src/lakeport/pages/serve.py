@@ -331,7 +331,6 @@ OnError = Callable[[BaseException], None]
 """Is told of an error that ended a page, in the page's thread."""
 
 _AT_ONCE: Final = 4
-_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
 _STATUS: Final = (
     (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
     (DestinationError, HTTPStatus.BAD_GATEWAY),
@@ -393,7 +392,7 @@ class _Site:
 
     def _answer(self, path: str) -> Response:
         try:
-            page = self._pages.page(path) if _names_something(path) else None
+            page = self._pages.page(path)
             if page is None:
                 return self._apology(path, 404, "Not here", f"There is no page at {path}")
             return self._document(page, 200)
@@ -428,14 +427,3 @@ class _Site:
 
     def _document(self, page: Page, status: int) -> Response:
         return HTMLResponse(self._pages.document(page), status, UNKEPT)
-
-
-def _names_something(path: str) -> bool:
-    """Whether a path can be a page's: it leads down, by names that a folder can have.
-
-    >>> [_names_something(path) for path in ("/", "/table/a b", "/table/../x", "/a//b", "/a/")]
-    [True, True, False, False, False]
-    """
-    names = path[1:].split("/")
-    known = all(len(name.encode()) <= _LONGEST_NAME for name in names)
-    return path == "/" or (known and {"", ".", ".."}.isdisjoint(names))

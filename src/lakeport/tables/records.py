@@ -406,17 +406,13 @@ class RestoreReport(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class UndoReport(Record):
-    """What `undo` did.
+class UndoReport(RestoreReport):
+    """What `undo` did: it brought back the version before the run.
 
     Attributes:
-        version: the version that it made.
-        restored: the version before the run, whose contents came back.
         undone: the versions that the run had made, oldest first.
     """
 
-    version: int
-    restored: int
     undone: tuple[int, ...]
 
 

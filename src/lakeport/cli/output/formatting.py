@@ -21,6 +21,7 @@ from lakeport.model import Landed, StreamReport
 from lakeport.units import count, counted, size
 
 _TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")
+_NUMBER = re.compile(r"-?\d[\d,]*(\.\d*)?( .*)?")
 _PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 
 
@@ -448,9 +449,4 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 def numeric(texts: Iterable[str]) -> bool:
     """Whether all these cells are numbers, sizes included."""
     found = [text for text in texts if text not in ("-", "?", "null")]
-    return bool(found) and all(text.lstrip("-")[:1].isdigit() and _plain(text) for text in found)
-
-
-def _plain(text: str) -> bool:
-    number = text.split(" ")[0].replace(",", "").replace(".", "", 1).lstrip("-")
-    return number.isdigit()
+    return bool(found) and all(map(_NUMBER.fullmatch, found))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from typer.completion import install_callback, show_callback
@@ -29,8 +29,10 @@ from lakeport.scrub import scrub
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from lakeport.cli.output.console import Output
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import Input
+    from lakeport.mage.observer import MageObserver
 
 
 LAND: Final = "Land"
@@ -170,29 +172,11 @@ RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 """The hint of a load with the option `--run-id` that is asked to end."""
 
 
-class ErrorOutput(Protocol):
-    """Prints or logs the error that ends a command; `Guard` hands it over.
-
-    Attributes:
-        landed: number of batches that landed before the error.
-        options: what `Guard` adds to the commands about a table that a hint names.
-    """
-
-    landed: int
-    options: str
-
-    def failure(self, failure: Failure, trace: str = "") -> None:
-        """An error, with its traceback if that was asked for."""
-
-    def close(self) -> None:
-        """Nothing more will come."""
-
-
 class Guard:
     """Runs a command's body: `with Guard(output, debug) as guard: ...`.
 
     Args:
-        output: what the command speaks through.
+        output: prints or logs the error that ends the command, and has counted what landed.
         debug: whether errors come with their traceback.
         exit_code: makes the process's exit code from the error's; default: the same.
         cut_off: what a command that is asked to end says, and its hint; default: what a load says.
@@ -201,7 +185,7 @@ class Guard:
 
     def __init__(
         self,
-        output: ErrorOutput,
+        output: Output | MageObserver,
         debug: bool = False,
         exit_code: Callable[[int], int] = lambda code: code,
         cut_off: tuple[str, str] | None = None,

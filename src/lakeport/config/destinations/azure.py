@@ -132,10 +132,9 @@ def _emulator(value: str | None) -> str | None:
 class DeltaLakeAzureConfig(DestinationConfig):
     """One table at `table_uri`, or one for each stream where that ends with `{stream}`.
 
-    Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are, in this
-    order: `access_key`; `sas_token`; a service principal; `managed_identity`; else the chain of the
-    Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, workload identity, the
-    machine's managed identity, the Azure CLI).
+    Credentials are, in this order: `access_key`; `sas_token`; a service principal;
+    `managed_identity`; else the chain of the Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and
+    AZURE_CLIENT_SECRET, workload identity, the machine's managed identity, the Azure CLI).
 
     Example:
         >>> uri = "abfss://lake@acme.dfs.core.windows.net/silver/users"

@@ -44,8 +44,6 @@ def _plain(value: object) -> object:
 class GoogleCloudStorageConfig(BucketConfig):
     """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
-    Every key can also be given as LAKEPORT_ and the key in capitals.
-
     Example:
         >>> GoogleCloudStorageConfig(bucket="lake", object_key_path="/raw/").object_key_path
         'raw'

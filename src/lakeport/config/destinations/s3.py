@@ -67,9 +67,9 @@ def _tags(values: dict[str, str]) -> dict[str, str]:
 class AwsConfig(BucketConfig):
     """Keys shared by the destinations on S3 and on stores that speak its protocol.
 
-    Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are taken from:
-    the two key fields; else `aws_profile`; else the chain of the AWS SDK (AWS_ACCESS_KEY_ID,
-    AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and the instance's role).
+    Credentials are taken from: the two key fields; else `aws_profile`; else the chain of the AWS
+    SDK (AWS_ACCESS_KEY_ID, AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and
+    the instance's role).
     """
 
     extra = "s3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeport.config.base import OTHER_NAMES, config_class, destinations
+from lakeport.config.base import OTHER_NAMES
 from lakeport.config.expectations import Expectation
 from lakeport.config.inputs import Input
 from lakeport.config.lake.model import Lineage, Notices
@@ -93,9 +93,6 @@ def _destination_keys() -> dict[str, Any]:
     """The keys of all destinations, by all their names; a null is a key left out."""
     own = settings_schema()["properties"]
     keys = {name: _wide(field, _MORE.get(name, ())) for name, field in own.items()}
-    for name in destinations():
-        missing = config_class(name).model_fields.keys() - keys.keys()
-        assert not missing, f"keys without a schema: {missing}"
     for other, key in OTHER_NAMES.items():
         known = keys.get(key, {"description": "Taken for Mage's sake; it has no use here."})
         about = known["description"] if other == key else f"`{key}` by another name."
@@ -116,17 +113,14 @@ def _wide(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
     kinds = strict.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else list(kinds)
     if kinds == ["string"] and "enum" not in strict:
-        return {**kept, "type": ["string", "number", "null"], **_limits(strict)}
+        limits = {key: value for key, value in strict.items() if key in ("minLength", "maxLength")}
+        return {**kept, "type": ["string", "number", "null"], **limits}
     others: list[dict[str, Any]] = [_VARIABLE, {"type": "null"}]
     if {"array", "object", "number"} & {*kinds}:  # names with commas, JSON, a share, a duration
         others.append(_TEXT)
     if "enum" in strict:
         strict = {"enum": [*strict["enum"], *more]}
     return {**kept, "anyOf": [strict, *others]}
-
-
-def _limits(strict: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in strict.items() if name in ("minLength", "maxLength")}
 
 
 _MORE: Mapping[str, tuple[object, ...]] = {
