@@ -70,11 +70,6 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
             raise enclosed(place, folder)
 
 
-def needs_delta_spark(config: DestinationConfig) -> bool:
-    """Whether delta-spark makes the commits, whatever the table is like."""
-    return config.file_type == "delta" and bool(config.table_properties or config.cluster_by)
-
-
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
@@ -105,27 +100,6 @@ def check_engine(
         state = log.state()
         if state is not None and not plain(state):
             engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
-
-
-def check_workers(config: DestinationConfig, engine: Engine, source: object) -> tuple[str, ...]:
-    """See that whoever runs the tasks can land, before anything is written.
-
-    Returns:
-        What the user has to know.
-
-    Raises:
-        MissingDependency: a package is absent.
-        ConfigError: the workers' Python does not fit.
-    """
-    if engine.has_own_workers:
-        return ()
-    engine.check_workers(worker_packages(config, source))
-    if engine.is_local or config.destination != "local":
-        return ()
-    return (
-        "the target is a folder and Spark's tasks run on other machines: every worker and this "
-        "machine have to mount it under the same path.",
-    )
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:

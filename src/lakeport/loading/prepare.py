@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from lakeport.writers.base import TableWriter
 
 
+_MOUNT = (
+    "the target is a folder and Spark's tasks run on other machines: every worker and this "
+    "machine have to mount it under the same path."
+)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What a load needs beside its source.
@@ -69,8 +75,12 @@ class Prepared:
             MissingDependency: a package is absent there.
             ConfigError: their Python does not fit.
         """
-        found = destinations.check_workers(self.config, self.engine, source)
-        return replace(self, warnings=(*self.warnings, *found), of_workers=found)
+        if self.engine.has_own_workers:
+            return self
+        self.engine.check_workers(destinations.worker_packages(self.config, source))
+        if self.engine.is_local or self.config.destination != "local":
+            return self
+        return replace(self, warnings=(*self.warnings, _MOUNT), of_workers=(_MOUNT,))
 
     def begun_anew(self) -> Prepared:
         """The same with tables that are replaced by what their sources have now.
@@ -210,7 +220,8 @@ def prepare(
     if observer is not None:
         for text in warnings:
             observer.on_warning(text)
-    needs = config.jars if destinations.needs_delta_spark(config) else frozenset()
+    by_spark = config.table_properties or config.cluster_by  # else the log's files may do
+    needs = config.jars if config.file_type == "delta" and by_spark else frozenset()
     if isinstance(source, TablesSource):
         needs |= config.jars | source.jars
     request = SessionRequest(

@@ -325,18 +325,11 @@ def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
 
 def _failure(report: PipelineReport) -> dict[str, Any]:
     """The body of a notice of failures; empty where there is none."""
+    keys = ("load", "tables", "outcome", "reason", "error")
     bad = [load for load in report.loads if load.outcome in ("failed", "skipped")]
+    told = [load.to_dict(whole=False) for load in bad]
+    loads = [{key: facts[key] for key in keys} for facts in told]
     names = ", ".join(load.load for load in report.failed)
-    loads = [
-        {
-            "load": load.load,
-            "tables": list(load.tables),
-            "outcome": load.outcome,
-            "reason": load.reason,
-            "error": asdict(load.error) if load.error else None,
-        }
-        for load in bad
-    ]
     of = f"{len(report.failed)} of {len(report.loads)} loads failed"
     return _body("failure", f"{of}: {names}", report, loads) if report.failed else {}
 
@@ -391,20 +384,15 @@ def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> 
     now = datetime.now(UTC)
     for uri in report.tables or ((table,) if (table := table_of(load)) else ()):
         try:
-            newest = next(_with_rows(Table(uri, load.target)), None)
+            history = Table(uri, load.target).history(_LOOKED_AT)
         except LakeportError as error:
             problems.append(f"how old {uri} is can't be told: {error.message}")
             continue
+        moments = (entry.timestamp for entry in history if entry.files_added)
+        newest = next(filter(None, moments), None)
         if newest is not None and now - newest > timedelta(seconds=within):
             found.append(f"no rows have come to {uri} since {newest:%Y-%m-%d %H:%M:%S}Z")
     return found
-
-
-def _with_rows(table: Table) -> Iterator[datetime]:
-    """When rows have come to a table, the newest first."""
-    for entry in table.history(_LOOKED_AT):
-        if entry.files_added and entry.timestamp is not None:
-            yield entry.timestamp
 
 
 def _posted(url: str, body: Mapping[str, Any]) -> list[str]:

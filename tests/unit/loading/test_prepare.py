@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lakeport import destinations
 from lakeport.config.load import load_target
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import ThreadEngine
@@ -74,8 +73,10 @@ def test_what_the_workers_bring_comes_behind_what_the_config_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = load_target(tmp_path, {"date_partition_format": "%Y", "file_type": "delta"})
-    monkeypatch.setattr(destinations, "check_workers", lambda *_: ("on other machines",))
+    monkeypatch.setattr(FakeEngine, "has_own_workers", False)
+    monkeypatch.setattr(FakeEngine, "is_local", False)
     prepared = prepare(config.warned("of the config"))
     ready = prepared.check_workers()
-    assert ready.warnings == (*prepared.warnings, "on other machines")
+    assert ready.warnings == (*prepared.warnings, *ready.of_workers)
+    assert "on other machines" in ready.of_workers[0]
     assert prepared.warnings[0] == "of the config" and len(prepared.warnings) == 2
