@@ -531,7 +531,9 @@ class _Run:
         if not self.loads:
             return self._finish()
         self._keep()
-        _make_importable({load.folder for load in self.loads.values() if load.python})
+        # Tasks import the functions' modules, which lie beside the file.
+        folders = {load.folder for load in self.loads.values() if load.python}
+        sys.path[:0] = folders.difference(sys.path)
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with (
             start_engine(self.loads.values()) as engine,
@@ -669,8 +671,3 @@ def _lineage(lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> P
         problem = "lineage is sent by the package `openlineage-python`, which is not installed"
         raise missing(problem, "lineage") from None
     return Events(lake, lineage, warn)
-
-
-def _make_importable(folders: Collection[str]) -> None:
-    """Have Python find the modules that lie beside the file."""
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]

@@ -135,7 +135,8 @@ def _joined(
     keys = [f"{found} {i}" for i in range(len(one.columns))]
     theirs = one.references_columns or one.columns
     for name in theirs:
-        _need(other, name, one)
+        if not _has(other, name):
+            raise no_column(one, name, other.columns)
     there = other.select(*[column(n).alias(k) for n, k in zip(theirs, keys, strict=True)])
     there = there.distinct().withColumn(found, literal(True))
     on = [column(n) == column(k) for n, k in zip(one.columns, keys, strict=True)]
@@ -168,11 +169,6 @@ def _need_boolean(frame: DataFrame, check: str, subject: str) -> None:
             f"{subject}: it gives a value of type {kind}, not true or false",
             "compare it with something, such as `id > 0`.",
         )
-
-
-def _need(frame: DataFrame, name: str, one: Expectation) -> None:
-    if not _has(frame, name):
-        raise no_column(one, name, frame.columns)
 
 
 def _has(frame: DataFrame, name: str) -> bool:
