@@ -425,10 +425,13 @@ def test_a_row_like_one_that_has_landed_is_told_where_nothing_tells_them_apart(
     assert told == [(3, False), (1, True), (0, True), (0, True)]
 
 
-def test_a_row_that_comes_to_sqlite_while_it_is_read_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [[1, 2], []])
+def test_a_row_that_comes_to_sqlite_while_it_is_read_waits(
+    tmp_path: Path, there: list[int]
+) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at INTEGER)")
-        connection.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, n) for n in there])
     source = DatabaseSource(database=f"sqlite:///{tmp_path}/shop.db", table="t", cursor="at")
     table = Table()
 
@@ -436,6 +439,7 @@ def test_a_row_that_comes_to_sqlite_while_it_is_read_waits(tmp_path: Path) -> No
         with connection:
             connection.execute("INSERT INTO t VALUES (3, 2), (4, 3)")
 
-    assert ids(table.load(source, meanwhile=insert)) == [1, 2]
+    assert ids(table.load(source, meanwhile=insert)) == there
     assert ids(table.load(source)) == [3, 4]
+    assert table.load(source) == []
     connection.close()

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError, SourceError
-from lakeport.sources.frames.source import FrameSource, is_spark_frame
+from lakeport.sources.frames.source import frame_flushes, is_spark_frame
 
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import DriverSession
 
 
 def normal(frame: Any) -> Any:
-    (flush,) = FrameSource(frame, "t", Path("unused"))
+    (flush,) = frame_flushes(frame, "t", Path("unused"))
     batch = flush.batches[0]
     assert batch.reader is None
     return batch.frame

@@ -274,7 +274,7 @@ class SourceOpener:
 
     def _frame(self, frame: Any) -> Source:
         from lakeport.sources.files.declared import column_types
-        from lakeport.sources.frames.source import FrameSource, is_spark_frame
+        from lakeport.sources.frames.source import frame_flushes, is_spark_frame
 
         if is_spark_frame(frame):
             self.engine.require_spark("a Spark frame")
@@ -283,7 +283,7 @@ class SourceOpener:
         stream = one_table(self.config)
         if stream is None:
             raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
-        source = FrameSource(
+        source = frame_flushes(
             frame,
             stream,
             self.spool.folder,

@@ -78,7 +78,10 @@ class TapProcess(io.RawIOBase):
             command += ["--state", str(path)]
         self._process = _started(source, command)
         atexit.register(self._kill)  # where the thread that would close it does not come to it
-        self._output = _pipe(self._process.stdout).fileno()
+        # For the type checker: both were asked for.
+        assert self._process.stdout is not None and self._process.stderr is not None
+        self._pipes = self._process.stdout, self._process.stderr
+        self._output = self._pipes[0].fileno()
         self._ready = select.poll()
         self._ready.register(self._output, select.POLLIN)
         self._heard = threading.Thread(target=self._listen, name="lakeport-tap", daemon=True)
@@ -114,8 +117,8 @@ class TapProcess(io.RawIOBase):
                 self._process.wait()
         atexit.unregister(self._kill)
         self._heard.join(_LEAVE_SECONDS)
-        for pipe in (self._process.stdout, self._process.stderr):
-            _pipe(pipe).close()
+        for pipe in self._pipes:
+            pipe.close()
         super().close()
 
     def _check_end(self) -> None:
@@ -135,7 +138,7 @@ class TapProcess(io.RawIOBase):
     def _listen(self) -> None:
         """Hand the tap's own words on, and keep the last ones."""
         secrets = self._source.secrets()
-        for line in _lines(_pipe(self._process.stderr)):
+        for line in _lines(self._pipes[1]):
             text = scrub(line, secrets)
             self._last.append(text)
             _log.info("%s: %s", self._source.program, text)
@@ -178,13 +181,6 @@ def _lines(pipe: IO[bytes]) -> Iterable[str]:
         text = line.decode(errors="replace").rstrip()
         if text:
             yield "".join(char if char.isprintable() else " " for char in text)
-
-
-def _pipe(pipe: Any) -> Any:
-    """A pipe that was asked for is there."""
-    if pipe is None:
-        raise TypeError("the process was started without a pipe")
-    return pipe
 
 
 _MARKERS: Final = "_lakeport/taps"

@@ -203,6 +203,7 @@ def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
 _FEW_ROWS: Final = 500
 _FEW_CHARACTERS: Final = 40_000
 _MOST_CHARACTERS: Final = 16_000_000
+_NO_ROW: Final = "1 = 0"
 _WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
 _HINT: Final = (
     "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
@@ -214,7 +215,8 @@ class Window:
     """The rows that a load reads.
 
     Attributes:
-        where: the condition that they meet; empty for all.
+        where: the condition that they meet; empty for all. Rows that come meanwhile don't, also
+            where there is none yet, or they would land without a bookmark.
         bookmark: what the table is to remember with them; None where there is no row at all.
         empty: whether there is none.
         warnings, notes, before_commit: see `Batch`.
@@ -277,7 +279,7 @@ def window(
     if newest is None or backwards:
         gone = (_went_back(source, backwards),) if before else ()
         nothing = bool(before)
-        return Window("", None, nothing, gone)
+        return Window(_NO_ROW, None, nothing, gone)
     lower = asked.after(before)
     notes: tuple[str, ...] = ()
     if changed := asked.changed(before):
@@ -294,7 +296,7 @@ def window(
             "and are not landed; `--full-refresh` lands them.",
         )
     if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
-        return Window(lower, None, empty=True, notes=notes)
+        return Window(_NO_ROW, None, empty=True, notes=notes)
     tail = asked.tail(newest)
     upper = asked.until(newest, tail.texts)
     value = {**about, "value": newest, "rows": tail.rows, "left": tail.texts}
@@ -622,7 +624,7 @@ class DatabaseFlushes:
                 session, dialect, source, relation, columns, keys, memory, merges=merges
             )
         self._notes = wanted.notes
-        where = "1 = 0" if wanted.empty else wanted.where
+        where = wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
         size = dialect.size(session, relation, where)
         parts = self._parts(session, relation, where, columns, size)
@@ -636,8 +638,23 @@ class DatabaseFlushes:
             parts,
             dialect.sample(columns),
         )
+        digest = self._digest(relation)
         if not wanted.empty or wanted.warnings:
-            yield self._new(relation, reader, keys, wanted, size, notes)
+            yield Batch(
+                self.stream,
+                0,
+                reader=reader,
+                splits=tuple(Split(self.stream, i, i + 1, first_line=0) for i in range(len(parts))),
+                bytes=size,
+                digest=digest,
+                key_properties=keys,
+                output_ratio=_OUTPUT_RATIO,
+                warnings=wanted.warnings,
+                notes=(*notes, *wanted.notes),
+                untyped={c.name: c.untyped for c in columns if c.untyped is not None},
+                bookmark=wanted.bookmark,
+                before_commit=wanted.before_commit,
+            )
         if (absent := self._absent(session, reader, keys)) is not None:
             yield Batch(
                 self.stream,
@@ -646,36 +663,10 @@ class DatabaseFlushes:
                 splits=(Split(self.stream, first_line=0),),
                 records=absent.rows.num_rows,
                 bytes=absent.rows.nbytes,
-                digest=self._digest(relation),
+                digest=digest,
                 key_properties=keys,
                 gone=True,
             )
-
-    def _new(
-        self,
-        relation: str,
-        reader: DatabaseReader,
-        keys: tuple[str, ...],
-        wanted: Window,
-        size: int,
-        notes: tuple[str, ...],
-    ) -> Batch:
-        parts = range(len(reader.ranges))
-        return Batch(
-            self.stream,
-            0,
-            reader=reader,
-            splits=tuple(Split(self.stream, i, i + 1, first_line=0) for i in parts),
-            bytes=size,
-            digest=self._digest(relation),
-            key_properties=keys,
-            output_ratio=_OUTPUT_RATIO,
-            warnings=wanted.warnings,
-            notes=(*notes, *wanted.notes),
-            untyped={c.name: c.untyped for c in reader.columns if c.untyped is not None},
-            bookmark=wanted.bookmark,
-            before_commit=wanted.before_commit,
-        )
 
     def _keys(self, session: Session, columns: tuple[Column, ...]) -> tuple[str, ...]:
         """Columns that identify a row: the table's primary key, else what the load says."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -66,8 +66,17 @@ _CLASSES = {
 }
 
 
-class FrameSource:
-    """Iterates exactly one flush with one batch: the whole frame.
+def frame_flushes(
+    frame: Any,
+    stream: str,
+    folder: Path,
+    split_bytes: int = 64 << 20,
+    *,
+    digest: bool = False,
+    max_columns: int = 5000,
+    declared: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> Iterator[Flush]:
+    """Check a frame; return an iterator that spools it and yields the one flush of all its rows.
 
     Args:
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
@@ -83,75 +92,81 @@ class FrameSource:
             text, whatever they hold.
 
     Raises:
-        SourceError: the frame's kind, a column's type or its name can't be landed.
+        SourceError: the frame's kind can't be landed; while iterating, a column's type or name.
     """
+    kind = _kind(frame)
+    if not kind:
+        raise SourceError(
+            f"a value of type {type(frame).__name__!r} is not a frame",
+            "give a pandas, Polars, Spark or Arrow frame, a list of mappings, or file names.",
+        )
+    if kind == "spark" and frame.isStreaming:
+        raise SourceError(
+            "the frame is a stream, which has no end", "land it with `lakeport.land_stream`."
+        )
+    opaque = {name for name, type_ in declared.items() if isinstance(type_, pa.JsonType)}
+    numbers = {name for name, type_ in declared.items() if any(of(type_) for of in _NUMBERS)}
+    records = RecordOptions(stream, max_columns, frozenset(opaque), frozenset(numbers))
 
-    def __init__(
-        self,
-        frame: Any,
-        stream: str,
-        folder: Path,
-        split_bytes: int = 64 << 20,
-        *,
-        digest: bool = False,
-        max_columns: int = 5000,
-        declared: Mapping[str, pa.DataType] = MappingProxyType({}),
-    ) -> None:
-        self._kind = _kind(frame)
-        if not self._kind:
-            raise SourceError(
-                f"a value of type {type(frame).__name__!r} is not a frame",
-                "give a pandas, Polars, Spark or Arrow frame, a list of mappings, or file names.",
-            )
-        if self._kind == "spark" and frame.isStreaming:
-            raise SourceError(
-                "the frame is a stream, which has no end", "land it with `lakeport.land_stream`."
-            )
-        self._frame = frame
-        self._stream = stream
-        self._folder = folder
-        self._split_bytes = split_bytes
-        self._digest = digest
-        opaque = {name for name, type_ in declared.items() if isinstance(type_, pa.JsonType)}
-        numbers = {name for name, type_ in declared.items() if any(of(type_) for of in _NUMBERS)}
-        self._records = RecordOptions(stream, max_columns, frozenset(opaque), frozenset(numbers))
-
-    def __iter__(self) -> Iterator[Flush]:
-        """Spool the frame and hand it out."""
-        batch = self._spark() if self._kind == "spark" else self._spooled()
+    def flushes() -> Iterator[Flush]:
+        if kind == "spark":
+            batch = _spark(frame, stream, digest)
+        else:
+            opened = _open(frame, kind, folder, records)
+            batch = _spooled(*opened, stream, folder, split_bytes, digest)
         yield Flush((batch,), last=True)
 
-    def _spark(self) -> Batch:
-        found = without_marks(self._frame)
-        frame = normalised(found, self._stream)
-        return Batch(
-            self._stream,
-            0,
-            frame=frame,
-            digest=digest_of(frame) if self._digest else "",
-            untyped=without_values(found, frame),
-        )
+    return flushes()
 
-    def _spooled(self) -> Batch:
-        schema, batches = _open(self._frame, self._kind, self._folder, self._records)
-        check_names(self._stream, schema.names)
-        opened = normalise(schema, open_places=True)
-        writer = _FrameWriter(self._folder, schema, self._split_bytes)
-        with writer:
-            for batch in _regular(schema, batches):
-                writer.write(batch)
+
+def _spark(frame: Any, stream: str, digest: bool) -> Batch:
+    found = without_marks(frame)
+    plain = normalised(found, stream)
+    return Batch(
+        stream,
+        0,
+        frame=plain,
+        digest=digest_of(plain) if digest else "",
+        untyped=without_values(found, plain),
+    )
+
+
+def _spooled(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    stream: str,
+    folder: Path,
+    split_bytes: int,
+    digest: bool,
+) -> Batch:
+    """Write a frame's rows to Arrow IPC streams of about `split_bytes` each."""
+    check_names(stream, schema.names)
+    opened = normalise(schema, open_places=True)
+    paths: list[Path] = []
+    rows = 0
+    plain, waiting = schema.remove_metadata(), _regular(schema, batches)
+    batch = next(waiting, None)
+    while batch is not None:
+        paths.append(folder / f"frame-{len(paths):06d}.arrows")
+        with open_new(paths[-1]) as file, pa.ipc.new_stream(file, plain) as writer:
+            full = False
+            while batch is not None and not full:
+                writer.write_batch(batch.replace_schema_metadata(None))
+                rows += batch.num_rows
                 advance(batch.nbytes, rows=batch.num_rows)
-        return Batch(
-            self._stream,
-            0,
-            reader=ArrowReader(with_text(opened)),
-            splits=tuple(Split(str(path), first_line=0) for path in writer.paths),
-            records=writer.rows,
-            bytes=writer.bytes,
-            digest=_digest_of(writer.paths) if self._digest else "",
-            output_ratio=_OUTPUT_RATIO,
-            untyped=open_columns(opened),
-        )
+                full = file.tell() >= split_bytes
+                batch = next(waiting, None)
+    return Batch(
+        stream,
+        0,
+        reader=ArrowReader(with_text(opened)),
+        splits=tuple(Split(str(path), first_line=0) for path in paths),
+        records=rows,
+        bytes=sum(path.stat().st_size for path in paths),
+        digest=_digest_of(paths) if digest else "",
+        output_ratio=_OUTPUT_RATIO,
+        untyped=open_columns(opened),
+    )
 
 
 def _open(
@@ -238,44 +253,6 @@ def _digest_of(paths: Iterable[Path]) -> str:
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
-
-
-class _FrameWriter:
-    """Arrow IPC streams of about `split_bytes` each."""
-
-    def __init__(self, folder: Path, schema: pa.Schema, split_bytes: int) -> None:
-        self.paths: list[Path] = []
-        self.rows = 0
-        self.bytes = 0
-        self._folder = folder
-        self._schema = schema.remove_metadata()
-        self._split_bytes = split_bytes
-        self._file: BinaryIO | None = None
-        self._writer: Any = None
-
-    def __enter__(self) -> _FrameWriter:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._rotate()
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if self._file is None:
-            path = self._folder / f"frame-{len(self.paths):06d}.arrows"
-            self._file = open_new(path)
-            self._writer = pa.ipc.new_stream(self._file, self._schema)
-            self.paths.append(path)
-        self._writer.write_batch(batch.replace_schema_metadata(None))
-        self.rows += batch.num_rows
-        if self._file.tell() >= self._split_bytes:
-            self._rotate()
-
-    def _rotate(self) -> None:
-        if self._file is not None:
-            self._writer.close()
-            self.bytes += self._file.tell()
-            self._file.close()
-            self._file = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.engine.sql.frames import without_marks
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
-from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.frames.source import frame_flushes
 from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class TableFlushes:
             notes = {self._stream: " ".join(read.notes)}
             yield Flush((), last=True, notes=notes, quiet=(self._stream,))
             return
-        for flush in FrameSource(read.frame, self._stream, self._folder, digest=self._digest):
+        for flush in frame_flushes(read.frame, self._stream, self._folder, digest=self._digest):
             batches = tuple(
                 replace(
                     batch,

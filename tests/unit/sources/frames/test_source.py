@@ -19,13 +19,13 @@ import pytest
 
 from lakeport.errors import InputError, SourceError
 from lakeport.model import Batch
-from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.frames.source import frame_flushes
 
 
 def load(tmp_path: Path, frame: Any, **settings: Any) -> Batch:
     spool = tmp_path / f"spool{len(list(tmp_path.iterdir()))}"
     spool.mkdir()
-    (flush,) = FrameSource(frame, "t", spool, **settings)
+    (flush,) = frame_flushes(frame, "t", spool, **settings)
     assert flush.last
     return flush.batches[0]
 

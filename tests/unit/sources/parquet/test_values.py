@@ -14,7 +14,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.sources.files.places import discover
-from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.frames.source import frame_flushes
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 
@@ -163,7 +163,7 @@ def test_text_that_is_not_utf8_names_file_and_column(
 def test_text_of_a_frame_that_is_not_utf8_names_the_column(tmp_path: Path, type_: Any) -> None:
     columns = {"c": broken().cast(type_), "r": pc.run_end_encode(broken())}
     for name, column in columns.items():
-        (flush,) = FrameSource(pa.table({name: column}), "t", tmp_path)
+        (flush,) = frame_flushes(pa.table({name: column}), "t", tmp_path)
         (batch,) = flush.batches
         assert batch.reader is not None
         with pytest.raises(SourceError, match=f"column '{name}' holds text that is not UTF-8"):
