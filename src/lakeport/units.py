@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_UNITS: Final = ("", "k", "m", "g", "t")
+
 
 def count(value: float | None) -> str:
     """A number with its thousands apart, `?` when it is unknown (None, or negative).
@@ -40,3 +45,14 @@ def size(value: float | None) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes of a size as Spark and Delta write it; None where it is no size.
+
+    Example:
+        >>> parse_size("128mb"), parse_size("2 G"), parse_size("300"), parse_size("much")
+        (134217728, 2147483648, 300, None)
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
+    return int(match[1]) << 10 * _UNITS.index(match[2].lower()) if match else None

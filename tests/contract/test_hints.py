@@ -185,7 +185,7 @@ NAMING = {
     "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check
         engine/threads schema/calendars engine/failures
-        engine/spark/jvm/jars engine/spark/lease engine/sql/values delta_log/paths
+        engine/spark/jvm/jars engine/spark/lease engine/sql/query delta_log/paths
         engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/report sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/bookmarks

@@ -25,7 +25,7 @@ import pyarrow as pa
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.filesystems import make_reachable
+from lakeport.engine.spark.filesystems import hand_over
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.storage.s3.client import AwsSettings
@@ -85,7 +85,7 @@ def change(driver: DriverSession, task: dict[str, Any]) -> dict[str, Any]:
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
 
     def session() -> DeltaSession:
-        make_reachable(driver, root, hadoop)
+        hand_over(driver, root, hadoop, commits=True)
         return DeltaSession(driver.spark)
 
     writer = Meeting(

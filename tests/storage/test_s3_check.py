@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from lakeport.config.destinations.gcs import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
-from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
+from lakeport.engine.spark.delta.session import LogStoreProbe
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
 from lakeport.storage.checks import clock_item

@@ -10,10 +10,10 @@ import errno
 import re
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lakeport.errors import (
     CommitConflict,
@@ -462,18 +462,19 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
 
 def java_messages(error: BaseException) -> Iterator[str]:
     """`class name: message` of a Java exception and its causes, outermost first."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    if java is None:
-        description = getattr(error, "_desc", None)
-        if isinstance(description, str) and description:
-            yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {description}"
-        return
-    for _ in range(_DEEPEST):
-        try:
+    described = getattr(error, "_desc", None)
+    if described and isinstance(described, str) and next(java_causes(error), None) is None:
+        yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {described}"
+    with suppress(Exception):  # the JVM is gone, and with it what it had to say
+        for java in java_causes(error):
             yield f"{java.getClass().getName()}: {java.getMessage() or ''}"
-            java = java.getCause()
-        except Exception:
-            # The JVM is gone, and with it what it had to say.
-            return
+
+
+def java_causes(error: BaseException) -> Iterator[Any]:
+    """Yield the exception of the JVM that a Python one stands for, and its causes."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(_DEEPEST):
         if java is None:
             return
+        yield java
+        java = java.getCause()

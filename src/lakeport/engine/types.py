@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
     from pyspark.sql.streaming.query import StreamingQuery as StreamingQuery
 
-    from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe as LogStoreProbe
     from lakeport.engine.spark.delta.rows import DeltaRows as DeltaRows
     from lakeport.engine.spark.delta.session import DeltaSession as DeltaSession
+    from lakeport.engine.spark.delta.session import LogStoreProbe as LogStoreProbe
     from lakeport.engine.spark.engine import SparkEngine as SparkEngine
-    from lakeport.engine.spark.reading import Reading as Reading
+    from lakeport.engine.spark.jobs import Reading as Reading

@@ -208,7 +208,7 @@ class Table:
 
             def job() -> pa.Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
-                return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
+                return fetch(run_query(frame, names, sql, limit), self.uri, found)
 
             seconds = min(timeout, threading.TIMEOUT_MAX)
             try:

@@ -112,7 +112,7 @@ def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:
 
     Args:
         command: what is to run.
-        door: into the JVM, see `lease.Door`.
+        door: into the JVM, see `lease.lend`.
         parent: the process that forked this one, with the forwarded signals blocked.
     """
     code = _FAILED

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
-from lakeport.engine.spark.filesystems import hand_over, make_reachable
-from lakeport.engine.spark.jobs import JobLabel
+from lakeport.engine.spark.filesystems import hand_over
+from lakeport.engine.spark.jobs import JobLabel, Reading
 from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import gather
 from lakeport.model import EngineReport
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.engine.spark.delta.session import DeltaSession
-    from lakeport.engine.spark.reading import Reading
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -102,8 +101,6 @@ class SparkEngine(Engine):
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> Reading[T]:
         """Return a Spark frame whose tasks read one item each; see `Reading`."""
-        from lakeport.engine.spark.reading import Reading
-
         return Reading(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
@@ -162,7 +159,7 @@ class SparkEngine(Engine):
         elif self.session.context and not needs <= self.session.needs and self.session.lacking:
             raise self.session.lacking
         if settings is not None:
-            make_reachable(self.session, root, settings)
+            hand_over(self.session, root, settings, commits=True)
         return DeltaSession(self.session.spark, self.secrets)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:

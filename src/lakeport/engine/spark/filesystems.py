@@ -33,48 +33,33 @@ _lock = threading.Lock()
 _handed: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
 
-def make_reachable(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
-    """Have the session reach a store that Delta tables are in; waits for the session.
-
-    Args:
-        session: Spark.
-        root: the store's root as Hadoop names it, such as `s3a://bucket`.
-        settings: what Hadoop's connector needs for that root, secrets included.
-
-    Raises:
-        ConfigError: the session would let two writers overwrite each other's commits on S3.
-        SparkFailure: Spark did not start.
-    """
-    parts = urlsplit(root)
-    with _lock:
-        if parts.scheme == "s3a" and _known(session).get(place_of(root)) != settings:
-            adopt.check(session.spark, frozenset({"delta", "s3a"}))
-            _check_flags(session, parts.netloc)
-    hand_over(session, root, settings)
-
-
-def hand_over(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
+def hand_over(
+    session: DriverSession, root: str, settings: Mapping[str, str], *, commits: bool = False
+) -> None:
     """Have the session's file systems reach a store; waits for the session.
 
     Args:
         session: Spark.
         root: the store's root, or a folder in it, as Hadoop names it.
         settings: what Hadoop's connector needs for that root, secrets included.
+        commits: whether Delta tables there may be committed to.
 
     Raises:
+        ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
+    context, place = session.context, place_of(root)
     with _lock:
-        known, place = _known(session), place_of(root)
+        # An adopted context has a `DriverSession` for each load.
+        known = _handed.setdefault(context, {})
         if known.get(place) != settings:
+            if commits and place.startswith("s3a:"):
+                adopt.check(session.spark, frozenset({"delta", "s3a"}))
+                _check_flags(session, urlsplit(place).netloc)
             if not session.adopted and _speaks_tls(place, settings):
-                trust(session.context)
+                trust(context)
             _set(session, place, settings, known.get(place))
             known[place] = dict(settings)
-
-
-def _known(session: DriverSession) -> dict[str, dict[str, str]]:
-    return _handed.setdefault(session.context, {})  # an adopted one has a session for each load
 
 
 def place_of(root: str) -> str:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lakeport.engine.failures import translate
 from lakeport.engine.tasks import Outcome, Policy, gather
@@ -22,8 +22,8 @@ from lakeport.host.activity import carried, reached_share, working_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import SparkContext
-    from pyspark.sql import DataFrame
+    from pyspark import Accumulator, SparkContext
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakeport.engine.spark.session import DriverSession
@@ -405,7 +405,8 @@ def _follow(context: SparkContext, tag: str, done: threading.Event) -> None:
     with suppress(Exception):  # the job says what is wrong with Spark
         tracker = context.statusTracker()
         while not done.wait(_LOOK_SECONDS):
-            jobs = filter(None, map(tracker.getJobInfo, _jobs_of(context, tag)))
+            ids = list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+            jobs = filter(None, map(tracker.getJobInfo, ids))
             found = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
             stages = [stage for stage in found if stage is not None and stage.numTasks]
             if stages:
@@ -413,6 +414,81 @@ def _follow(context: SparkContext, tag: str, done: threading.Event) -> None:
                 reached_share(sum(stage.numCompletedTasks for stage in stages) / tasks)
 
 
-def _jobs_of(context: SparkContext, tag: str) -> list[int]:
-    """The ids of a tag's jobs."""
-    return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+class Reading(Generic[T]):
+    """A frame whose tasks read one item each.
+
+    A task that fails ends as if there were no more rows, as Spark would log whatever it raises:
+    ask `check` once the frame was run, and before anything is made of its rows.
+
+    Args:
+        session: Spark.
+        spark: the session that the frame is to be of.
+        schema: the columns, of types that tables have.
+        items: pickled into the tasks.
+        read: pickled into the tasks; gives an item's rows, of just these columns.
+
+    Attributes:
+        frame: not run yet.
+    """
+
+    def __init__(
+        self,
+        session: DriverSession,
+        spark: SparkSession,
+        schema: pa.Schema,
+        items: Sequence[T],
+        read: Callable[[T], Iterator[pa.RecordBatch]],
+    ) -> None:
+        from pyspark.accumulators import AccumulatorParam
+
+        from lakeport.engine.sql.frames import spark_schema
+
+        class Outcomes(AccumulatorParam[list[Outcome]]):
+            def zero(self, value: list[Outcome]) -> list[Outcome]:
+                return []
+
+            def addInPlace(  # noqa: N802  # as pyspark calls it
+                self, one: list[Outcome], other: list[Outcome]
+            ) -> list[Outcome]:
+                return one + other
+
+        self._failed: Accumulator[list[Outcome]] = session.context.accumulator([], Outcomes())
+        policy = Policy(session.attempts, surroundings=session.surroundings)
+        task = partial(_read, read, list(items), policy, self._failed)
+        count = max(1, len(items))
+        columns = spark_schema(schema)
+        self.frame: DataFrame = mapped(spark.range(0, count, 1, count), task, columns)
+
+    def check(self) -> None:
+        """See that all tasks so far have read their items.
+
+        Raises:
+            LakeportError: what the first of those that failed raised.
+        """
+        for outcome in sorted(self._failed.value, key=lambda outcome: outcome.task):
+            outcome.check()
+
+    def close(self) -> None:
+        """Let go of what tasks report to; the frame is not run any more."""
+        from pyspark.accumulators import _accumulatorRegistry
+
+        _accumulatorRegistry.pop(self._failed.aid, None)
+
+
+def _read(
+    read: Callable[[T], Iterator[pa.RecordBatch]],
+    items: list[T],
+    policy: Policy,
+    failed: Accumulator[list[Outcome]],
+    numbers: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    if policy.surroundings is not None:
+        policy.surroundings.take()
+    for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+        if number >= len(items):
+            return
+        try:
+            yield from read(items[number])
+        except Exception as error:
+            failed += [policy.failed(number, attempt_number(), error)]
+            return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,28 +27,13 @@ _NONE_SUITS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Door:
-    """A way into the JVM of a warm session, for one run.
-
-    Attributes:
-        port: at which the JVM listens.
-        secret: what has to be shown there.
-        needs: names of `jars.JARS` that it has.
-    """
-
-    port: int
-    secret: str
-    needs: frozenset[str]
-
-
-_door: Door | None = None
+_door: tuple[int, str, frozenset[str]] | None = None
 
 
 def lend(port: int, secret: str, needs: Collection[str]) -> None:
-    """Have this process, a run in a warm session, use that one's Spark; see `Door`."""
+    """Have this process, a run in a warm session, use that one's Spark; see `Lease`."""
     global _door
-    _door = Door(port, secret, frozenset(needs))
+    _door = port, secret, frozenset(needs)
 
 
 def lease_for(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> Lease | None:
@@ -69,10 +53,10 @@ def lease_for(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> 
         reason = "the run has `spark` settings of its own"
     elif _door is None:
         reason = "none suits this process, or it is at work"
-    elif lacking := needs - _door.needs:
+    elif lacking := needs - _door[-1]:
         reason = f"it lacks the jars for {', '.join(sorted(lacking))}"
     else:
-        return Lease(_door)
+        return Lease(*_door)
     if warm == "require":
         raise ConfigError(
             f"`warm: require`, and no warm session can be used: {reason}", _NONE_SUITS
@@ -84,23 +68,24 @@ class Lease:
     """Spark of a warm session, until it is given back or this process ends.
 
     Args:
-        door: the way to it.
+        port: at which its JVM listens.
+        secret: what has to be shown there.
+        needs: names of `jars.JARS` that it has.
 
     Attributes:
         surroundings: what tasks of this run are to find around them.
-        needs: names of `jars.JARS` that it has.
         alive: whether it has not been given back.
     """
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, port: int, secret: str, needs: frozenset[str]) -> None:
         self.surroundings = Surroundings.here()
-        self.needs = door.needs
+        self.needs = needs
         self.alive = True
-        self._door = door
+        self._door = port, secret
 
     def open(self) -> SparkContext:
         """Join the session's JVM."""
-        client = gateway.join(self._door.port, self._door.secret)
+        client = gateway.join(*self._door)
         try:
             return _context(client)
         except BaseException:

@@ -218,11 +218,6 @@ class DriverSession:
             raise stopped()
         return self._context
 
-    def idle(self) -> bool:
-        """Wait for the context, and say whether nobody has waited for the session, to use it."""
-        self.start_up.wait()
-        return not self._awaited and not self._stopped
-
     @property
     def spark(self) -> SparkSession:
         """The session, made when first asked for; raises like `context`."""
@@ -419,7 +414,8 @@ class DriverSession:
 def _warm_workers(session: DriverSession) -> None:
     """Have the workers do for the first time what tasks will do; never fails: tasks tell."""
     with suppress(Exception):
-        if session.idle():
+        session.start_up.wait()
+        if not (session._awaited or session._stopped):  # else others want their cores
             run_tasks(session, JobLabel("start Python workers"), _warm_worker, range(session.cores))
 
 

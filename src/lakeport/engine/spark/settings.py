@@ -10,6 +10,7 @@ from typing import Final
 from lakeport.errors import ConfigError
 from lakeport.host.process import available_cores
 from lakeport.scrub import REDACTION, is_secret_name
+from lakeport.units import parse_size
 
 DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -75,7 +76,6 @@ _DELTA_TUNING: Final = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.databricks.delta.v2.enableMode": "NONE",
 }
-_UNITS: Final = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
 
 
 def session_settings(
@@ -182,8 +182,7 @@ def heap_mb(settings: Mapping[str, str]) -> int:
     (1024, 2500)
     """
     text = settings.get("spark.driver.memory", _HEAP)
-    match = re.fullmatch(r"(?i)\s*(\d+)\s*([kmgt]?)b?\s*", text)
-    size = int(int(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    size = (parse_size(text) or 0) >> 20
     if size < 1:
         raise ConfigError(
             f"`spark.driver.memory` is {text!r}, which is no size", "write it like '2g' or '1500m'."

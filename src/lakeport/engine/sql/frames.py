@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -47,13 +47,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(spark_json(schema)))
-
-
-def is_frame(value: object) -> TypeGuard[DataFrame]:
-    """Return whether a value is a DataFrame of Spark SQL."""
-    from pyspark.sql import DataFrame
-
-    return isinstance(value, DataFrame)
 
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:

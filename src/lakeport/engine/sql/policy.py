@@ -80,14 +80,11 @@ _TABLE_FUNCTIONS: Final = _named(
 )
 
 
-def run_query(
-    spark: SparkSession, frame: DataFrame, names: Sequence[str], sql: str, limit: int
-) -> DataFrame:
+def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
     """Return one query on a table as a frame that has not run yet.
 
     Args:
-        spark: a session of its own, which gets the views.
-        frame: reads the table.
+        frame: reads the table, in a session of its own, which gets the views.
         names: what the query may call it.
         sql: one SELECT that reads the table alone.
         limit: at most so many rows.
@@ -98,6 +95,7 @@ def run_query(
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    spark = frame.sparkSession
     # `${env:NAME}` in the text would become the variable's value.
     spark.conf.set("spark.sql.variable.substitute", "false")
     parser: Any = spark._jsparkSession.sessionState().sqlParser()

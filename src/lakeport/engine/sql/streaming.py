@@ -94,7 +94,7 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
     """
     name = os.fspath(checkpoint)
     with _about(name), translated():
-        folder = _Folder.of(spark, name)
+        folder = _Folder(spark, name)
         if among(folder.uri, table):
             raise ConfigError(
                 f"the checkpoint {folder.uri} lies among the files of the table {table}",
@@ -179,21 +179,15 @@ def knows_scheme(spark: SparkSession, scheme: str) -> bool:
 class _Folder:
     """A folder behind Hadoop's file systems."""
 
-    def __init__(self, jvm: Any, system: Any, path: Any) -> None:
-        self._jvm = jvm
-        self._system = system
-        self._path = path
-
-    @classmethod
-    def of(cls, spark: SparkSession, name: str) -> _Folder:
-        jvm: Any = spark._jvm
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._jvm: Any = spark._jvm
         conf = spark._jsparkSession.sessionState().newHadoopConf()
-        make = java_class(jvm, "org.apache.hadoop.fs.Path")
+        make = java_class(self._jvm, "org.apache.hadoop.fs.Path")
         path = make(name)
-        system = path.getFileSystem(conf)
+        self._system = system = path.getFileSystem(conf)
         if path.toUri().getScheme() is None and system.getUri().getScheme() == "file":
             name = os.path.abspath(name)  # noqa: PTH100  # the JVM may have another current folder
-        return cls(jvm, system, system.makeQualified(make(name)))
+        self._path = system.makeQualified(make(name))
 
     @property
     def uri(self) -> str:

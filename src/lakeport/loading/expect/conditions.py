@@ -23,8 +23,7 @@ from lakeport.engine.sql.frames import (
     literal,
     pattern_problem,
 )
-from lakeport.engine.sql.query import refusing
-from lakeport.engine.sql.values import Uncomputed, uncomputed
+from lakeport.engine.sql.query import Uncomputed, refusing, uncomputed
 from lakeport.errors import ConfigError, InputError
 from lakeport.loading.expect.judging import no_column
 from lakeport.schema.sparktypes import quoted

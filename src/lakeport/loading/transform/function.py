@@ -10,8 +10,8 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.sql.frames import is_frame
 from lakeport.errors import ConfigError
+from lakeport.sources.frames.source import is_spark_frame
 
 if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
@@ -76,8 +76,8 @@ def applied(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame
     Raises:
         ConfigError: it is no Spark DataFrame.
     """
-    found = function(frame)
-    if not is_frame(found):
+    found: DataFrame = function(frame)
+    if not is_spark_frame(found):
         name = getattr(function, "__name__", "the function")
         raise ConfigError(
             f"`python`: {name} gave a value of type {type(found).__name__!r}",

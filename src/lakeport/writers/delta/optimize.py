@@ -7,7 +7,6 @@ long as they fit into one file of the target's size: Delta's own way to pack the
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from lakeport.delta_log.state import physical_names
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.schema.sparktypes import NULL_FOLDER, quoted, spark_json
+from lakeport.units import parse_size
 from lakeport.writers.delta.commit import settle
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ MANY_SMALL_FILES = 20
 """So many small files in one partition are a pile."""
 
 _TARGET = 256 << 20
-_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 Values = Mapping[str, str | None]
 
@@ -64,8 +62,8 @@ def target_bytes(properties: Mapping[str, str]) -> int:
     >>> target_bytes({}), target_bytes({"delta.targetFileSize": "128mb"})
     (268435456, 134217728)
     """
-    match = _SIZE.fullmatch(properties.get("delta.targetFileSize", ""))
-    return int(match[1]) * _UNITS[match[2].lower()] if match else _TARGET
+    found = parse_size(properties.get("delta.targetFileSize", ""))
+    return _TARGET if found is None else found
 
 
 def groups(contents: Contents) -> list[Group]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +17,12 @@ from urllib.parse import unquote
 
 from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.engine.failures import first_line, translate, translated
-from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
 from lakeport.engine.spark.delta.rows import DeltaRows
 from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _DELTA: Final = "spark.databricks.delta"
 _CLASSES: Final = "org.apache.spark.sql.delta"
 _INVENTORY: Final = "inventory"
+_PROBE: Final = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
+_TAKEN: Final = "FileAlreadyExistsException"
 _ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
 
 
@@ -315,6 +317,111 @@ class Snapshot:
             files = scala_seq(jvm, map(parsed.fromJson, actions))
             frame = self._log.createDataFrame(self._snapshot, files, False, self._none)
             return DataFrame(frame, self._spark)
+
+
+class LogStoreProbe:
+    """Delta's own way to a store, tried by one commit in a log that is no table's.
+
+    It goes through Spark's connector and the log store that tables there are committed with, so it
+    meets what a load would meet: other libraries than those that stage the data files.
+
+    Args:
+        session: reaches the store.
+        folder: is used for nothing else, as Hadoop names it.
+    """
+
+    def __init__(self, session: DeltaSession, folder: str) -> None:
+        spark, self._secrets = session.spark, session.secrets
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        path = java_class(jvm, "org.apache.hadoop.fs.Path")
+        self._folder = path(folder)
+        self._commit = path(f"{folder}/_delta_log/{0:020d}.json")
+        stores = java_class(jvm, "org.apache.spark.sql.delta.storage.LogStore")
+        with translated(self._secrets):
+            self._store = stores.apply(spark._jsparkSession)
+
+    def write(self) -> None:
+        """Commit.
+
+        Raises:
+            LakeportError: the store refused, or can't be reached.
+        """
+        with translated(self._secrets):
+            self._files().mkdirs(self._commit.getParent())
+            self._put()
+
+    def refuse(self) -> None:
+        """Commit the same version once more, which has to be refused.
+
+        Raises:
+            DestinationError: the first commit was overwritten.
+            LakeportError: anything else.
+        """
+        from py4j.protocol import Py4JError
+
+        with translated(self._secrets):
+            try:
+                self._put()
+            except Py4JError as error:
+                if _TAKEN not in str(error):
+                    raise
+                return
+        raise DestinationError(
+            "a commit can be overwritten: two writers of a table would lose data",
+            "use a store that honours If-None-Match (AWS, MinIO, R2, Ceph).",
+        )
+
+    def read(self) -> None:
+        """Read the commit back.
+
+        Raises:
+            DestinationError: it is another one.
+            LakeportError: anything else.
+        """
+        with translated(self._secrets):
+            found = self._store.read(self._commit, self._conf)
+            lines = tuple(str(found.apply(number)) for number in range(found.size()))
+        if lines != _PROBE:
+            raise DestinationError("a commit is not read as it was written", "try again.")
+
+    def list(self) -> None:
+        """List the log.
+
+        Raises:
+            DestinationError: the commit is not in it.
+            LakeportError: anything else.
+        """
+        with translated(self._secrets):
+            found = self._store.listFrom(self._commit, self._conf)
+            names = [found.next().getPath().getName()] if found.hasNext() else []
+        if names != [self._commit.getName()]:
+            raise DestinationError("a commit is not listed after it was written", "try again.")
+
+    def delete(self) -> None:
+        """Remove the folder.
+
+        Raises:
+            LakeportError: the store refused.
+        """
+        with translated(self._secrets):
+            self._files().delete(self._folder, True)
+
+    def close(self) -> None:
+        """Remove what is left, where that is allowed. Never raises."""
+        with suppress(LakeportError):
+            self.delete()
+
+    def _files(self) -> Any:
+        return self._folder.getFileSystem(self._conf)
+
+    def _put(self) -> None:
+        lines = java_class(self._jvm, "java.util.ArrayList")()
+        for line in _PROBE:
+            lines.add(line)
+        convert = java_class(self._jvm, "scala.jdk.javaapi.CollectionConverters")
+        self._store.write(self._commit, convert.asScala(lines.iterator()), False, self._conf)
 
 
 def _sql_name(uri: str) -> str:

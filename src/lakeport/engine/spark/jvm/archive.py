@@ -87,12 +87,6 @@ def part(archive: Path) -> Path:
     return archive.with_suffix(f".{os.getpid()}.part")
 
 
-def drop(archive: Path) -> None:
-    """Remove an archive that Java stumbled over."""
-    with suppress(OSError):
-        archive.unlink()
-
-
 def refresh(archive: Path | None, needs: Iterable[str]) -> None:
     """Have an absent archive made by a process that outlives this one, if nobody does it yet.
 

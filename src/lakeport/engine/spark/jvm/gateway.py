@@ -76,6 +76,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 _STANDBY: Final = "workers"
+_LAST_LINES: Final = 3
 _START_SECONDS: Final = 120.0
 _ENVIRONMENT_LOCK: Final = threading.Lock()
 
@@ -166,7 +167,7 @@ class Gateway:
         info.unlink()
         return join(struct.unpack(">i", content[:4])[0], content[8:].decode())
 
-    def last_words(self, lines: int = 3) -> str:
+    def last_words(self) -> str:
         """The end of the JVM's log on one line, without stack traces."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
@@ -177,7 +178,7 @@ class Gateway:
             for line in text.splitlines()
             if line.strip() and not re.match(r"\s+at |WARNING: package ", line)
         ]
-        return "; ".join(words[-lines:]) or "it left no log"
+        return "; ".join(words[-_LAST_LINES:]) or "it left no log"
 
     def stop(self, timeout: float = 20.0) -> None:
         """Ask the JVM to end, wait for it up to `timeout` seconds, and remove its folder."""
@@ -216,32 +217,6 @@ def join(port: int, secret: str) -> ClientServer:
     return client
 
 
-@dataclass(frozen=True)
-class JvmOptions:
-    """How a JVM for Spark is started.
-
-    Attributes:
-        java: see `find_java`.
-        jars: what the class path needs beside Spark's own.
-        heap_mb: largest heap.
-        fast_start: compile with C1 only: quicker to start, slower in long work.
-        further: further options of Java's, such as those for a class archive.
-        properties: settings that Spark has to know before its context is made; they go through a
-            private file.
-        python_path: where Python workers on this machine import from.
-        local: bind to the loopback interface only.
-    """
-
-    java: Java
-    jars: Sequence[Path]
-    heap_mb: int
-    fast_start: bool
-    further: Sequence[str] = ()
-    properties: Mapping[str, str] | None = None
-    python_path: Sequence[str] = ()
-    local: bool = True
-
-
 class _OfNumpy:
     """A converter of PySpark's for numpy's values, asked about those alone.
 
@@ -261,41 +236,62 @@ class _OfNumpy:
         )
 
 
-def start(options: JvmOptions) -> Gateway:
-    """Start Spark's JVM and return without waiting for it."""
+def start(
+    java: Java,
+    jars: Sequence[Path] = (),
+    *,
+    heap_mb: int,
+    fast_start: bool,
+    further: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    local: bool = True,
+) -> Gateway:
+    """Start Spark's JVM and return without waiting for it.
+
+    Args:
+        java: see `find_java`.
+        jars: what the class path needs beside Spark's own.
+        heap_mb: largest heap.
+        fast_start: compile with C1 only: quicker to start, slower in long work.
+        further: further options of Java's, such as those for a class archive.
+        properties: settings that Spark has to know before its context is made; they go through a
+            private file.
+        local: bind to the loopback interface only, and have workers import from where this process
+            does.
+    """
     scratch = Scratch("spark")
     folder = scratch.path
     for name in ("local", "tmp", "failed"):
         (folder / name).mkdir()
     (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     command = [
-        str(options.java.path),
+        str(java.path),
         "-cp",
-        os.pathsep.join(map(str, class_path(options.jars))),
-        f"-Xmx{options.heap_mb}m",
+        os.pathsep.join(map(str, class_path(jars))),
+        f"-Xmx{heap_mb}m",
         "-Xss4m",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
-        *(_FAST_START if options.fast_start else ()),
+        *(_FAST_START if fast_start else ()),
         *_MODULE_OPTIONS,
         *_ARROW_OPTIONS,
         "-XX:-CreateCoredumpOnCrash",
         f"-XX:ErrorFile={folder / 'crash.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
-        *options.further,
+        *further,
         "org.apache.spark.deploy.SparkSubmit",
     ]
-    if options.properties:
-        command += ["--properties-file", str(_write_properties(folder, options.properties))]
+    if properties:
+        command += ["--properties-file", str(_write_properties(folder, properties))]
     command.append("pyspark-shell")
     own = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"), "SPARK_CONNECT_MODE": "0"}
-    if options.local:
+    if local:
         own["SPARK_LOCAL_IP"] = "127.0.0.1"
-        own["PYTHONPATH"] = os.pathsep.join(options.python_path)
+        own["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         own[daemon.ADDRESS] = str(folder / _STANDBY)
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    if not options.local:
+    if not local:
         own["SPARK_HOME"] = str(spark_home())
     with (folder / "jvm.log").open("wb") as log:
         process = start_bound(

@@ -103,11 +103,7 @@ def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
     return tuple(dict.fromkeys(jar for need in JARS if need in wanted for jar in JARS[need]))
 
 
-def _on() -> None:
-    """Let a fetch go on."""
-
-
-def ensure(needs: Iterable[str], go_on: Callable[[], None] = _on) -> list[Path]:
+def ensure(needs: Iterable[str], go_on: Callable[[], None] = lambda: None) -> list[Path]:
     """Local files of all jars for `needs`, downloading those that the cache lacks.
 
     They end with lakeport's own.

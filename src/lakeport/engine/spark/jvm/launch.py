@@ -89,7 +89,8 @@ class Launch:
                 self.jvm.kill()
                 self._open_gateway(needed, shared=False)
                 context = self._open_context(needed)
-                archive.drop(suspect)  # it was the cause: without it, Java starts
+                with suppress(OSError):
+                    suspect.unlink()  # it was the cause: without it, Java starts
                 return context
         except BaseException:
             if self.jvm is not None:
@@ -158,17 +159,15 @@ class Launch:
             *archive.options(self._used),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
         )
-        options = gateway.JvmOptions(
+        started = gateway.start(
             self._java,
             [*needed, *extra_jars],
             heap_mb=heap_mb(given),
             fast_start=self._small,
             further=further,
             properties={"spark.master": self._master, **given} if early else None,
-            python_path=[entry for entry in sys.path if entry],
             local=self._local,
         )
-        started = gateway.start(options)
         with self._lock:
             self.jvm = started
             closed = self._closed

@@ -59,7 +59,7 @@ def test_class_path_is_explicit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_jvm_that_ends(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "echo 'Error: out of luck' >&2; exit 3")
-    started = gateway.start(gateway.JvmOptions(java, [], heap_mb=10, fast_start=True))
+    started = gateway.start(java, heap_mb=10, fast_start=True)
     with pytest.raises(SparkFailure, match="exit code 3: Error: out of luck"):
         started.connect(timeout=30)
     started.kill()
@@ -68,7 +68,7 @@ def test_a_jvm_that_ends(tmp_path: Path) -> None:
 
 def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "exec sleep 60")
-    started = gateway.start(gateway.JvmOptions(java, [], heap_mb=10, fast_start=False))
+    started = gateway.start(java, heap_mb=10, fast_start=False)
     with pytest.raises(SparkFailure, match="did not answer within 0 s"):
         started.connect(timeout=0.05)
     started.kill()
@@ -79,8 +79,7 @@ def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
 def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
     java = fake_java(tmp_path, f'echo "$@" > {tmp_path}/line; exec sleep 60')
     given = {"spark.jars.packages": "a:b:1"}
-    options = gateway.JvmOptions(java, [], heap_mb=10, fast_start=True, properties=given)
-    started = gateway.start(options)
+    started = gateway.start(java, heap_mb=10, fast_start=True, properties=given)
     file = started.folder / "spark.conf"
     assert file.read_text() == "spark.jars.packages=a\\:b\\:1\n"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -218,9 +217,6 @@ def test_made_once_and_only_when_wanted(
     os.utime(file.with_suffix(".making"), (0, 0))
     archive.refresh(file, {"delta"})
     assert len(started) == 2
-    archive.drop(file)
-    assert not file.exists()
-    archive.drop(file)
 
 
 @pytest.mark.parametrize(("master", "shared"), [("local[2]", True), ("spark://h:1", False)])
