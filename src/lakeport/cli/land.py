@@ -36,13 +36,14 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import RUN_AGAIN, Guard
-from lakeport.cli.pages import PagePath, observed, page_of_plan
+from lakeport.cli.pages import PagePath, observed
 from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
 from lakeport.config.base import DestinationConfig
 from lakeport.config.files import expand
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
+from lakeport.host.scratch import write_output
 from lakeport.sources.csv.dialect import CsvOptions
 
 _NO_INTERNAL = "--no-internal-columns"
@@ -326,7 +327,9 @@ def _land(
         if only_plan:
             found = plan.plan(what, config, **reading)
             if page is not None:
-                page_of_plan(found, page)
+                from lakeport.pages.file import file_of_plan
+
+                write_output(file_of_plan(found.to_dict()).html, page)
             output.plan(found)
         else:
             output.remarks = partial(about_internal, config, _NO_INTERNAL)

@@ -25,7 +25,6 @@ from lakeport.scrub import scrub
 from lakeport.units import count, counted, size
 
 if TYPE_CHECKING:
-    from lakeport.loading.plan import LandingPlan
     from lakeport.pages.file import PageFile
     from lakeport.pages.serve import OnError
 
@@ -80,17 +79,6 @@ def observed(output: Output, path: Path | None) -> Observer:
         return output
     check_output(path)
     return together(_Page(path, output), output)
-
-
-def page_of_plan(plan: LandingPlan, path: Path) -> None:
-    """Write the page of a plan.
-
-    Raises:
-        ConfigError: nothing can be written there.
-    """
-    from lakeport.pages.file import file_of_plan
-
-    write_output(file_of_plan(plan.to_dict()).html, path)
 
 
 class _Page(Observer):

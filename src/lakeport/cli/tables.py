@@ -258,12 +258,14 @@ def _show_run(output: Console, run: LakeRun) -> None:
         told = str(EngineReport(**engine)), engine["application"]
         report["engine"] = ", ".join(filter(None, told))
     loads = [load for load in report.pop("loads", ()) if load["outcome"] != "left out"]
-    streams = [_stream(stream) for stream in report.pop("streams", ())]
+    streams = report.pop("streams", ())
     left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
     facts = {name: value for name, value in report.items() if name not in left_out}
     output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
     for stream in streams:
-        output.facts(str(stream.pop("stream")), readable(stream))
+        facts = {k: v for k, v in stream.items() if _tells(v)}
+        shown_ = {k: v for k, v in facts.items() if k not in ("stream", "source_columns")}
+        output.facts(str(stream["stream"]), readable(shown_))
     if loads:
         output.rows("", _LOADS, [_load(load) for load in loads], _LOADS_SPARE)
     for load in loads:
@@ -281,10 +283,6 @@ def _of_loads(run: LakeRun) -> str:
     """Count a lake run's loads by their outcome, in words; empty for a load by itself."""
     ends = ", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items())
     return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
-
-
-def _stream(stream: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in stream.items() if _tells(v) and k != "source_columns"}
 
 
 def _tells(value: object) -> bool:

@@ -26,9 +26,9 @@ from pydantic import (
 
 from lakeport.config.explain import explain, no_such
 from lakeport.config.keys import (
+    DeleteCondition,
     FileType,
     check_columns,
-    checked_condition,
     limit,
     mode_named,
     names,
@@ -66,6 +66,11 @@ OTHER_NAMES: Mapping[str, str] = {**_ALIASES, **{name: name for name in _UNUSED}
 
 def _smallest(values: dict[str, Any]) -> float:
     return min(32.0, float(values.get("target_file_size_mb", 32.0)))
+
+
+def _condition(text: str) -> str:
+    DeleteCondition.parse(text)
+    return text
 
 
 def _switched(value: object) -> object:
@@ -150,7 +155,7 @@ class DestinationConfig(BaseModel):
         description="Column that marks a record as deleted; default: `_sdc_deleted_at`. Needs "
         "`hard_delete: true`.",
     )
-    delete_when: Annotated[Text, AfterValidator(checked_condition)] | None = Field(
+    delete_when: Annotated[Text, AfterValidator(_condition)] | None = Field(
         default=None,
         description="Condition on a column that says which records are deletes: `Op = 'D'`, "
         "`Op IN ('D', 'X')` or `Op IS NOT NULL`. Needs `hard_delete: true`.",

@@ -26,19 +26,11 @@ from lakeport.config.keys import seconds
 Value = bool | int | float | Decimal | datetime | date | str
 """A value that a column's is compared with."""
 
-_KINDS: Final = {
-    "not_null": "not_null",
-    "unique": "unique",
-    "one_of": "in",
-    "between": "between",
-    "matches": "matches",
-    "check": "check",
-    "rows": "rows",
-    "fresh": "fresh",
-    "references": "references",
-}
-_OF_ALL_ROWS: Final = frozenset({"rows", "fresh"})
-_ROW_WISE: Final = frozenset({"not_null", "in", "between", "matches", "check"})
+_OF_VALUES: Final = ("in", "between", "matches", "check")
+_OF_ALL_ROWS: Final = ("rows", "fresh")
+_KINDS: Final = ("not_null", "unique", *_OF_VALUES, *_OF_ALL_ROWS, "references")
+_FIELDS: Final = {"in": "one_of"}
+"""Kind whose key is no name in Python -> its field."""
 
 
 def _columns(value: object) -> object:
@@ -125,7 +117,7 @@ class Freshness(Input):
 
 
 def _one_kind(schema: dict[str, Any]) -> None:
-    schema["oneOf"] = [{"required": [kind]} for kind in _KINDS.values()]
+    schema["oneOf"] = [{"required": [kind]} for kind in _KINDS]
 
 
 class Expectation(Input):
@@ -180,9 +172,9 @@ class Expectation(Input):
 
     @model_validator(mode="after")
     def _one_of_all(self) -> Expectation:
-        given = [kind for field, kind in _KINDS.items() if field in self.model_fields_set]
+        given = self._given()
         if len(given) != 1:
-            kinds = ", ".join(f"`{kind}`" for kind in _KINDS.values())
+            kinds = ", ".join(f"`{kind}`" for kind in _KINDS)
             seen = f", not {' and '.join(f'`{kind}`' for kind in given)}" if given else ""
             raise ValueError(f"needs one of {kinds}{seen}")
         if self.kind == "check" and not self.check.strip():
@@ -197,12 +189,16 @@ class Expectation(Input):
     @property
     def kind(self) -> str:
         """Which one it is, as its key is called."""
-        return next(kind for field, kind in _KINDS.items() if field in self.model_fields_set)
+        return self._given()[0]
+
+    def _given(self) -> list[str]:
+        """The keys that were given, of those that are kinds."""
+        return [kind for kind in _KINDS if _FIELDS.get(kind, kind) in self.model_fields_set]
 
     @property
     def row_wise(self) -> bool:
         """Whether a row alone tells if it fails."""
-        return self.kind in _ROW_WISE
+        return self.kind in ("not_null", *_OF_VALUES)
 
     @property
     def at_once(self) -> bool:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -365,14 +365,11 @@ class Document:
 
     def __init__(self, values: dict[str, Any], nodes: Callable[[], tuple[Any, Text]]) -> None:
         self.values = values
-        self._nodes = nodes
-        self._found: tuple[Any, Text] | None = None
+        self._nodes = cache(nodes)
 
     def place(self, *path: str | int) -> Place:
         """Where a key stands, or an item of a list; where it is not there, what would hold it."""
-        if self._found is None:
-            self._found = self._nodes()
-        node, text = self._found
+        node, text = self._nodes()
         index = 0 if node is None else node.start_mark.index
         for part in path:
             found = _below(node, part, text.templates)

@@ -55,11 +55,6 @@ class Input(BaseModel):
         return ()
 
 
-def secrets_of(source: object) -> tuple[str, ...]:
-    """The secrets that a source's description holds; of others none are known."""
-    return source.secrets() if isinstance(source, Input) else ()
-
-
 def _explained(
     model: type[Input], error: ValidationError, values: Mapping[str, Any]
 ) -> ConfigError:

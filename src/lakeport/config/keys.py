@@ -292,16 +292,6 @@ class DeleteCondition:
         return f"coalesce({column} IN ({_listed(self.values)}), false)"
 
 
-def checked_condition(text: str) -> str:
-    """Return the text of a condition.
-
-    Raises:
-        ValueError: it is no condition.
-    """
-    DeleteCondition.parse(text)
-    return text
-
-
 def _value(literal: str) -> str | int | Decimal | bool:
     if literal.startswith("'"):
         return literal[1:-1].replace("''", "'")

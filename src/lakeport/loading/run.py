@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from lakeport.config.inputs import secrets_of
+from lakeport.config.inputs import Input
 from lakeport.config.load import load_target
 from lakeport.destinations import check_place
 from lakeport.engine.failures import mask_causes, of_spark, translate_jvm_errors
@@ -138,7 +138,8 @@ def land(
             declared = declaration(schema)
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
             wanted = Wanted.given(prepared, sql, python, views, expect)
-            run = _Run(prepared, observer, on_state, wanted, secrets_of(source))
+            secrets = source.secrets() if isinstance(source, Input) else ()
+            run = _Run(prepared, observer, on_state, wanted, secrets)
             return run.land(source, options)
 
 

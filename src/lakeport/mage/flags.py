@@ -168,12 +168,6 @@ def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str,
     )
 
 
-_CALLERS = {
-    "amazon_s3": "AmazonS3",
-    "delta_lake_azure": "DeltaLakeAzure",
-    "delta_lake_s3": "DeltaLakeS3",
-    "google_cloud_storage": "GoogleCloudStorage",
-}
 _AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_region", "bucket", "object_key_path")
 _KEYS: dict[str, tuple[str, ...]] = {
     "amazon_s3": (
@@ -206,7 +200,7 @@ def caller(destination: str) -> str:
         >>> caller("amazon_s3"), caller("local")
         ('AmazonS3', 'Local')
     """
-    return _CALLERS.get(destination, destination.title().replace("_", ""))
+    return destination.title().replace("_", "")
 
 
 def template(destination: str) -> dict[str, Any]:

@@ -134,14 +134,6 @@ class MageObserver:
         self.landed = 0
         self.options = ""
 
-    def started(self) -> None:
-        """Say that work begins."""
-        self.lines.log("INFO", f"{self.lines.caller} process started.")
-
-    def reading(self, path: str) -> None:
-        """Say that the lines come from a file."""
-        self.lines.log("INFO", f"Reading input from file path {path}.")
-
     def on_progress(self, stream: str, records: int, size: int) -> None:
         """Tell how much was read, for `--debug`; not as `records`, which are added up."""
         self.lines.log("DEBUG", "Reading.", {"stream": stream, "read": records, "bytes": size})

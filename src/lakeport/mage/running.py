@@ -46,17 +46,14 @@ def land(
     Raises:
         LakeportError: as `lakeport.land` does.
     """
-    sink = (
-        StateOutput(path=Path(flags.state))
-        if flags.state
-        else StateOutput(stream=sys.stdout.buffer)
-    )
-    observer.started()
+    path = Path(flags.state) if flags.state else None
+    sink = StateOutput(path=path) if path else StateOutput(stream=sys.stdout.buffer)
+    observer.lines.log("INFO", f"{observer.lines.caller} process started.")
     with ExitStack() as opened:
         lines: BinaryIO | str = source or STDIN
         if flags.input_file_path:
             lines = opened.enter_context(open_input(flags.input_file_path, unpack_limits(config)))
-            observer.reading(flags.input_file_path)
+            observer.lines.log("INFO", f"Reading input from file path {flags.input_file_path}.")
         return run.land(
             lines,
             config,

@@ -65,25 +65,16 @@ def init(
     with Guard(output):
         target = folder or Path(f"lakeport-{start}")
         said = internal_keys(no_internal_columns, internal_prefix)
-        _check(said)
+        if said:  # a config that may not have them says so
+            from lakeport.config.load import load_target
+
+            load_target({"destination": "local", "path": ".", **said})
         written = _write(start, target, said)
         output.facts(
             f"{target} was made",
             {str(path.relative_to(target)): about for path, about in written.items()},
         )
         typer.echo(f"\nNext: cd {target}, and see README.md")
-
-
-def _check(given: Mapping[str, object]) -> None:
-    """See that a config may have these keys.
-
-    Raises:
-        ConfigError: it may not.
-    """
-    if given:
-        from lakeport.config.load import load_target
-
-        load_target({"destination": "local", "path": ".", **given})
 
 
 def _line(said: Mapping[str, object], *, python: bool) -> str:

@@ -127,9 +127,8 @@ def _named(name: str, known: list[str]) -> str:
 
 
 def _unknown(what: str, name: str, known: list[str], otherwise: str) -> ConfigError:
-    near = difflib.get_close_matches(name, known, 3, 0.5)
     lower = {each.lower(): each for each in known}
-    near = near or [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    near = [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     listed = ", ".join(near) if near else ", ".join(known)
     return ConfigError(f"there is no {what} {name!r}", f"there are {listed}; {otherwise}")
 

@@ -173,22 +173,16 @@ class Targets:
     """What the loads of a file share of their destinations.
 
     Attributes:
-        target: the keys of `target`.
-        defaults: the keys of `defaults`.
+        shared: the keys of `target`, and those of `defaults`, which win.
         raw: path in the file -> the keys that stand there, as they are called there.
         mistakes: gets what is wrong.
         many: whether the file has several loads.
     """
 
-    target: Mapping[str, Any]
-    defaults: Mapping[str, Any]
+    shared: Mapping[str, Any]
     raw: dict[tuple[str, ...], Mapping[str, Any]]
     mistakes: Mistakes
     many: bool
-    _shared: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._shared = joined(self.target, self.defaults)
 
     def of(
         self, name: str, own: Mapping[str, Any], *, of_streams: bool
@@ -201,7 +195,7 @@ class Targets:
             of_streams: whether its tables are called like its streams, as a tap's.
         """
         origins = [("loads", name), ("defaults",), ("target",)]
-        keys = joined(self._shared, own)
+        keys = joined(self.shared, own)
         if not of_streams:
             keys |= self._table(name, own, keys)
         try:
@@ -221,7 +215,7 @@ class Targets:
     def _table(self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
         """The key that names the load's table: like the load, unless it says otherwise."""
         found: dict[str, Any] = {}
-        pattern = own.get("table") or self._shared.get("table") or name
+        pattern = own.get("table") or self.shared.get("table") or name
         if "table" not in own and isinstance(pattern, str):
             self._check_pattern("table", pattern)
             found["table"] = pattern.replace(_STREAM, name)
@@ -233,7 +227,7 @@ class Targets:
 
     def _check_pattern(self, key: str, pattern: str) -> None:
         """Refuse one table for all loads."""
-        if self.many and key in self._shared and _STREAM not in pattern:
+        if self.many and key in self.shared and _STREAM not in pattern:
             path = self._standing(key, [("defaults",), ("target",)])
             self.mistakes.add(
                 path or ("target",),
@@ -523,7 +517,8 @@ class _Reader:
                 raw[*origin, "config"] = at.get("config") or {}
         if len(found) < 2:
             return None
-        return Targets(found["target"], found["defaults"], raw, self.mistakes, len(loads) > 1)
+        shared = joined(found["target"], found["defaults"])
+        return Targets(shared, raw, self.mistakes, len(loads) > 1)
 
     def _tables(
         self, loads: Mapping[str, Mapping[str, Any]], targets: Targets | None

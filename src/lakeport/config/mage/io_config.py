@@ -38,19 +38,11 @@ _VERBOSE = {
     "GOOGLE_LOCATION": ("BigQuery", "location"),
 }
 _PLACEHOLDERS = {
-    "AWS_ACCESS_KEY_ID": {"access_key_id"},
-    "AWS_SECRET_ACCESS_KEY": {"secret_access_key"},
-    "AWS_SESSION_TOKEN": {
-        "session_token",
-        "session_token (Used to generate Redshift credentials)",
-    },
-    "AWS_REGION": {"region"},
-    "GOOGLE_SERVICE_ACC_KEY_FILEPATH": {"/path/to/your/service/account/key.json"},
-    "AZURE_CLIENT_ID": {"client_id"},
-    "AZURE_CLIENT_SECRET": {"client_secret"},
-    "AZURE_STORAGE_ACCOUNT_NAME": {"storage_account_name"},
-    "AZURE_TENANT_ID": {"tenant_id"},
+    "",
+    "/path/to/your/service/account/key.json",
+    "session_token (Used to generate Redshift credentials)",
 }
+"""Values of Mage's template that stand for none; others are the setting's name in small letters."""
 _PLACEHOLDER_KEY = "your_private_key"
 _AWS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
@@ -177,11 +169,8 @@ def destination_keys(loader: ConfigLoader, destination: str) -> dict[str, Any]:
 
 def _filled(loader: ConfigLoader, name: str) -> Any:
     value = loader.get(name)
-    if isinstance(value, str) and (
-        not value.strip() or value.strip() in _PLACEHOLDERS.get(name, ())
-    ):
-        return None
-    return value
+    none = {*_PLACEHOLDERS, name.partition("_")[2].lower()}
+    return None if isinstance(value, str) and value.strip() in none else value
 
 
 def _google_key(loader: ConfigLoader) -> Any:
