@@ -56,7 +56,9 @@ def land_splits(
 
     found = Findings()
     rows = _counted(batches())
-    staged = _staged("parsing", sink, shape(sieve(rows, found) if sieve else rows), index)
+    staged = _staged(
+        "parsing", sink, shape(sieve(rows, found, reader.schema) if sieve else rows), index
+    )
     first = [replace(one, content=tuple(content)) for one in staged[:1]]
     return [*first, *staged[1:], *([found] if sieve else [])]
 
@@ -96,7 +98,8 @@ def land_frame(
 ) -> list[Staged | Findings]:
     """Shape and stage a partition of a Spark frame; see `land_splits`."""
     found = Findings()
-    rows = (cast_batch(b, shape.source) for b in (sieve(batches, found) if sieve else batches))
+    passing = sieve(batches, found, shape.source) if sieve else batches
+    rows = (cast_batch(batch, shape.source) for batch in passing)
     return [*_staged("reading", sink, shape(rows), partition), *([found] if sieve else [])]
 
 

@@ -83,3 +83,17 @@ def test_corrected_records_land_as_the_load_landed_them(
     (first,), (second,) = replayed(tmp_path, good, {**good, "id": 2}, PLAIN, **keys)
     identity = next(iter(first))
     assert second == {**first, identity: 2}
+
+
+def test_rows_that_missed_an_expectation_keep_their_json(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    expect = [{"between": {"id": [0, 1]}, "otherwise": "quarantine"}]
+    report = lakeport.land(singer(MENDED, PROPERTIES), lake, expect=expect, engine="threads")
+    assert (report.rows, report.rejected) == (0, 1)
+    (done,) = lakeport.replay(lake, "t", expect=[], engine="threads")
+    assert done.rows == 1
+    files = (pq.read_table(file) for file in (lake / "t").glob("*.parquet"))
+    (found,) = [row for file in files for row in file.to_pylist()]
+    assert json.loads(found["v"]) == MENDED["v"]
+    assert [json.loads(tag) for tag in found["tags"]] == MENDED["tags"]
+    assert json.loads(found["o"]["j"]) == MENDED["o"]["j"]

@@ -14,16 +14,15 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord
-from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.casting import TIMESTAMP, cast_batch
+from lakeport.schema.text import json_text
 
 _SAMPLES: Final = 5  # of the rows that fail a load, from each task
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _BY_SPARK: Final = frozenset({"check", "references", "unique"})
 _VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
     (pa.types.is_boolean, (bool,)),
@@ -212,19 +211,27 @@ class Sieve:
     mask: Mask
 
     def __call__(
-        self, batches: Iterator[pa.RecordBatch], found: Findings
+        self, batches: Iterator[pa.RecordBatch], found: Findings, source: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, lazily; `found` gets what there is to tell."""
+        """Yield the rows that pass, lazily.
+
+        Args:
+            batches: the rows.
+            found: gets the counts, and the rows that fail.
+            source: the rows' columns, which say what in them is JSON.
+        """
         for batch in batches:
             rows, bits = self.mask(batch)
             found.rows += rows.num_rows
             if bits is not None:
-                rows = self._held_back(rows, bits, found)
+                rows = self._held_back(rows, bits, found, source)
             found.passed += rows.num_rows
             self._age(rows, found)
             yield rows
 
-    def _held_back(self, rows: pa.RecordBatch, bits: pa.Array, found: Findings) -> pa.RecordBatch:
+    def _held_back(
+        self, rows: pa.RecordBatch, bits: pa.Array, found: Findings, source: pa.Schema
+    ) -> pa.RecordBatch:
         held: list[tuple[pa.Array, Expectation]] = []
         for number, one in enumerate(self.expected):
             failing = pc.not_equal(pc.bit_wise_and(bits, 1 << number), 0)
@@ -236,19 +243,18 @@ class Sieve:
                 held.append((failing, one))
             elif one.otherwise == "fail" and len(found.samples) < _SAMPLES:
                 some = rows.filter(failing).slice(0, _SAMPLES - len(found.samples))
-                found.samples += self._records(some, one)
+                found.samples += self._records(cast_batch(some, source), one)
         passing = None
         for failing, one in held:  # a row is set aside once, for the first reason
             mine = failing if passing is None else pc.and_(failing, passing)
-            found.set_aside += self._records(rows.filter(mine), one)
+            found.set_aside += self._records(cast_batch(rows.filter(mine), source), one)
             passing = pc.invert(failing) if passing is None else pc.and_not(passing, failing)
         return rows if passing is None else rows.filter(passing)
 
     def _records(self, rows: pa.RecordBatch, one: Expectation) -> list[BadRecord]:
         column = one.columns[0] if len(one.columns) == 1 else ""
-        return [
-            BadRecord(self.stream, 0, column, one.title, _encode(row)) for row in rows.to_pylist()
-        ]
+        texts = json_text(rows.to_struct_array()).to_pylist()
+        return [BadRecord(self.stream, 0, column, one.title, text.encode()) for text in texts]
 
     def _age(self, rows: pa.RecordBatch, found: Findings) -> None:
         for number, one in enumerate(self.expected):
