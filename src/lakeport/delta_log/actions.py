@@ -219,6 +219,22 @@ class Vector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc
     cardinality: int = 0
 
 
+class Statistics(msgspec.Struct, rename="camel", frozen=True):
+    """What a data file tells of its rows, as its writer spells it; None for what it does not tell.
+
+    Attributes:
+        num_records: how many it has, deleted ones included.
+        min_values: physical column -> a value that none is below; of a struct, the same inside.
+        max_values: physical column -> a value that none is above.
+        null_count: physical column -> how many rows have no value.
+    """
+
+    num_records: int | None = None
+    min_values: dict[str, Any] | None = None
+    max_values: dict[str, Any] | None = None
+    null_count: dict[str, Any] | None = None
+
+
 class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     """A data file, as an `add` or a `remove` names it; see Delta's protocol.
 
@@ -277,6 +293,19 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         vector = self.deletion_vector
         return count if count is None or vector is None else count - vector.cardinality
 
+    def statistics(self, *, decimals: bool = True) -> Statistics:
+        """Return its statistics; empty where it has none, or they are damaged.
+
+        Args:
+            decimals: read numbers with a point as decimals, which keep their digits.
+        """
+        try:
+            if isinstance(self.stats, str):
+                return (_EXACT if decimals else _STATISTICS).decode(self.stats)
+            return msgspec.convert(self.stats or {}, Statistics)
+        except msgspec.DecodeError:
+            return Statistics()
+
     def body(self, **more: Any) -> dict[str, Any]:
         """Return the action's fields by their names in the log, and further ones.
 
@@ -317,6 +346,8 @@ class _Count(msgspec.Struct, rename="camel"):
 
 
 _COUNT = msgspec.json.Decoder(_Count)
+_STATISTICS = msgspec.json.Decoder(Statistics)
+_EXACT = msgspec.json.Decoder(Statistics, float_hook=Decimal)
 _ENTRY = msgspec.json.Decoder(Entry)
 
 

@@ -24,7 +24,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile, parse_value
@@ -254,25 +253,12 @@ class _Told:
     @classmethod
     def of(cls, files: Sequence[KnownFile], *, decimals: bool) -> _Told:
         # A decimal keeps its digits only where it never was a float.
-        hook = Decimal if decimals else None
-        decode = msgspec.json.Decoder(float_hook=hook).decode
-        each = [_statistics(known.file.stats, decode) for known in files]
-        low, high, nulls = ([_tree(one.get(part)) for one in each] for part in _PARTS)
+        each = [known.file.statistics(decimals=decimals) for known in files]
+        low = [one.min_values or _EMPTY for one in each]
+        high = [one.max_values or _EMPTY for one in each]
+        nulls = [one.null_count or _EMPTY for one in each]
         deletes = any(known.file.deletion_vector is not None for known in files)
-        return cls(files, [one.get("numRecords") for one in each], low, high, nulls, deletes)
-
-
-_PARTS = ("minValues", "maxValues", "nullCount")
-
-
-def _statistics(stats: Any, decode: Any) -> Mapping[str, Any]:
-    if not isinstance(stats, str):
-        return _tree(stats)
-    try:
-        found = decode(stats)
-    except msgspec.DecodeError:
-        return _EMPTY
-    return _tree(found)
+        return cls(files, [one.num_records for one in each], low, high, nulls, deletes)
 
 
 def _tree(told: Any) -> Mapping[str, Any]:

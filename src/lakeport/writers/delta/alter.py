@@ -34,6 +34,7 @@ from lakeport.writers.delta.merge.files import (
     FileConverter,
     TableFiles,
     convert_files,
+    discard_rewritten,
 )
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
@@ -189,7 +190,7 @@ class Alteration:
         wrong = [one.wrong for one in done if one.wrong]
         known = declared_type(state.schema.field(name))
         if wrong:
-            kernel.discard(done)
+            discard_rewritten(writer.storage, done)
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",

@@ -63,6 +63,10 @@ class DeltaSink:
     indexed_columns: int = INDEXED_COLUMNS
     job: uuid.UUID = field(default_factory=uuid.uuid4)
 
+    def in_place_of(self, path: str) -> DeltaSink:
+        """Return the sink for what a file of the table becomes, whose names no other file gets."""
+        return replace(self, job=uuid.uuid5(self.job, path))
+
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
         """Stage a split's rows; nothing becomes visible.
 

@@ -22,10 +22,9 @@ They run in Spark tasks. A task reads the batch from the staged files itself.
 from __future__ import annotations
 
 import shlex
-import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -47,8 +46,8 @@ from lakeport.writers.delta.merge.files import (
     Bounds,
     TableFiles,
     bounds,
+    collect_rewritten,
     in_parts,
-    parse_statistics,
 )
 from lakeport.writers.delta.sink import DeltaSink
 
@@ -438,7 +437,7 @@ class Retire:
         if found is None or isinstance(found, str):
             return True
         name = physical_names(plan.schema_json, [self.version_column])[self.version_column]
-        nulls = parse_statistics(file).get("nullCount", {}).get(name)
+        nulls = (file.statistics().null_count or {}).get(name)
         return nulls != 0 or bool(found[0].as_py() < self.version)
 
     def choose(self, table: pa.Table) -> Hits:
@@ -597,7 +596,7 @@ def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:
 def _bounds_of(
     file: DataFile, plan: DeltaPlan, columns: Sequence[str]
 ) -> list[Bounds | str | None]:
-    statistics = parse_statistics(file)
+    statistics = file.statistics()
     names = physical_names(plan.schema_json, columns)
     types = [plan.schema.field(name).type for name in columns]
     return [
@@ -656,21 +655,16 @@ class Rewrite:
 
     def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[RewrittenFile]:
         """Rewrite those of a task's files that have rows to change."""
-        number, files = item
-        done: list[RewrittenFile] = []
-        try:
-            for file in files:
-                hits = self.change.choose(self.table.columns(file, self.change.columns))
-                if len(hits):
-                    done.append(self._rewrite(file, hits, number))
-                elif hits.unknown:
-                    nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
-                    done.append(RewrittenFile(file.path, (), *nothing))
-        except BaseException:
-            for staged in (staged for one in done for staged in one.staged):
-                self.sink.storage.discard(staged)
-            raise
-        return done
+        return collect_rewritten(self.sink.storage, self._files(*item))
+
+    def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
+        for file in files:
+            hits = self.change.choose(self.table.columns(file, self.change.columns))
+            if len(hits):
+                yield self._rewrite(file, hits, number)
+            elif hits.unknown:
+                nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
+                yield RewrittenFile(file.path, (), *nothing)
 
     def _rewrite(self, file: DataFile, hits: Hits, number: int) -> RewrittenFile:
         context = self.change.context(hits.chosen)
@@ -693,9 +687,7 @@ class Rewrite:
                 if done.rows is not None:
                     yield done.rows
 
-        # Names are made from the job: no two of a task's files may have the same one.
-        sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
-        staged = sink.write(changed(), number)
+        staged = self.sink.in_place_of(file.path).write(changed(), number)
         matched = np.unique(hits.chosen)
         return RewrittenFile(
             file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown

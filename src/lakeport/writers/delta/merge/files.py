@@ -5,17 +5,16 @@ Runs without Spark; `TableFiles` is pickled into tasks.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import DataFile, parse_path, parse_value
+from lakeport.delta_log.actions import DataFile, Statistics, parse_path, parse_value
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import SchemaConflict
@@ -166,13 +165,13 @@ def in_parts(
 
 
 def bounds(
-    file: DataFile, statistics: Mapping[str, Any], name: str, type_: pa.DataType
+    file: DataFile, statistics: Statistics, name: str, type_: pa.DataType
 ) -> Bounds | str | None:
     """The least and the greatest value of a column in a file.
 
     Args:
         file: the file.
-        statistics: its `stats`, parsed with decimals.
+        statistics: its statistics, with decimals.
         name: the column's physical name.
         type_: the column's type.
 
@@ -185,11 +184,11 @@ def bounds(
             if value is None:
                 return NO_VALUES
             return pa.scalar(value, type_), pa.scalar(value, type_)
-        nulls = statistics.get("nullCount", {}).get(name)
-        if nulls is not None and nulls == statistics.get("numRecords"):
+        nulls = (statistics.null_count or {}).get(name)
+        if nulls is not None and nulls == statistics.num_records:
             return NO_VALUES
-        low = _typed(statistics.get("minValues", {}).get(name), type_)
-        high = _typed(statistics.get("maxValues", {}).get(name), type_)
+        low = _typed((statistics.min_values or {}).get(name), type_)
+        high = _typed((statistics.max_values or {}).get(name), type_)
         if low is None or high is None:
             return None
         if isinstance(high, datetime):
@@ -197,14 +196,6 @@ def bounds(
         return pa.scalar(low, type_), pa.scalar(high, type_)
     except (ValueError, OverflowError, ArithmeticError, TypeError):
         return None
-
-
-def parse_statistics(file: DataFile) -> Mapping[str, Any]:
-    """The statistics of a file; empty where it has none."""
-    if isinstance(file.stats, dict):
-        return file.stats
-    found = json.loads(file.stats or "{}", parse_float=Decimal)
-    return found if isinstance(found, dict) else {}
 
 
 def _typed(value: Any, type_: pa.DataType) -> Any:
@@ -254,17 +245,27 @@ def rewrite_files(
     """
     if not files:
         return []
+    tasks = list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE)))
+    return engine.run_tasks(what, kernel, tasks, discard=partial(discard_rewritten, storage))
 
-    def discard(done: list[R]) -> None:
-        for staged in (staged for one in done for staged in one.staged):
+
+def discard_rewritten(storage: Storage, done: Iterable[_WithStaged]) -> None:
+    """Drop what was staged in place of files."""
+    for one in done:
+        for staged in one.staged:
             storage.discard(staged)
 
-    return engine.run_tasks(
-        what,
-        kernel,
-        list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
-        discard=discard,
-    )
+
+def collect_rewritten(storage: Storage, done: Iterator[R]) -> list[R]:
+    """Return what a task makes of its files one by one; on an error nothing of it stays staged."""
+    found: list[R] = []
+    try:
+        for one in done:
+            found.append(one)
+    except BaseException:
+        discard_rewritten(storage, found)
+        raise
+    return found
 
 
 @dataclass(frozen=True)
@@ -292,22 +293,14 @@ class FileConverter:
 
     def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[ConvertedFile]:
         """Convert a task's files, up to the first that can't be."""
-        number, files = item
-        done: list[ConvertedFile] = []
-        try:
-            for file in files:
-                done.append(self._file(file, number))
-                if done[-1].wrong:
-                    break
-        except BaseException:
-            self.discard(done)
-            raise
-        return done
+        return collect_rewritten(self.table.log.storage, self._files(*item))
 
-    def discard(self, done: Sequence[ConvertedFile]) -> None:
-        """Drop what was staged."""
-        for staged in (staged for one in done for staged in one.staged):
-            self.table.log.storage.discard(staged)
+    def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[ConvertedFile]:
+        for file in files:
+            done = self._file(file, number)
+            yield done
+            if done.wrong:
+                return
 
     def _file(self, file: DataFile, number: int) -> ConvertedFile:
         rows = 0
@@ -323,8 +316,7 @@ class FileConverter:
                 for _ in converted():
                     pass
                 return ConvertedFile(rows=rows)
-            # Names are made from the job: no two of a task's files may have the same one.
-            sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+            sink = self.sink.in_place_of(file.path)
             return ConvertedFile(tuple(sink.write(converted(), number)), rows)
         except InexactError as error:
             return ConvertedFile(wrong=repr(error.value) if error.value != "" else "an empty text")

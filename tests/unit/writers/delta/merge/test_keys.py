@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeport.delta_log.actions import DataFile
+from lakeport.delta_log.actions import DataFile, Statistics
 from lakeport.writers.delta.merge.changes import Hits, KeyIndex, KeyRanges
-from lakeport.writers.delta.merge.files import NO_VALUES, bounds, parse_statistics
+from lakeport.writers.delta.merge.files import NO_VALUES, bounds
 
 Keys = list[tuple[Any, ...]]
 
@@ -114,19 +114,25 @@ MOMENT = datetime(2024, 1, 1, 0, 0, 0, 123000, UTC)
 def test_bounds_from_statistics(type_: Any, low: Any, high: Any, expected: Any) -> None:
     stats = {"numRecords": 2, "minValues": {"c": low}, "maxValues": {"c": high}}
     entry = DataFile("f", 1, {}, json.dumps(stats))
-    found = bounds(entry, parse_statistics(entry), "c", type_)
+    found = bounds(entry, entry.statistics(), "c", type_)
     assert (None if found is None else tuple(s.as_py() for s in found)) == expected
 
 
 def test_bounds_that_are_unknown_empty_or_a_partition_s() -> None:
     entry = DataFile("f", 1, {"p": "7", "q": None})
-    statistics = {"numRecords": 3, "nullCount": {"c": 3, "d": 1}}
+    statistics = Statistics(3, null_count={"c": 3, "d": 1})
     seven = pa.scalar(7, pa.int32())
     assert bounds(entry, statistics, "p", pa.int32()) == (seven, seven)
     assert bounds(entry, statistics, "q", pa.int32()) == NO_VALUES
     assert bounds(entry, statistics, "c", pa.int32()) == NO_VALUES
     assert bounds(entry, statistics, "d", pa.int32()) is None
-    assert bounds(entry, parse_statistics(entry), "d", pa.int32()) is None
+    assert bounds(entry, entry.statistics(), "d", pa.int32()) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"numRecords": "x"}', '{"minValues": 1}', "NaN"])
+def test_damaged_statistics_tell_nothing(text: str) -> None:
+    entry = DataFile("f", 1, {}, text)
+    assert bounds(entry, entry.statistics(), "c", pa.int64()) is None
 
 
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
