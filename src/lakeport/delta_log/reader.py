@@ -468,12 +468,12 @@ def read_commits(storage: Storage, keys: Sequence[str]) -> Iterator[list[Entry]]
     Raises:
         DestinationError: the store refused, or a file is gone or no commit.
     """
+
+    def read(part: Sequence[str]) -> list[list[Entry]]:
+        return [_read_entries(storage, key) for key in part]
+
     parts = [keys[start : start + _TOGETHER] for start in range(0, len(keys), _TOGETHER)]
-    return chain.from_iterable(_at_once(partial(_read_part, storage), parts))
-
-
-def _read_part(storage: Storage, keys: Sequence[str]) -> list[list[Entry]]:
-    return [_read_entries(storage, key) for key in keys]
+    return chain.from_iterable(_at_once(read, parts))
 
 
 def _read_entries(storage: Storage, key: str) -> list[Entry]:

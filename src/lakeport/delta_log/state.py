@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,9 +149,6 @@ class TableState:
         return tuple(found)
 
 
-NameFactory = Callable[[], str]
-
-
 def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
     """Dotted paths of the columns whose names a table without column mapping can't hold.
 
@@ -172,7 +169,6 @@ def grow_schema(
     mapped: bool = False,
     widened: bool = False,
     highest_id: int = 0,
-    new_name: NameFactory = lambda: f"col-{uuid.uuid4()}",
 ) -> dict[str, Any]:
     """Write a table's schema, leaving what it has already untouched.
 
@@ -183,7 +179,6 @@ def grow_schema(
         widened: a column of another type than before was widened: note it, as readers have to
             know of old data files.
         highest_id: the highest column id that the table has used.
-        new_name: makes physical names.
 
     Returns:
         Delta's schema JSON, as a mapping.
@@ -193,11 +188,16 @@ def grow_schema(
     if widened and known is not None:
         _note_widened(known, merged)
     if mapped:
-        last = max(highest_id, max_column_id(merged))
-        for _, _, field in _named(merged, ""):
+        fields = [field for _, _, field in _named(merged, "")]
+        last = max([highest_id, *(field["metadata"].get(_ID, 0) for field in fields)])
+        for field in fields:
             if _ID not in field["metadata"]:
                 last += 1
-                field["metadata"] = {**field["metadata"], _ID: last, _PHYSICAL: new_name()}
+                field["metadata"] = {
+                    **field["metadata"],
+                    _ID: last,
+                    _PHYSICAL: f"col-{uuid.uuid4()}",
+                }
     return merged
 
 
@@ -212,11 +212,6 @@ def retyped(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[st
             field = {**field, "type": wanted["type"], "metadata": {**kept, **wanted["metadata"]}}
         fields.append(field)
     return {**schema, "fields": fields}
-
-
-def max_column_id(schema: Mapping[str, Any]) -> int:
-    """The highest column id in a schema, 0 when it has none."""
-    return max((field["metadata"].get(_ID, 0) for _, _, field in _named(schema, "")), default=0)
 
 
 def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:

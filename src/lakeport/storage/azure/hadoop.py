@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from lakeport.storage.azure.client import AzureSettings
@@ -14,25 +13,20 @@ _LOGIN = "https://login.microsoftonline.com"
 _TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  # the variable's name
 
 
-def hadoop_settings(
-    settings: AzureSettings, environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def hadoop_settings(settings: AzureSettings) -> dict[str, str]:
     """Settings of one account's `abfss://` and `abfs://` URIs.
 
     They hold secrets, so they belong on a running session's `hadoopConfiguration`, set before the
     account is first used, and never into Spark's own configuration.
 
-    Args:
-        settings: how to reach the account.
-        environ: where the default chain finds a service principal or a workload identity; the
-            process's own when absent. The connector knows no other link of that chain but the
-            machine's managed identity.
+    Of the default chain the connector knows the machine's managed identity, and what this process
+    finds in its environment: a service principal or a workload identity.
 
     >>> found = hadoop_settings(AzureSettings("lake", "a2V5"))
     >>> found["fs.azure.account.auth.type.lake.dfs.core.windows.net"]
     'SharedKey'
     """
-    found = _credentials(settings, os.environ if environ is None else environ)
+    found = _credentials(settings)
     found |= _retries(settings.retry_policy.deadline)
     result = {f"fs.azure.{name}.{settings.host}": value for name, value in found.items()}
     # A store without folders renames by copying. The connector takes a copy for going on when the
@@ -64,7 +58,7 @@ def _retries(deadline: float) -> dict[str, str]:
     }
 
 
-def _credentials(settings: AzureSettings, environ: Mapping[str, str]) -> dict[str, str]:
+def _credentials(settings: AzureSettings) -> dict[str, str]:
     if settings.access_key:
         return {"account.auth.type": "SharedKey", "account.key": settings.access_key}
     if settings.sas_token:
@@ -72,14 +66,14 @@ def _credentials(settings: AzureSettings, environ: Mapping[str, str]) -> dict[st
     if settings.client_secret:
         return _principal(settings.tenant_id, settings.client_id, settings.client_secret)
     if not settings.managed_identity:
-        tenant, client = environ.get("AZURE_TENANT_ID", ""), environ.get("AZURE_CLIENT_ID", "")
-        if tenant and client and environ.get("AZURE_CLIENT_SECRET"):
-            return _principal(tenant, client, environ["AZURE_CLIENT_SECRET"])
-        if tenant and client and environ.get(_TOKEN_FILE):
+        tenant, client = os.getenv("AZURE_TENANT_ID"), os.getenv("AZURE_CLIENT_ID")
+        if tenant and client and os.getenv("AZURE_CLIENT_SECRET"):
+            return _principal(tenant, client, os.environ["AZURE_CLIENT_SECRET"])
+        if tenant and client and os.getenv(_TOKEN_FILE):
             return _oauth("WorkloadIdentityTokenProvider") | {
                 "account.oauth2.msi.tenant": tenant,
                 "account.oauth2.client.id": client,
-                "account.oauth2.token.file": environ[_TOKEN_FILE],
+                "account.oauth2.token.file": os.environ[_TOKEN_FILE],
             }
     identity = _oauth("MsiTokenProvider")
     if settings.client_id:

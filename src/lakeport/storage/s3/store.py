@@ -76,10 +76,8 @@ class S3StageWriter(CloudStageWriter):
             self._submit(self._send, max(1, self._chunker.number), rest)
 
     def _send(self, number: int, part: bytes) -> None:
-        self._parts[number] = self._put_part(number, part)
-
-    def _put_part(self, number: int, body: bytes) -> dict[str, Any]:
-        return self._storage._put_part(self._key, self._upload.result(), number, body)
+        upload = self._upload.result()
+        self._parts[number] = self._storage._put_part(self._key, upload, number, part)
 
     def _token(self) -> dict[str, Any]:
         token = {

@@ -36,7 +36,7 @@ from lakeport.writers.delta.merge.files import (
     convert_files,
     discard_rewritten,
 )
-from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
+from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest, check_takes_changes
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
@@ -160,12 +160,8 @@ class Alteration:
         physical = physical_names(state.schema_json, [name])[name]
         there, after = {physical: None}, {physical: self.type}
         found = holders(writer.storage, writer.folder, txn.all_files(), there, after)
-        if found and state.properties.get("delta.appendOnly") == "true":
-            raise DestinationError(
-                f"{writer.uri} only takes appends (`delta.appendOnly`), and {len(found)} of its "
-                "files would have to be written anew",
-                "have the table's owner unset the property.",
-            )
+        if found:
+            check_takes_changes(state, f"{len(found)} files of the table can't be written anew")
         return found
 
     def _converted(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[ConvertedFile]:

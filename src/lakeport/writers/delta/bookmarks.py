@@ -68,9 +68,11 @@ class DeltaMemory:
 
     def bookmark(self, name: str) -> Remembered:
         """See `lakeport.model.Memory.bookmark`."""
-        number = self._number(bookmark_app(name))
-        if number < 0:
+        contents = DeltaLog(self.storage, self.table).newest_contents(STATE)
+        moved = None if contents is None else contents.transactions.get(bookmark_app(name))
+        if moved is None:
             return Remembered()
+        number = int(moved["version"])
         key = self._key(number)
         try:
             document = json.loads(self.storage.get(key) or b"")
@@ -110,8 +112,3 @@ class DeltaMemory:
 
     def _key(self, number: int) -> str:
         return f"{self.folder}/bookmarks/{number}.json"
-
-    def _number(self, app: str) -> int:
-        contents = DeltaLog(self.storage, self.table).newest_contents(STATE)
-        known = {} if contents is None else contents.transactions
-        return int(known[app]["version"]) if app in known else -1

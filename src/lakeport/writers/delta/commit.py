@@ -64,7 +64,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.named import command
 from lakeport.writers.base import LandedBefore
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, leaves_plain, plain
-from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
 if TYPE_CHECKING:
@@ -385,13 +385,18 @@ class TableTransaction:
         there = () if self._contents is None else self._contents.files
         return [file for file in there if reads(file.partition)]
 
-    def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
+    def remove(self, files: Sequence[DataFile], *, changes_rows: bool = True) -> None:
         """Remove files with the commit.
 
         Args:
             files: the files.
             changes_rows: whether the table has other rows by the commit.
+
+        Raises:
+            DestinationError: it has, and the table only takes appends.
         """
+        if files and changes_rows and self._contents is not None:
+            check_takes_changes(self._contents.state, "no row of the table can be changed")
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:

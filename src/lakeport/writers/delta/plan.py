@@ -143,11 +143,8 @@ def plan_table(
         DestinationError: an overwrite of a table that only takes appends.
     """
     mode = request.mode
-    if state is not None and mode is Mode.OVERWRITE and _only_grows(state):
-        raise DestinationError(
-            "the table can't be overwritten: its property `delta.appendOnly` is `true`",
-            "use `mode: append`, or have the table's owner unset the property.",
-        )
+    if state is not None and mode is Mode.OVERWRITE:
+        check_takes_changes(state, "the table can't be overwritten")
     dynamic = mode is Mode.OVERWRITE and bool(request.partition_keys) and state is not None
     by_spark = _needs_spark(state, mode) if state else ()
     closed = bool(by_spark) and not all(reason.startswith(_RULES) for reason in by_spark)
@@ -162,7 +159,7 @@ def plan_table(
     schema = with_text(evolution.schema)
     columns = _partition_columns(state, schema, request.partition_keys)
     clustered = _cluster_columns(state, schema, request.cluster_by, partitioned=bool(columns))
-    settings = _properties(state, request.properties, DEFAULT_PROPERTIES)
+    settings = _properties(state, request.properties)
     if clustered:
         settings["delta.feature.clustering"] = "supported"
     warnings = _map_columns(state, schema, settings)
@@ -194,8 +191,13 @@ def plan_table(
     )
 
 
-def _only_grows(state: TableState) -> bool:
-    return state.properties.get("delta.appendOnly", "").lower() == "true"
+def check_takes_changes(state: TableState, refusal: str) -> None:
+    """Raise DestinationError, which begins with `refusal`, if the table only takes appends."""
+    if state.properties.get("delta.appendOnly", "").lower() == "true":
+        raise DestinationError(
+            f"{refusal}: its property `delta.appendOnly` is `true`",
+            "use `mode: append`, or have the table's owner unset the property.",
+        )
 
 
 def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:
@@ -282,21 +284,18 @@ def _partition_columns(
     return wanted
 
 
-def _properties(
-    state: TableState | None, asked: Mapping[str, str], defaults: Mapping[str, str]
-) -> dict[str, str]:
+def _properties(state: TableState | None, asked: Mapping[str, str]) -> dict[str, str]:
     """A table's properties after a load.
 
     Args:
         state: the table; None when there is none.
         asked: the properties that the load sets.
-        defaults: a new table's.
 
     Raises:
         ConfigError: column mapping of a table that is there can't be changed by a load.
     """
     if state is None:
-        return {**defaults, **asked}
+        return {**DEFAULT_PROPERTIES, **asked}
     found = dict(state.properties)
     for name, value in asked.items():
         if found.get(name) == value or _is_in_protocol(state, name, value):

@@ -91,9 +91,9 @@ def stats_json(
     usable = [leaf for leaf in leaves(schema) if not leaf.repeated]
     for leaf in usable if indexed < 0 else usable[:indexed]:
         chunks = [footer.row_group(g).column(leaf.index) for g in range(footer.num_row_groups)]
-        counts = [_null_count(chunk) for chunk in chunks]
-        if None not in counts:
-            _put(nulls, leaf.path, sum(count for count in counts if count is not None))
+        found = [chunk.statistics for chunk in chunks]
+        if all(stats is not None and stats.has_null_count for stats in found):
+            _put(nulls, leaf.path, sum(int(stats.null_count) for stats in found))
         bounds = _bounds(chunks, leaf.type) if leaf.index not in nans else None
         if bounds is not None:
             for tree, value in zip((low, high), bounds, strict=True):
@@ -116,11 +116,6 @@ def _walk(
         yield from _walk((*path, "value"), type_.item_type, True)
     else:
         yield path, type_, repeated
-
-
-def _null_count(chunk: pq.ColumnChunkMetaData) -> int | None:
-    stats = chunk.statistics
-    return int(stats.null_count) if stats is not None and stats.has_null_count else None
 
 
 def _bounds(chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType) -> tuple[Any, Any] | None:

@@ -387,15 +387,6 @@ class DeltaWriter:
             "nothing of this batch was committed; run it again when fewer writers are at work.",
         )
 
-    def singer_state(self) -> bytes | None:
-        """The Singer STATE that the table's newest commit with one carries.
-
-        Raises:
-            DestinationError: the store refused.
-        """
-        commit = self.log.newest_singer_state(self.log.newest())
-        return None if commit is None or commit.mark is None else commit.mark.singer_state
-
     def _last_sequence(self, txn: TableTransaction, run_id: str) -> int:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
         name = app_id(run_id, self.stream)

@@ -19,16 +19,16 @@ on whole columns, so that no Python code runs per value (binary and rare decimal
 
 from __future__ import annotations
 
-import zlib
+import gzip
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import StageWriter
 from lakeport.schema.text import content, holds, plain_text
-from lakeport.writers.parquet import EncodedFile, Stream
+from lakeport.writers.parquet import EncodedFile
 
 _SLICE_BYTES = 32 << 20
 _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
@@ -47,7 +47,10 @@ class CsvFile(EncodedFile):
         super().__init__(out)
         self._packer: Any = self._stream
         if compression == "gzip":
-            self._packer = _Gzip(self._stream)
+            # At level 6, since Arrow's stream only knows the slow level 9.
+            self._packer = gzip.GzipFile(
+                mode="wb", compresslevel=6, fileobj=cast(BinaryIO, self._stream), mtime=0
+            )
         elif compression == "zstd":
             self._packer = pa.CompressedOutputStream(pa.PythonFile(self._stream, "w"), compression)
         self._packer.write(header(schema.names))
@@ -61,20 +64,6 @@ class CsvFile(EncodedFile):
     def close(self) -> None:
         """Write what is left; the stage writer stays open."""
         self._packer.close()
-
-
-class _Gzip:
-    """Gzip at level 6, since Arrow's stream only knows the slow level 9."""
-
-    def __init__(self, out: Stream) -> None:
-        self._out = out
-        self._packer = zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)
-
-    def write(self, data: Any) -> None:
-        self._out.write(self._packer.compress(data))
-
-    def close(self) -> None:
-        self._out.write(self._packer.flush())
 
 
 def header(names: Sequence[str]) -> bytes:

@@ -160,15 +160,21 @@ ENVIRON = {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c"}
     ],
 )
 def test_hadoop_gets_the_same(
-    given: dict[str, Any], environ: dict[str, str], kind: str, more: dict[str, str]
+    given: dict[str, Any],
+    environ: dict[str, str],
+    kind: str,
+    more: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = hadoop_settings(AzureSettings("acme", **given), environ)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    found = hadoop_settings(AzureSettings("acme", **given))
     assert found.items() >= {f"fs.azure.account.auth.type.{AT}": kind, **more}.items()
     assert [key for key in found if not key.endswith(AT)] == [COPIES]
 
 
 def test_an_emulator_is_reached_by_its_blob_service_without_tls() -> None:
-    found = hadoop_settings(AzureSettings("acme", "k", endpoint="http://h:1"), {})
+    found = hadoop_settings(AzureSettings("acme", "k", endpoint="http://h:1"))
     assert found["fs.azure.abfs.endpoint"] == "h:1"
     assert found["fs.azure.networking.library"] == "JDK_HTTP_URL_CONNECTION"
     assert found[f"fs.azure.account.hns.enabled.{AT}"] == "false"
@@ -241,7 +247,7 @@ def test_names_of_containers(name: str, good: bool) -> None:
 
 @pytest.mark.parametrize("deadline", [1, 5, 30, 120, 600])
 def test_sparks_connector_asks_about_as_long_as_it_is_told_to(deadline: float) -> None:
-    found = hadoop_settings(AzureSettings("lake", "a2V5", retry_policy=RetryPolicy(deadline)), {})
+    found = hadoop_settings(AzureSettings("lake", "a2V5", retry_policy=RetryPolicy(deadline)))
 
     def value(name: str) -> float:
         return float(found[f"fs.azure.{name}.lake.dfs.core.windows.net"])

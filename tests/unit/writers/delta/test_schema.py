@@ -42,26 +42,22 @@ def test_names_that_need_mapping_are_found_at_every_depth() -> None:
     assert needs_mapping(pa.schema([("a.b`\"'é🦀/\\", pa.int64())])) == ()
 
 
-def test_mapped_columns_keep_ids_and_new_ones_count_on() -> None:
+def test_mapped_columns_keep_ids_and_new_ones_count_on(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count(1)
-    first = grow_schema(None, NESTED, mapped=True, new_name=lambda: f"p{next(numbers)}")
-    grown = grow_schema(
-        first,
-        NESTED.append(pa.field("n", pa.int64())),
-        mapped=True,
-        highest_id=40,
-        new_name=lambda: "new",
-    )
+    monkeypatch.setattr("uuid.uuid4", lambda: next(numbers))
+    first = grow_schema(None, NESTED, mapped=True)
+    wider = NESTED.append(pa.field("n", pa.int64()))
+    grown = grow_schema(first, wider, mapped=True, highest_id=40)
     assert grown["fields"][:3] == first["fields"]
     assert grown["fields"][3]["metadata"] == {
         "delta.columnMapping.id": 41,
-        "delta.columnMapping.physicalName": "new",
+        "delta.columnMapping.physicalName": "col-8",
     }
-    files = file_schema(grown, NESTED.append(pa.field("n", pa.int64())), without=["a b"])
-    assert files.names == ["p2", "p6", "new"]
-    assert files.field("p2").metadata == {b"PARQUET:field_id": b"2"}
-    assert files.field("p2").type.field(1).type.value_type.field(0).name == "p5"
-    assert physical_names(grown, ["a b"]) == {"a b": "p1"}
+    files = file_schema(grown, wider, without=["a b"])
+    assert files.names == ["col-2", "col-6", "col-8"]
+    assert files.field("col-2").metadata == {b"PARQUET:field_id": b"2"}
+    assert files.field("col-2").type.field(1).type.value_type.field(0).name == "col-5"
+    assert physical_names(grown, ["a b"]) == {"a b": "col-1"}
 
 
 def test_what_a_table_says_about_its_columns_stays() -> None:

@@ -597,12 +597,8 @@ def _bounds_of(
     file: DataFile, plan: DeltaPlan, columns: Sequence[str]
 ) -> list[Bounds | str | None]:
     statistics = file.statistics()
-    names = physical_names(plan.schema_json, columns)
-    types = [plan.schema.field(name).type for name in columns]
-    return [
-        bounds(file, statistics, names[name], type_)
-        for name, type_ in zip(columns, types, strict=True)
-    ]
+    names = physical_names(plan.schema_json, columns).items()
+    return [bounds(file, statistics, there, plan.schema.field(name).type) for name, there in names]
 
 
 Change = Upsert | Retire
