@@ -396,7 +396,9 @@ class TableTransaction:
             DestinationError: it has, and the table only takes appends.
         """
         if files and changes_rows and self._contents is not None:
-            check_takes_changes(self._contents.state, "no row of the table can be changed")
+            check_takes_changes(
+                self._contents.state, "rows of the table can't be changed or removed"
+            )
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
