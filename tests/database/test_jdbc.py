@@ -19,7 +19,7 @@ from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, MissingDependency, SourceError
-from lakeport.sources.database.jdbc import JdbcFlushes
+from lakeport.sources.database.jdbc import jdbc_flushes
 
 pytestmark = pytest.mark.spark
 CANARY = "canary5ecret"
@@ -60,7 +60,7 @@ def test_a_table_lands(tmp_path: Path, uri: str, how: dict[str, Any]) -> None:
 def test_a_plan_of_sparks_holds_no_password(uri: str) -> None:
     assert DriverSession._current is not None
     source = DatabaseSource(database=uri, table="T", split_by="ID", splits=2)
-    (flush,) = JdbcFlushes(source, "t", SparkEngine(SessionRequest(DriverSession._current.needs)))
+    (flush,) = jdbc_flushes(source, "t", SparkEngine(SessionRequest(DriverSession._current.needs)))
     frame = flush.batches[0].frame
     assert frame is not None
     assert CANARY not in frame._jdf.queryExecution().toString()

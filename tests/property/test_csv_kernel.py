@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakeport.native import kernel
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.reader import Block, NativeKinds, NativeRows, texts_of
+from lakeport.sources.csv.reader import Block, NativeRows, kinds_parser, native_kinds, texts_of
 from lakeport.sources.csv.values import ANY_KIND, convert, kinds_of
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="the kernel can't be loaded here")
@@ -58,7 +58,7 @@ def test_values(texts: list[str], type_: pa.DataType, quoted: bool) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.integers(0, ANY_KIND), st.booleans())
 def test_kinds(texts: list[str], asked: int, quoted: bool) -> None:
     block = block_of(texts, quoted)
-    found = NativeKinds(1, OPTIONS).kinds(block, [asked])
+    found = native_kinds(kinds_parser(1, OPTIONS), block, [asked])
     if found is not None:
         assert found == [kinds_of(texts_of(block, 1, OPTIONS).columns[0], asked)]
 
@@ -80,4 +80,5 @@ def test_what_is_common_does_not_stop_it(type_: pa.DataType, text: str) -> None:
     schema = pa.schema([("a", type_)])
     found = NativeRows(["a"], schema, OPTIONS, ("a",)).batch(block_of([text], False))
     assert found is not None and found.column(0).null_count == 0
-    assert NativeKinds(1, OPTIONS).kinds(block_of([text.strip()], False), [ANY_KIND]) is not None
+    parser, block = kinds_parser(1, OPTIONS), block_of([text.strip()], False)
+    assert native_kinds(parser, block, [ANY_KIND]) is not None

@@ -306,10 +306,10 @@ class SourceOpener:
         stream = one_table(self.config) or source.stream
         if source.is_jdbc:
             spark = self.engine.require_spark("a database that is read by JDBC")
-            from lakeport.sources.database.jdbc import JdbcFlushes
+            from lakeport.sources.database.jdbc import jdbc_flushes
 
             digest = self.config.run_id is not None
-            return Source(JdbcFlushes(source, stream, spark, digest), name=stream)
+            return Source(jdbc_flushes(source, stream, spark, digest=digest), name=stream)
         from lakeport.sources.database.source import DatabaseFlushes
 
         flushes = DatabaseFlushes(source, stream, self.engine.cores, self._asked, self.tables)

@@ -255,13 +255,11 @@ class Segment:
         self.records = 0
         self.bytes = 0
         self._stem = stem
-        self._split_bytes = writer.split_bytes
-        self._on_file = writer.on_file
+        self._writer = writer
         self._hash = hashlib.sha256() if writer.digest else None
         self._splits: list[Split] = []
         self._lines = bytearray()
         self._marks = bytearray()
-        self._timed = writer.times
         self._times = bytearray()
         self._referred = -1  # one past the last byte that stays in the origin; -1 behind others
         self._begin()
@@ -310,8 +308,8 @@ class Segment:
         """
         if origin and stop - start < _REFERRED and origin.start + start != self._referred:
             origin = None
-        while stop - start >= self._split_bytes - self._file_bytes:
-            reached = start + self._split_bytes - self._file_bytes - 1
+        while stop - start >= self._writer.split_bytes - self._file_bytes:
+            reached = start + self._writer.split_bytes - self._file_bytes - 1
             cut = data.index(b"\n", reached, stop) + 1
             count = count_lines(data, start, cut) if cut < stop else records
             self._add(data, start, cut, count, line, origin)
@@ -342,7 +340,7 @@ class Segment:
             self._marks += pack_pair(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
-        if self._timed:
+        if self._writer.times:
             self._note_time()
         self._file_records += records
         self._file_bytes += stop - start
@@ -405,10 +403,10 @@ class Segment:
             self._begin()
             return
         lines = str(self._path.with_suffix(LINES))
-        times = str(self._path.with_suffix(TIMES)) if self._timed else ""
+        times = str(self._path.with_suffix(TIMES)) if self._writer.times else ""
         split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines, times)
         self._splits.append(split)
-        self._on_file(split)
+        self._writer.on_file(split)
         self._begin()
 
     def finish(self) -> tuple[Split, ...]:

@@ -475,17 +475,14 @@ def _signs(cells: Sequence[str]) -> str:
     return f"has numbers with {', '.join(signs)}" if signs else ""
 
 
-def rows_of(text: str, dialect: Dialect) -> list[list[str]]:
-    r"""The records, with null values as empty fields; blank lines have none.
-
-    >>> rows_of("a;b\n\nNA;1", Dialect(delimiter=";"))
-    [['a', 'b'], [], ['', '1']]
-    """
-    return [row for _, row in numbered_rows(text, dialect)]
-
-
 def numbered_rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
-    """The same records, each with the line that it begins in, from 0."""
+    r"""The records, each with the line that it begins in, from 0; blank lines have no field.
+
+    Null values are empty fields.
+
+    >>> numbered_rows("a;b\n\nNA;1", Dialect(delimiter=";"))
+    [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
+    """
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=dialect.delimiter,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
 from operator import and_
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakeport.errors import SourceError
 from lakeport.host.process import available_cores
 from lakeport.model import Split
-from lakeport.sources.csv.detection import SAMPLE_BYTES, numbered_rows, rows_of, sniffed
+from lakeport.sources.csv.detection import SAMPLE_BYTES, numbered_rows, sniffed
 from lakeport.sources.csv.dialect import CsvOptions, Dialect
 from lakeport.sources.csv.reader import (
     BOM,
@@ -23,9 +23,10 @@ from lakeport.sources.csv.reader import (
     Form,
     Joints,
     Layout,
-    NativeKinds,
     blocks,
     blocks_of,
+    kinds_parser,
+    native_kinds,
     record_end,
     records,
     texts_of,
@@ -36,6 +37,9 @@ from lakeport.sources.csv.readings import Readings
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile, check_signature
+
+if TYPE_CHECKING:
+    from lakeport.native._kernel import CsvParser
 
 JOINTS = ""
 """In place of a column's name: which `Joints` were not seen, as the sum of their values."""
@@ -94,18 +98,18 @@ class InferKinds:
     @property
     def native(self) -> bool:
         """Whether it goes by the kernel: in no more time than it takes to cut files."""
-        return bool(self.reader())
+        return self.parser() is not None
 
-    def reader(self) -> NativeKinds:
-        """Return the kernel's reader of such files."""
-        return NativeKinds(len(self.form.layout), self.form.dialect)
+    def parser(self) -> CsvParser | None:
+        """Return the kernel's parser of such files; None where it can't read them."""
+        return kinds_parser(len(self.form.layout), self.form.dialect)
 
     def __call__(self, split: Split) -> list[ColumnKinds]:
         """Infer the kinds in one split. Records with a wrong number of fields don't count."""
         kinds = self.first()
-        native = self.reader()
+        parser = self.parser()
         for block in blocks_of(split, self.form.dialect, ""):
-            kinds = self.of_block(native, block, kinds)
+            kinds = self.of_block(parser, block, kinds)
         return self.of_columns(kinds)
 
     def first(self) -> list[int]:
@@ -113,18 +117,19 @@ class InferKinds:
         kinds = [self.readings.any if name in self.columns else 0 for name in self.form.layout]
         return [*kinds, UNJOINED]
 
-    def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
+    def of_block(self, parser: CsvParser | None, block: Block, kinds: list[int]) -> list[int]:
         """Narrow each column's kinds to those that a block's texts fit.
 
         The last number, of `JOINTS`, loses those that the block has.
         """
         *kinds, unseen = kinds
         block, joints = without_joints(block, self.form)
-        kinds = self._of_block(native, block, kinds) if self.columns else kinds
+        kinds = self._of_block(parser, block, kinds) if self.columns else kinds
         return [*kinds, unseen & ~joints.value]
 
-    def _of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
-        found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])
+    def _of_block(self, parser: CsvParser | None, block: Block, kinds: list[int]) -> list[int]:
+        plain_kinds = [some & ANY_KIND for some in kinds]
+        found = None if self.thorough else native_kinds(parser, block, plain_kinds)
         if found is None:
             columns = texts_of(block, len(kinds), self.form.dialect).columns
             asked = zip(columns, kinds, strict=True)
@@ -146,7 +151,8 @@ class InferKinds:
     def _by_beginning(self, block: Block, found: list[int], kinds: list[int]) -> list[int]:
         """Leave out formats that first texts are not in, as pyarrow's reader is slow to start."""
         width, data = len(kinds), block.data[:_BEGINNING]
-        rows = rows_of(data.decode("utf-8", "replace"), self.form.dialect)
+        numbered = numbered_rows(data.decode("utf-8", "replace"), self.form.dialect)
+        rows = [row for _, row in numbered]
         if len(data) < len(block.data):
             del rows[-1]
         rows = [row for row in rows if len(row) == width]
@@ -308,7 +314,7 @@ def split_and_infer(
         return splits, infer(splits[0])
     kinds = infer.first()
     threads = min(_THREADS, available_cores())
-    native = infer.reader()
+    parser = infer.parser()
     waiting: deque[Future[list[int]]] = deque()
 
     def take(most: int) -> None:
@@ -317,7 +323,7 @@ def split_and_infer(
 
     def look(block: Block) -> None:
         take(_AHEAD * threads)
-        waiting.append(executor.submit(infer.of_block, native, block, [*kinds]))
+        waiting.append(executor.submit(infer.of_block, parser, block, [*kinds]))
 
     with ThreadPoolExecutor(threads, "lakeport-infer") as executor:
         splits = split_file(file, head, infer.form.dialect, split_bytes, look, step=_INFER_BLOCK)

@@ -277,27 +277,20 @@ class NativeRows:
         return pa.RecordBatch.from_arrays(whole, schema=self._schema)
 
 
-class NativeKinds:
-    """Tells what the texts of columns can be (see `lakeport.sources.csv.values.kinds_of`).
+def kinds_parser(width: int, dialect: Dialect) -> CsvParser | None:
+    """Return the kernel's parser of files with so many columns; None where it can't read them."""
+    return _parser(dialect, [None] * width)
 
-    Args:
-        width: how many columns the file has.
-        dialect: how the file is written.
+
+def native_kinds(parser: CsvParser | None, block: Block, kinds: Sequence[int]) -> list[int] | None:
+    """Return for each column those of `kinds` that all its texts fit; None if one is not sure.
+
+    See `lakeport.sources.csv.values.kinds_of`.
     """
-
-    def __init__(self, width: int, dialect: Dialect) -> None:
-        self._parser = _parser(dialect, [None] * width)
-
-    def __bool__(self) -> bool:
-        """Whether such files can be read here at all."""
-        return self._parser is not None
-
-    def kinds(self, block: Block, kinds: Sequence[int]) -> list[int] | None:
-        """For each column those of `kinds` that all its texts fit; None if one is not sure."""
-        if self._parser is None or block.torn or block.stray:
-            return None
-        found = self._parser.kinds(block.data, kinds)
-        return None if found is None else list(found)
+    if parser is None or block.torn or block.stray:
+        return None
+    found = parser.kinds(block.data, kinds)
+    return None if found is None else list(found)
 
 
 def _parser(dialect: Dialect, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:

@@ -215,12 +215,8 @@ class Session:
         self.access = access
         self._connection = connection
 
-    def run(self, statement: str) -> None:
-        """Run a statement that answers nothing."""
-        self.rows(statement)
-
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a small answer.
+        """The rows of a small answer; none of a statement that answers nothing.
 
         Raises:
             SourceError: the database refuses.

@@ -264,7 +264,7 @@ class DuckDb(Dialect):
 
     def begin(self, session: Session) -> tuple[str, ...]:
         """See `Dialect.begin`: while this connection is there, no other process may write."""
-        session.run(_UTC)
+        session.rows(_UTC)
         return (_UTC,)
 
     def relation(self, session: Session, table: str) -> str:
@@ -367,9 +367,9 @@ class Postgres(Dialect):
 
     def begin(self, session: Session) -> tuple[str, ...]:
         """See `Dialect.begin`."""
-        session.run(_BEGIN)
+        session.rows(_BEGIN)
         snapshot = session.value("SELECT pg_export_snapshot()")
-        session.run(_SET)
+        session.rows(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
     def relation(self, session: Session, table: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.inputs import DatabaseSource
@@ -23,9 +22,10 @@ _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "Decima
                      "TimestampType", "TimestampNTZType")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class JdbcFlushes:
-    """Iterates exactly one flush with one batch, a Spark DataFrame.
+def jdbc_flushes(
+    source: DatabaseSource, stream: str, engine: SparkEngine, *, digest: bool = False
+) -> Iterator[Flush]:
+    """Check a source; return an iterator of one flush with one batch, a Spark DataFrame.
 
     Args:
         source: what to read; its URI begins with `jdbc:`.
@@ -35,87 +35,74 @@ class JdbcFlushes:
 
     Raises:
         ConfigError: a key of the source needs an ADBC driver.
-        MissingDependency: Spark has no driver for the URI.
-        SourceError: the database can't be reached, or refuses.
+        MissingDependency: (while iterating) Spark has no driver for the URI.
+        SourceError: (while iterating) the database can't be reached, or refuses.
     """
+    wanted = {"cursor": source.cursor, "deletes": source.deletes != "none"}
+    for key, value in wanted.items():
+        if value:
+            raise ConfigError(
+                f"`{key}` works with ADBC drivers, and the URI begins with `jdbc:`",
+                "put the condition into a `query`, or read the database by ADBC.",
+            )
+    asked = hashlib.sha256(f"{source.table}\n{source.query}".encode()).hexdigest()
 
-    source: DatabaseSource
-    stream: str
-    engine: SparkEngine
-    digest: bool = False
+    def flushes() -> Iterator[Flush]:
+        engine.secrets |= set(source.secrets())
+        frame = _opened(source, engine, {})
+        if source.split_by:
+            frame = _opened(source, engine, _ranges(source, engine, frame))
+        plain = normalised(frame, stream)
+        yield Flush((Batch(stream, 0, frame=plain, digest=asked if digest else ""),), last=True)
 
-    def __post_init__(self) -> None:
-        wanted = {"cursor": self.source.cursor, "deletes": self.source.deletes != "none"}
-        for key, value in wanted.items():
-            if value:
-                raise ConfigError(
-                    f"`{key}` works with ADBC drivers, and the URI begins with `jdbc:`",
-                    "put the condition into a `query`, or read the database by ADBC.",
-                )
+    return flushes()
 
-    def __iter__(self) -> Iterator[Flush]:
-        """Have Spark look at the columns, and hand out the frame."""
-        self.engine.secrets |= set(self.source.secrets())
-        frame = self._opened({})
-        if self.source.split_by:
-            frame = self._opened(self._ranges(frame))
-        asked = f"{self.source.table}\n{self.source.query}"
-        yield Flush(
-            (
-                Batch(
-                    self.stream,
-                    0,
-                    frame=normalised(frame, self.stream),
-                    digest=hashlib.sha256(asked.encode()).hexdigest() if self.digest else "",
-                ),
-            ),
-            last=True,
+
+def _opened(source: DatabaseSource, engine: SparkEngine, more: dict[str, str]) -> DataFrame:
+    relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
+    options = {"url": source.database.get_secret_value(), "dbtable": relation}
+    reader = engine.spark.read.format("jdbc")
+    try:
+        return reader.options(**options, **more, **source.options).load()
+    except Exception as error:
+        problem = _problem(error, engine.secrets)
+    raise problem  # outside the handler: the foreign error may hold the URI
+
+
+def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
+    """Spark's options for reading side by side, by ranges from the least value to the most."""
+    name = source.split_by
+    kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
+    if name not in kinds:
+        raise ConfigError(
+            f"`split_by` names the column {name!r}, which the source does not have",
+            f"its columns are {listed(like(name, kinds))}.",
         )
+    if kinds[name] not in _DIVISIBLE:
+        raise ConfigError(
+            f"`split_by` names the column {name!r}, which is {kinds[name]}",
+            "name a column of numbers, dates or timestamps.",
+        )
+    low, high = _bounds(engine, frame, name)
+    if low is None:
+        return {}
+    return {
+        "partitionColumn": name,
+        "lowerBound": str(low).partition(".")[0],  # of a decimal Spark takes no fraction
+        "upperBound": str(high).partition(".")[0],
+        "numPartitions": str(source.splits or 2 * engine.cores),
+    }
 
-    def _opened(self, more: dict[str, str]) -> DataFrame:
-        source = self.source
-        relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
-        options = {"url": source.database.get_secret_value(), "dbtable": relation}
-        spark = self.engine.spark
-        try:
-            return spark.read.format("jdbc").options(**options, **more, **source.options).load()
-        except Exception as error:
-            problem = _problem(error, self.engine.secrets)
-        raise problem  # outside the handler: the foreign error may hold the URI
 
-    def _ranges(self, frame: DataFrame) -> dict[str, str]:
-        """Spark's options for reading side by side, by ranges from the least value to the most."""
-        name = self.source.split_by
-        kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
-        if name not in kinds:
-            raise ConfigError(
-                f"`split_by` names the column {name!r}, which the source does not have",
-                f"its columns are {listed(like(name, kinds))}.",
-            )
-        if kinds[name] not in _DIVISIBLE:
-            raise ConfigError(
-                f"`split_by` names the column {name!r}, which is {kinds[name]}",
-                "name a column of numbers, dates or timestamps.",
-            )
-        low, high = self._bounds(frame, name)
-        if low is None:
-            return {}
-        return {
-            "partitionColumn": name,
-            "lowerBound": str(low).partition(".")[0],  # of a decimal Spark takes no fraction
-            "upperBound": str(high).partition(".")[0],
-            "numPartitions": str(self.source.splits or 2 * self.engine.cores),
-        }
-
-    def _bounds(self, frame: DataFrame, name: str) -> tuple[Any, Any]:
-        ends = [f"CAST({end}({quoted(name)}) AS STRING)" for end in ("min", "max")]
-        try:
-            row = frame.selectExpr(*ends).first()
-        except Exception as error:
-            problem = _problem(error, self.engine.secrets)
-        else:
-            return (row[0], row[1]) if row is not None else (None, None)
-        raise problem
+def _bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
+    ends = [f"CAST({end}({quoted(name)}) AS STRING)" for end in ("min", "max")]
+    try:
+        row = frame.selectExpr(*ends).first()
+    except Exception as error:
+        problem = _problem(error, engine.secrets)
+    else:
+        return (row[0], row[1]) if row is not None else (None, None)
+    raise problem
 
 
 def _problem(error: Exception, secrets: set[str]) -> LakeportError:

@@ -84,7 +84,7 @@ class DatabaseReader(DeclaredReader):
 
     def _join(self, session: Session) -> None:
         for statement in self.joining:
-            session.run(statement)
+            session.rows(statement)
 
 
 _SMALL: Final = 16 << 20
