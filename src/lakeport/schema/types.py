@@ -17,7 +17,7 @@ Text columns hold strings as they are, and anything else as its JSON text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -105,6 +105,11 @@ _PLAIN: dict[Kind, pa.DataType] = {
     Kind.JSON: pa.string(),
     Kind.NULL: pa.null(),
 }
+
+TEXT_KINDS: Mapping[pa.DataType, Kind] = {
+    type_: kind for kind, type_ in _PLAIN.items() if kind not in (Kind.BINARY, Kind.JSON, Kind.NULL)
+}
+"""Types of a table's columns that texts of CSV files or folders' names are read as -> kinds."""
 
 
 def arrow_type(t: FieldType) -> pa.DataType:

@@ -23,6 +23,7 @@ from lakeport.host.activity import advance
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
+from lakeport.schema.types import TEXT_KINDS
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.readings import Format, convert_by
 from lakeport.sources.splits import open_range
@@ -220,16 +221,6 @@ def blocks(
         yield Block(rest, line, torn, stray)
 
 
-_KINDS = {
-    pa.string(): "string",
-    pa.int64(): "integer",
-    pa.float64(): "number",
-    pa.bool_(): "boolean",
-    pa.date32(): "date",
-    pa.timestamp("us", "UTC"): "timestamp",
-}
-
-
 class NativeRows:
     """Blocks of one layout -> record batches.
 
@@ -304,8 +295,8 @@ def _parser(dialect: Dialect, fields: Sequence[tuple[Spec, bool] | None]) -> Csv
 def _spec(column: pa.Field) -> Spec | None:
     if pa.types.is_decimal128(column.type):
         return column.name, "decimal", (column.type.precision, column.type.scale)
-    kind = _KINDS.get(column.type)
-    return None if kind is None else (column.name, kind, None)
+    kind = TEXT_KINDS.get(column.type)
+    return None if kind is None else (column.name, kind.value, None)
 
 
 Layout = tuple[str, ...]

@@ -17,19 +17,11 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Reader, Scan, Split, UnknownPolicy
-from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_names
+from lakeport.schema.types import TEXT_KINDS, Field, FieldType, Kind, arrow_type, check_names
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_KINDS = {
-    pa.bool_(): Kind.BOOLEAN,
-    pa.int64(): Kind.INTEGER,
-    pa.float64(): Kind.NUMBER,
-    pa.date32(): Kind.DATE,
-    pa.timestamp("us", "UTC"): Kind.TIMESTAMP,
-    pa.string(): Kind.STRING,
-}
 _NOT_TEXT = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
 
@@ -111,7 +103,7 @@ def folder_fields(
         elif unknown is not UnknownPolicy.DROP:
             texts = pa.array(sorted(v for v in values if v is not None), pa.string())
             type_ = type_of_kinds(kinds_of(texts)) if infer else pa.string()
-            fields.append(Field(name, FieldType(_KINDS[type_])))
+            fields.append(Field(name, FieldType(TEXT_KINDS[type_])))
     return tuple(fields)
 
 
@@ -136,7 +128,7 @@ def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(None, type_)
     wide = next((t for t, of in _WIDE if of(type_)), type_)
     value = None
-    if wide in _KINDS or pa.types.is_decimal(wide):
+    if wide in TEXT_KINDS or pa.types.is_decimal(wide):
         values, wrong = convert(pa.array([text]), wide)
         with suppress(pa.ArrowInvalid):
             value = values.cast(type_)[0] if wrong is None else None

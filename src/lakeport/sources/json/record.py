@@ -25,25 +25,24 @@ import pyarrow as pa
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.calendars import days, microseconds
-from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.nested import is_json
 from lakeport.schema.numbers import double, significand
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field, check_names, number_kind
+from lakeport.schema.types import (
+    TEXT_KINDS,
+    Field,
+    FieldType,
+    Kind,
+    arrow_field,
+    check_names,
+    number_kind,
+)
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
     from lakeport.sources.json.reader import JsonReader
 
-_KINDS: dict[pa.DataType, Kind] = {
-    pa.string(): Kind.STRING,
-    pa.int64(): Kind.INTEGER,
-    pa.float64(): Kind.NUMBER,
-    pa.bool_(): Kind.BOOLEAN,
-    TIMESTAMP: Kind.TIMESTAMP,
-    pa.date32(): Kind.DATE,
-    pa.binary(): Kind.BINARY,
-}
+_KINDS = {**TEXT_KINDS, pa.binary(): Kind.BINARY}
 
 
 @dataclass(frozen=True, slots=True)
