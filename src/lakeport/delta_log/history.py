@@ -84,7 +84,7 @@ class KnownFile:
     Attributes:
         file: as the log has it.
         rows: its rows; None where its statistics do not say.
-        schema: place in `History.schemas` of the schema when it first came, or of the oldest known.
+        schema: place in `LogHistory.schemas` of its schema when it came, or of the oldest known.
     """
 
     file: DataFile
@@ -99,7 +99,7 @@ class Version:
     Attributes:
         number: its number.
         info: the `commitInfo` action; empty when the writer left none.
-        schema: place of its schema in `History.schemas`; -1 where the log no longer tells.
+        schema: place of its schema in `LogHistory.schemas`; -1 where the log no longer tells.
         added: the files that it added.
         removed: the files that it removed.
         held: the files that the table had then; None where the log no longer tells.
@@ -126,7 +126,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class LogHistory:
     """A table's versions, as far back as its log tells them, and what it holds now.
 
     Attributes:
@@ -147,7 +147,7 @@ def read_history(
     *,
     most_bytes: int,
     most_versions: int | None = None,
-) -> History | None:
+) -> LogHistory | None:
     """Walk through a table's log.
 
     Args:
@@ -262,12 +262,12 @@ class _Walk:
             version.held = self._held = self._held.changed(version.added, version.removed)
         self._versions.append(version)
 
-    def end(self, version: int) -> History | None:
+    def end(self, version: int) -> LogHistory | None:
         """What was found; None when no schema was among it."""
         state = self._now.state(version)
         if state is None:
             return None
-        return History(state, self._versions, tuple(self._files.values()), self._schemas)
+        return LogHistory(state, self._versions, tuple(self._files.values()), self._schemas)
 
     def _known(self, file: DataFile) -> KnownFile:
         # A file that is brought back has no more columns than when it came.

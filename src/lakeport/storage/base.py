@@ -186,7 +186,7 @@ _honoured: dict[tuple[str, str], bool] = {}
 """Endpoint and folder -> whether the store honours create-only conditions, once probed."""
 
 
-class Page(NamedTuple):
+class ListingPage(NamedTuple):
     """One page of a listing, with full keys as `CloudStorage._rows` gets it.
 
     Attributes:
@@ -310,7 +310,9 @@ class CloudStorage(Storage, ABC):
         objects = tuple(found for page in pages for found in page.objects)
         return Level(tuple(sorted(folders)), objects)
 
-    def _pages(self, prefix: str, *, one_level: bool = False, after: str = "") -> Iterator[Page]:
+    def _pages(
+        self, prefix: str, *, one_level: bool = False, after: str = ""
+    ) -> Iterator[ListingPage]:
         """The pages of what lies below a folder."""
         token = ""
         while True:
@@ -371,7 +373,7 @@ class CloudStorage(Storage, ABC):
         token: str = "",
         limit: int = 0,
         after: str = "",
-    ) -> Page:
+    ) -> ListingPage:
         """One page of the keys that begin with `prefix`, or lie `below` that folder.
 
         Args:
@@ -386,14 +388,14 @@ class CloudStorage(Storage, ABC):
         start = f"{full}/" if below and full else full
         behind = join_key(self.prefix, after) if after else ""
         rows, following, prefixes = self._rows(start, one_level, token, limit, behind)
-        return Page(
+        return ListingPage(
             [replace(row, key=under(self.prefix, row.key)) for row in rows if row.key[-1] != "/"],
             following,
             [name for each in prefixes if (name := each[len(start) :].rstrip("/"))],
         )
 
     @abstractmethod
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> Page:
+    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
         """One page of what begins with `start`, with full keys; folders as keys begin in them."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile, parse_value
-from lakeport.delta_log.history import History, KnownFile, Version, read_history
+from lakeport.delta_log.history import KnownFile, LogHistory, Version, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SchemaConflict, SourceError
@@ -398,7 +398,7 @@ _LOG_BYTES = 128 << 20
 _PROGRAMS = ("Athena", "delta-rs", "DuckDB", "Spark", "Trino")
 
 
-def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
+def delta_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
     """Read a Delta table's log.
 
     Args:
@@ -422,7 +422,7 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
 
 
 def delta_facts(
-    storage: Storage, folder: str, name: str, log: LogFiles, history: History
+    storage: Storage, folder: str, name: str, log: LogFiles, history: LogHistory
 ) -> TableFacts:
     """Tell a Delta table.
 
@@ -471,14 +471,14 @@ def _sizes(sizes: Sequence[int], properties: Mapping[str, str], uri: str = "") -
     return {"file_sizes": sizes, **size_facts(sizes, uri), **bounds}
 
 
-def _log_columns(history: History, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
+def _log_columns(history: LogHistory, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
     known = [frozenset(leaf.path for leaf in column_leaves(each)) for each in history.schemas]
     state = history.state
     by = state.metadata.get("partitionColumns") or ()
     return column_facts(history.files, leaves, known, by, state.clustering)
 
 
-def _versions(history: History) -> list[VersionFacts]:
+def _versions(history: LogHistory) -> list[VersionFacts]:
     schemas = [{leaf.name: leaf.told for leaf in column_leaves(s)} for s in history.schemas]
     told, before = [], -1
     for version in history.versions:
@@ -541,7 +541,7 @@ def _readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
-def _notes(history: History, log: LogFiles) -> tuple[str, ...]:
+def _notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     notes = []
     silent = sum(known.rows is None for known in history.files)
     if silent:

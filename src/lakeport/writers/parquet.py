@@ -26,7 +26,7 @@ _BLOCK_ROWS = 2_048
 _MAX_DISTINCT = 0.75
 
 
-class Stream(io.RawIOBase):
+class StageStream(io.RawIOBase):
     """A stage writer as a Python file whose `close` leaves the stage writer open."""
 
     def __init__(self, out: StageWriter) -> None:
@@ -62,7 +62,7 @@ class EncodedFile(ABC):
 
     def __init__(self, out: StageWriter) -> None:
         self.rows = 0
-        self._out, self._stream = out, Stream(out)
+        self._out, self._stream = out, StageStream(out)
 
     @property
     def bytes_written(self) -> int:
@@ -96,7 +96,7 @@ class EncodedFile(ABC):
         self._out.abort()
 
 
-class ParquetFile(EncodedFile):
+class EncodedParquet(EncodedFile):
     """One Parquet file. Batches become row groups, as small ones cost time and readers' patience.
 
     Args:

@@ -21,7 +21,7 @@ from lakeport.storage.azure.client import (
 )
 from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.hadoop import hadoop_settings
-from lakeport.storage.base import CloudStorage, Page, join_key
+from lakeport.storage.base import CloudStorage, ListingPage, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter
 from lakeport.storage.retry import Condition, already_exists, condition_of
@@ -188,7 +188,7 @@ class AzureStorage(CloudStorage):
         found = self._call("read", key, lambda blob: blob.get_blob_properties())
         return int(found.size), str(found.etag)
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> Page:
+    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:
@@ -205,7 +205,7 @@ class AzureStorage(CloudStorage):
         rows, following = self.connection.call("list", place, send)
         blobs = [row for row in rows if hasattr(row, "size")]  # those that are no prefixes
         folders = [row.name for row in rows if not hasattr(row, "size")]
-        return Page(
+        return ListingPage(
             [_stored(row) for row in blobs if not _is_folder(row)], following or "", folders
         )
 

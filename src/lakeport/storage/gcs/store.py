@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.base import CloudStorage, Page, join_key
+from lakeport.storage.base import CloudStorage, ListingPage, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.gcs.client import (
     GcpSettings,
@@ -288,7 +288,7 @@ class GcsStorage(CloudStorage):
         found = self._get(key, fields="size,generation").json()
         return int(found["size"]), str(found["generation"])
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> Page:
+    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
         query = {
             "fields": _FIELDS,
             "prefix": start,
@@ -306,7 +306,7 @@ class GcsStorage(CloudStorage):
             carries="kind",
         ).json()
         rows = [_stored(row) for row in page.get("items", [])]
-        return Page(rows, page.get("nextPageToken") or "", page.get("prefixes", []))
+        return ListingPage(rows, page.get("nextPageToken") or "", page.get("prefixes", []))
 
     def _delete(self, key: str) -> None:
         self._send("DELETE", "delete", key, accept=(200, 204))

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.base import CloudStorage, Page, join_key
+from lakeport.storage.base import CloudStorage, ListingPage, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter, crc32c_text, md5_text
 from lakeport.storage.retry import RetryPolicy
@@ -241,7 +241,7 @@ class S3Storage(CloudStorage):
         head = self._call("head_object", key)
         return int(head["ContentLength"]), str(head["ETag"])
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> Page:
+    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
         asked: dict[str, Any] = {
             "Delimiter": "/" if one_level else "",
             "StartAfter": after,
@@ -252,7 +252,7 @@ class S3Storage(CloudStorage):
         page = self.connection.call(
             "list_objects_v2", self.bucket, start.rstrip("/"), Prefix=start, **asked
         )
-        return Page(
+        return ListingPage(
             [_stored(row) for row in page.get("Contents", [])],
             page["NextContinuationToken"] if page.get("IsTruncated") else "",
             [row["Prefix"] for row in page.get("CommonPrefixes", [])],

@@ -555,7 +555,7 @@ def _removal(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommitOutcome:
     """A commit that was made.
 
     Attributes:
@@ -603,7 +603,9 @@ class TableChange:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def commit(self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]) -> Outcome:
+    def commit(
+        self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]
+    ) -> CommitOutcome:
         """Commit our own actions.
 
         Args:
@@ -642,9 +644,9 @@ class TableChange:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
         version = txn.commit(actions, self.operation)
-        return Outcome(version, len(self.removed), row_count(self.removed))
+        return CommitOutcome(version, len(self.removed), row_count(self.removed))
 
-    def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> Outcome:
+    def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> CommitOutcome:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
@@ -690,12 +692,12 @@ class TableChange:
             done = settle(log, self._is_mine, read, failure)
         except SparkFailure as error:
             if error is nothing and self.by_spark is not None:
-                return Outcome(read)
+                return CommitOutcome(read)
             raise
         metrics = done.info.get("operationMetrics") or {}
-        return Outcome(done.version, done.removed, None if done.removed else 0, metrics)
+        return CommitOutcome(done.version, done.removed, None if done.removed else 0, metrics)
 
-    def landed(self, log: DeltaLog, done: Outcome) -> Landed:
+    def landed(self, log: DeltaLog, done: CommitOutcome) -> Landed:
         """What its commit has landed."""
         plan, staged, storage = self.plan, self.staged, log.storage
         metrics = self.operation.metrics or done.metrics

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeport.delta_log.actions import partition_folder, serialise_value
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
-from lakeport.writers.parquet import ParquetFile
+from lakeport.writers.parquet import EncodedParquet
 from lakeport.writers.stopwatch import shared, uploading, waiting
 
 EMPTY_VALUES = "empty_partition_values"
@@ -266,7 +266,7 @@ class _Pool:
             self._staged += largest.close()
 
 
-class _PartitionFile(ParquetFile):
+class _PartitionFile(EncodedParquet):
     """One Parquet file being staged."""
 
     def __init__(self, sink: DeltaSink, key: str, split: int) -> None:

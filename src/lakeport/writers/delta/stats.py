@@ -26,7 +26,7 @@ _MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ParquetLeaf:
     """One Parquet column.
 
     Attributes:
@@ -42,7 +42,7 @@ class Leaf:
     repeated: bool
 
 
-def leaves(schema: pa.Schema) -> list[Leaf]:
+def leaves(schema: pa.Schema) -> list[ParquetLeaf]:
     """The Parquet columns of a schema, in the file's order.
 
     >>> s = pa.schema([("a", pa.struct([("b", pa.int64())])), ("c", pa.list_(pa.string()))])
@@ -50,10 +50,10 @@ def leaves(schema: pa.Schema) -> list[Leaf]:
     [(('a', 'b'), False), (('c', 'element'), True)]
     """
     found = (item for column in schema for item in _walk((column.name,), column.type, False))
-    return [Leaf(i, *parts) for i, parts in enumerate(found)]
+    return [ParquetLeaf(i, *parts) for i, parts in enumerate(found)]
 
 
-def nan_leaves(batch: pa.RecordBatch, columns: Collection[Leaf]) -> set[int]:
+def nan_leaves(batch: pa.RecordBatch, columns: Collection[ParquetLeaf]) -> set[int]:
     """The ordinals of floating-point columns that hold a NaN, which a Parquet footer hides."""
     found = set()
     for leaf in columns:

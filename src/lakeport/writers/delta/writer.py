@@ -37,8 +37,8 @@ from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
     NOT_TOLD,
+    CommitOutcome,
     KnownContent,
-    Outcome,
     StagedFiles,
     TableChange,
     TableTransaction,
@@ -437,7 +437,9 @@ class DeltaWriter:
         found = self.session().checked_properties(others) if others else {}
         return {**found, TARGET_FILE_SIZE: own[-1]} if own else found
 
-    def try_commit(self, change: TableChange, txn: TableTransaction, files: StagedFiles) -> Outcome:
+    def try_commit(
+        self, change: TableChange, txn: TableTransaction, files: StagedFiles
+    ) -> CommitOutcome:
         """Commit a change.
 
         Raises:

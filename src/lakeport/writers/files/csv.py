@@ -34,7 +34,7 @@ _SLICE_BYTES = 32 << 20
 _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
 
 
-class CsvFile(EncodedFile):
+class EncodedCsv(EncodedFile):
     """One CSV file: the header at once, and each batch as it comes.
 
     Args:

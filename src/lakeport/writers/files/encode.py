@@ -63,12 +63,12 @@ class Encoder:
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
         """Begin a file."""
         if self.has_types:
-            from lakeport.writers.parquet import ParquetFile
+            from lakeport.writers.parquet import EncodedParquet
 
-            return ParquetFile(out, schema, self.compression)
-        from lakeport.writers.files.csv import CsvFile
+            return EncodedParquet(out, schema, self.compression)
+        from lakeport.writers.files.csv import EncodedCsv
 
-        return CsvFile(out, schema, self.compression)
+        return EncodedCsv(out, schema, self.compression)
 
 
 def encoder_for(file_type: str, compression: str | None = None) -> Encoder:

@@ -74,7 +74,7 @@ class Intent:
         names: what the keys are made of, for the writer.
         attempt: how many intents came before.
         bookmark: what the table remembers of a source, once the objects are visible.
-        by: who publishes, see `owner.publishing`; None where nobody asks.
+        by: who publishes, see `publishing`; None where nobody asks.
     """
 
     digest: str

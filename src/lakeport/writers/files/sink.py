@@ -78,7 +78,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Sink:
+class FileSink:
     """Encodes and stages one task's rows. Small and picklable.
 
     Attributes:

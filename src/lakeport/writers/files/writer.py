@@ -43,7 +43,7 @@ from lakeport.writers.files.journal import (
     publishing,
     write_manifest,
 )
-from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
+from lakeport.writers.files.sink import FileSink, Names, Rows, visible_rows
 from lakeport.writers.naming import HOME, object_folder, safe_segment
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class FileMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalPlace:
     """Where a journal has a batch.
 
     Attributes:
@@ -363,11 +363,11 @@ class Place:
     digest: str
 
 
-def place_of(bookmark: Bookmark, storage: Storage, table: str) -> Place:
+def place_of(bookmark: Bookmark, storage: Storage, table: str) -> JournalPlace:
     """Where the journal of a bookmark has the batch that moves it."""
     text = json.dumps(bookmark.value, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return Place(_journal(storage, table, bookmark.name), bookmark.after + 1, digest)
+    return JournalPlace(_journal(storage, table, bookmark.name), bookmark.after + 1, digest)
 
 
 def _journal(storage: Storage, table: str, name: str) -> Journal:
@@ -489,15 +489,15 @@ class FilesWriter(TableWriter):
         note = "finished a batch that an interrupted run had staged."
         return self._landed(batch, done, done.rows, warnings=(note,))
 
-    def _place(self, batch: Batch) -> Place | None:
+    def _place(self, batch: Batch) -> JournalPlace | None:
         """Where a journal has the batch; None without one."""
         if batch.bookmark is not None:
             return place_of(batch.bookmark, self.storage, self.table)
         if self.journal is None:
             return None
-        return Place(self.journal, batch.sequence, batch.digest)
+        return JournalPlace(self.journal, batch.sequence, batch.digest)
 
-    def _follow(self, place: Place, batch: Batch) -> None:
+    def _follow(self, place: JournalPlace, batch: Batch) -> None:
         """See that nobody has moved a batch's bookmark; leave the names of earlier attempts alone.
 
         Raises:
@@ -512,7 +512,7 @@ class FilesWriter(TableWriter):
             raise self._overtaken(place)
         self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
 
-    def _overtaken(self, place: Place) -> CommitConflict:
+    def _overtaken(self, place: JournalPlace) -> CommitConflict:
         return CommitConflict(
             f"another load has read the source {place.journal.run_id!r} of {self.uri} since this "
             "one began",
@@ -549,7 +549,7 @@ class FilesWriter(TableWriter):
         names = Names(
             folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks
         )
-        sink = Sink(
+        sink = FileSink(
             self.storage,
             self.encoder,
             files,

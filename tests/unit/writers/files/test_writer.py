@@ -19,7 +19,7 @@ from lakeport.storage.local import STAGING, LocalStorage
 from lakeport.writers import parquet
 from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import Encoder
-from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
+from lakeport.writers.files.sink import FileSink, Names, Rows, visible_rows
 from lakeport.writers.files.writer import Clash, FilesWriter, number_of_files
 
 CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
@@ -181,9 +181,9 @@ def test_a_failed_task_leaves_nothing_staged(
         else:
             monkeypatch.setattr("os.fsync", lambda _: 1 / 0)
 
-    sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
+    sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
     if where == "finish":
-        sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"))
+        sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"))
     with pytest.raises((ZeroDivisionError, pa.ArrowException, ValueError)):
         sink.write(broken(), 0)
     assert list(store.list("")) == []
@@ -192,7 +192,7 @@ def test_a_failed_task_leaves_nothing_staged(
 @pytest.mark.parametrize("at", range(12))
 def test_rows_that_are_visible_are_left_out(store: LocalStorage, at: int) -> None:
     landed = {0: (Rows(0, at), Rows(at + 5, at + 8))}
-    sink = Sink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
+    sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
     (one,) = sink.write(rows(range(40), step=7), 0)
     store.publish(one, "t/x.parquet")
     assert ids(store, "t") == [*range(at, at + 5), *range(at + 8, 40)]
