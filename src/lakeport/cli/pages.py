@@ -57,11 +57,9 @@ def page(
     mask: Mask = False,
 ) -> None:
     """Write a lake, a table or a run as one HTML file with pictures."""
-    from lakeport.pages.file import file_of_lake, file_of_run
-    from lakeport.pages.lake import open_pages
+    from lakeport.pages.file import file_of
 
-    pages = open_pages(lake.config, masked=mask)
-    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    made = file_of(lake.config, run, masked=mask)
     if output_path == "-":
         sys.stdout.write(made.html)
         return

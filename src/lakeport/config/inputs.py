@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -52,7 +53,9 @@ class Input(BaseModel):
 
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the description, to remove from text that others wrote."""
-        return ()
+        values = (getattr(self, key) for key in type(self).model_fields)
+        each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
+        return tuple(v.get_secret_value() for v in each if isinstance(v, SecretStr) and v)
 
 
 def _explained(

@@ -105,7 +105,6 @@ class _ObjectStore:
         return next(iter(self._storage(bucket_name).list(_key(prefix))), None) is not None
 
     def _storage(self, bucket: str) -> Storage:
-
         values = {"destination": self.destination, **self._place(bucket), **self._config}
         return open_storage(load_target(values))
 

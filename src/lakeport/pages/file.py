@@ -94,10 +94,17 @@ def page(
         >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
     """
     check_output(Path(output))
-    pages = open_pages(load_target(to, keys), masked=mask)
-    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    made = file_of(load_target(to, keys), run, masked=mask)
     write_output(made.html, Path(output))
     return made
+
+
+def file_of(config: DestinationConfig, run: str | None, *, masked: bool) -> PageFile:
+    """Return the file of a lake or a table, or of the run of that id or name; see `page`."""
+    pages = open_pages(config, masked=masked)
+    if run is None:
+        return file_of_lake(pages)
+    return alone(pages.of_run(find_run(pages.storage, pages.folder, run), _nowhere))
 
 
 def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
@@ -122,21 +129,6 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     first = pages.of_lake(runs, made.href, tables)
     html = document.alone(first.title, render("file.html", pages=[first, *made]), made.href)
     return PageFile(html, 1 + len(made), len(changed) + len(runs[:_RUNS]) - len(made))
-
-
-def file_of_run(pages: LakePages, name: str) -> PageFile:
-    """One run of a lake.
-
-    Args:
-        pages: the lake's.
-        name: its id, the name of its report, or `last`.
-
-    Raises:
-        SourceError: the lake has no such run.
-        LakeportError: it can't be told.
-    """
-    run = find_run(pages.storage, pages.folder, name)
-    return alone(pages.of_run(run, _nowhere))
 
 
 def file_of_report(report: Mapping[str, Any]) -> PageFile:

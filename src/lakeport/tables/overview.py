@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -162,8 +161,7 @@ def bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
     >>> bounds([1.0, math.nan], [math.nan, math.inf])
     (1.0, nan)
     """
-    floats = all(isinstance(value, float) for value in (*islice(low, 1), *islice(high, 1)))
-    key = _order if floats and math.isnan(sum(low) + sum(high)) else None
+    key = _order if isinstance(next(iter(low)), float) else None
     return min(low, key=key), max(high, key=key)
 
 

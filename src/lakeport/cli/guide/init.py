@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -21,7 +22,7 @@ from lakeport.errors import ConfigError
 
 _STARTS = "starts"
 _RENAMED = ".txt"  # behind the name of what must not be taken for a module of lakeport's
-_INTERNAL = "#internal#"
+_INTERNAL = re.compile("#internal#.*")  # what stands for what is said of internal columns
 _LAKE_FILES = ("files", "database", "tap")  # kinds whose lake.yaml is for `lakeport run`
 
 
@@ -111,8 +112,8 @@ def _write(start: Start, target: Path, said: Mapping[str, object]) -> dict[Path,
     try:
         for path, text in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            line = _line(said, python=path.suffix == ".py")
-            path.write_text(_filled(text, line), encoding="utf-8")
+            line = _line(said, python=path.suffix == ".py").replace("\\", r"\\")
+            path.write_text(_INTERNAL.sub(line, text), encoding="utf-8")
             if path.suffix == ".sql":
                 with closing(sqlite3.connect(path.with_suffix(".db"))) as database:
                     database.executescript(text)
@@ -131,15 +132,6 @@ def _texts(folder: Traversable, above: str) -> dict[str, str]:
         else:
             found[above + each.name.removesuffix(_RENAMED)] = each.read_text("utf-8")
     return found
-
-
-def _filled(text: str, internal: str) -> str:
-    """The text with what is said of internal columns in its place, as far in as that is."""
-    lines = []
-    for line in text.splitlines(keepends=True):
-        before, marker, _ = line.partition(_INTERNAL)
-        lines.append(f"{before}{internal}\n" if marker else line)
-    return "".join(lines)
 
 
 def _first_line(text: str) -> str:

@@ -29,13 +29,9 @@ class Lineage(Input):
     api_key: SecretStr | None = Field(default=None, description="The endpoint's key.")
     namespace: str = Field(default="lakeport", description="The namespace of the jobs.")
 
-    def secrets(self) -> tuple[str, ...]:
-        """The endpoint and its key."""
-        return tuple(each.get_secret_value() for each in (self.url, self.api_key) if each)
-
 
 class Notices(Input):
-    """Which webhooks are told of what."""
+    """Which webhooks are told of what; their URLs are secrets: who knows one may post there."""
 
     failure: tuple[SecretStr, ...] = Field(
         default=(), description="URLs that are told when loads fail, one or a list."
@@ -48,10 +44,6 @@ class Notices(Input):
     @classmethod
     def _listed(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
-
-    def secrets(self) -> tuple[str, ...]:
-        """The URLs: who knows one may post there."""
-        return tuple(each.get_secret_value() for each in (*self.failure, *self.freshness))
 
 
 @dataclass(frozen=True)
