@@ -281,9 +281,10 @@ def plan_shape(
         for old, new in names
     }
     spelt = {name.lower(): name for name in types}
-    fixed = [
-        (spelt.get(name.lower(), name), value) for name, value in _headed(constants, header_case)
-    ]
+    headed = [(name, header_name(name, header_case)) for name, _ in constants]
+    _refuse_clashes(headed, header_case)
+    given = [value for _, value in constants]
+    fixed = [(spelt.get(n.lower(), n), v) for (_, n), v in zip(headed, given, strict=True)]
     types.update((name, pa.string()) for name, _ in fixed)
     created = updated = ""
     if internal_prefix is not None:
@@ -304,12 +305,6 @@ def plan_shape(
     return Shape(
         source, names, created, updated, stamp, schema, tuple(fixed), rules=rules, untyped=open_
     )
-
-
-def _headed(constants: Sequence[tuple[str, str]], case: HeaderCase | None) -> list[tuple[str, str]]:
-    """Constants under their columns' names in the table."""
-    _refuse_clashes([(name, header_name(name, case)) for name, _ in constants], case)
-    return [(header_name(name, case), value) for name, value in constants]
 
 
 def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:

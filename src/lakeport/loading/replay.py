@@ -378,14 +378,9 @@ class Replayed:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {
-            "run_id": self.run_id,
-            "records": self.records,
-            "before": self.before,
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "report": None if self.report is None else self.report.to_dict(),
-        }
+        names = ("run_id", "records", "before", "rows", "rejected")
+        facts = {name: getattr(self, name) for name in names}
+        return {**facts, "report": None if self.report is None else self.report.to_dict()}
 
 
 def replay(

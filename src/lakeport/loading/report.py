@@ -237,14 +237,14 @@ def keep(report: LandingReport, storage: Storage) -> None:
 
 
 def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in fields}
+    return {name: plain(value) for name, value in fields}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it: seconds in milliseconds' precision, a STATE as it is in itself."""
     match value:
         case tuple():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case float():
             return round(value, 3)
         case datetime():

@@ -10,6 +10,7 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,7 @@ class StreamLoader:
     timeline: Timeline = field(default_factory=Timeline)
     transform: Transform | None = None
     checks: Checks | None = None
-    _dropped: dict[str, int] = field(default_factory=dict)
+    _dropped: Counter[str] = field(default_factory=Counter)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
     _undeclared_text: tuple[str, ...] = ()
     _bad: list[tuple[Batch, list[Scan]]] = field(default_factory=list)
@@ -116,9 +117,9 @@ class StreamLoader:
             return True
         return self.transform is not None and not self.transform.planned(batches[0]).row_wise
 
-    def take_dropped(self) -> dict[str, int]:
+    def take_dropped(self) -> Mapping[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
-        dropped, self._dropped = self._dropped, {}
+        dropped, self._dropped = self._dropped, Counter()
         return dropped
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
@@ -234,8 +235,7 @@ class StreamLoader:
             return None
         scan, found = self._scan(self._extended(batch.reader), batch)
         if self.policies.config.unknown_fields is UnknownPolicy.DROP:
-            for name, count in scan.unknown_values.items():
-                self._dropped[name] = self._dropped.get(name, 0) + count
+            self._dropped.update(scan.unknown_values)
         elif scan.unknown:
             new = pa.schema([(name, pa.null()) for name in scan.unknown])
             known = self._extended(batch.reader).schema
@@ -299,12 +299,11 @@ class StreamLoader:
         with self._stage("checking", batch.stream, total=batch.bytes):
             step = f"check {batch.stream}, batch {batch.sequence}"
             found = self.engine.run_tasks(step, partial(scan_split, reader), batch.splits)
-        unknown, counts = dict[str, str](), dict[str, int]()
+        unknown, counts = dict[str, str](), Counter[str]()
         for part in found:
             for name, kind in part.unknown.items():
                 unknown[name] = merge_kinds(unknown[name], kind) if name in unknown else kind
-            for name, count in part.unknown_values.items():
-                counts[name] = counts.get(name, 0) + count
+            counts.update(part.unknown_values)
         bad = tuple(record for part in found for record in part.bad)
         return Scan(sum(part.rows for part in found), bad, unknown, counts), found
 

@@ -45,7 +45,7 @@ from urllib.parse import urlsplit
 
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
-from lakeport.loading.report import Failure, LandingReport, iso
+from lakeport.loading.report import Failure, LandingReport, plain
 from lakeport.tables import Table
 from lakeport.writers.naming import table_name
 
@@ -93,17 +93,9 @@ class LoadReport:
         Args:
             whole: with the load's own report.
         """
+        names = "load outcome reason run_id seconds rows rejected tables exit_code uses"
         return {
-            "load": self.load,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "run_id": self.run_id,
-            "seconds": round(self.seconds, 3),
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "tables": list(self.tables),
-            "exit_code": self.exit_code,
-            "uses": list(self.uses),
+            **{name: plain(getattr(self, name)) for name in names.split()},
             "error": asdict(self.error) if self.error else None,
             "report": self.landing.to_dict() if whole and self.landing else None,
         }
@@ -168,21 +160,11 @@ class PipelineReport:
         Args:
             whole: with the loads' own reports.
         """
-        return {
-            "run": 1,
-            "ok": self.ok,
-            "run_id": self.run_id,
-            "file": self.file,
-            "resumes": self.resumes,
-            "started": iso(self.started),
-            "finished": None if self.finished is None else iso(self.finished),
-            "seconds": round(self.seconds, 3),
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "loads": [load.to_dict(whole=whole) for load in self.loads],
-            "warnings": list(self.warnings),
-            "command": None if self.command is None else list(self.command),
-        }
+        names = (
+            "ok run_id file resumes started finished seconds rows rejected loads warnings command"
+        )
+        facts = {name: plain(getattr(self, name)) for name in names.split()}
+        return {"run": 1, **facts, "loads": [load.to_dict(whole=whole) for load in self.loads]}
 
     def to_json(self) -> str:
         """The report as one JSON object on one line."""

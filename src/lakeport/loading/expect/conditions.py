@@ -220,16 +220,12 @@ def _suspects(
     found: Uncomputed, sql: str, expected: Sequence[Expectation], others: Sequence[str]
 ) -> list[str]:
     """What may have computed the value: what has just that SQL, else by how it was computed."""
-    texts = {_title(one): one.check for one in expected if one.check}
+    texts = {f"expectation {one.title}": one.check for one in expected if one.check}
     if sql:
         texts = {"`sql`": sql.rstrip().removesuffix(";"), **texts}
     if found.text:
         return [name for name, text in texts.items() if text == found.text][:1] or [*others]
     call = found.fragment
-    calls = {_title(one): _CALLS[one.kind] for one in expected if one.kind in _CALLS}
+    calls = {f"expectation {one.title}": _CALLS[one.kind] for one in expected if one.kind in _CALLS}
     called = [name for name, by in calls.items() if not call or call in by]
     return [*([] if call else texts), *called, *others]
-
-
-def _title(one: Expectation) -> str:
-    return f"expectation {one.title}"
