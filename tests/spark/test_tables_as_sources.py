@@ -38,7 +38,7 @@ class Loads:
         self.memory = KeptMemory(LocalStorage(str(folder / "lake")))
 
     def sql(self, text: str) -> None:
-        self.engine.sql(text.format(t=f"delta.`{self.path}`"))
+        self.engine.spark.sql(text.format(t=f"delta.`{self.path}`"))
 
     def create(self, **properties: str) -> None:
         told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
