@@ -62,7 +62,7 @@ def test_delta_spark_goes_on_with_such_a_table(
     made = begun(monkeypatch)
     for number in range(12):
         land(alone(writer(tmp_path)), rows(number), keys=["p"])
-    assert len(made) == 12 and not any(one.by_spark for one in made)
+    assert len(made) == 12 and all(one._session is None for one in made)
     place, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
     for version in range(10):
         (log / f"{version:020d}.json").unlink()  # as their time comes; the checkpoint has it all
@@ -81,7 +81,7 @@ def test_delta_spark_goes_on_with_such_a_table(
     assert ids(place) == rest
     land(alone(writer(tmp_path)), rows(13, 14), mode="overwrite", keys=["p"])
     land(alone(writer(tmp_path)), rows(3))
-    assert not any(one.by_spark for one in made)
+    assert all(one._session is None for one in made)
     assert ids(place) == [3, 13, 14]
     assert spark.read.format("delta").load(place).count() == 3
     history = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").collect()
@@ -139,7 +139,7 @@ def test_a_cleaned_log_is_read_by_all(
             hint.write_text(json.dumps({**json.loads(hint.read_text()), "tags": {}}))
             for version in range(26):
                 os.utime(log / f"{version:020d}.json", (0, 0))
-    assert not any(one.by_spark for one in made)
+    assert all(one._session is None for one in made)
     assert sorted(int(path.stem) for path in log.glob("*.json")) == list(range(20, 31))
     place = str(tmp_path / "t")
     spark = session()
@@ -159,7 +159,7 @@ def test_a_table_that_is_no_longer_plain_is_delta_sparks(
         f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
     land(alone(writer(tmp_path)), rows(2))
-    assert [one.by_spark for one in made] == [False, True]
+    assert [one._session is not None for one in made] == [False, True]
     assert session().read.format("delta").load(str(place)).count() == 2
 
 

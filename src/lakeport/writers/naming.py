@@ -80,7 +80,7 @@ def object_name(clock: datetime, extension: str, ordinal: int = 0, unique: str =
     >>> object_name(datetime(2024, 3, 4, 15, 30, 45, tzinfo=UTC), "csv.gz", 2)
     '20240304-153045-2.csv.gz'
     """
-    stem = f"{_utc(clock):%Y%m%d-%H%M%S}"
+    stem = f"{as_utc(clock):%Y%m%d-%H%M%S}"
     parts = [stem, *([unique] if unique else []), *([str(ordinal)] if ordinal else [])]
     return f"{'-'.join(parts)}.{extension}"
 
@@ -181,7 +181,7 @@ def _segments(setting: str, path: str) -> list[str]:
 
 def _render(pattern: str, clock: datetime) -> str:
     try:
-        rendered = _utc(clock).strftime(pattern)
+        rendered = as_utc(clock).strftime(pattern)
     except (ValueError, UnicodeEncodeError) as error:
         raise _refused("date_partition_format", pattern, "an unknown directive") from error
     if "%" in rendered:
@@ -189,7 +189,8 @@ def _render(pattern: str, clock: datetime) -> str:
     return rendered
 
 
-def _utc(clock: datetime) -> datetime:
+def as_utc(clock: datetime) -> datetime:
+    """Return a clock reading in UTC; without a zone it counts as UTC."""
     return clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
 
 

@@ -333,11 +333,6 @@ class TableTransaction:
         is_plain = leaves_plain(plan) and (contents is None or plain(contents.state))
         return cls(log, contents, None if by_log and is_plain else session)
 
-    @property
-    def by_spark(self) -> bool:
-        """Whether delta-spark makes the commit."""
-        return self._session is not None
-
     def state(self) -> TableState | None:
         """The table as it is; None when there is none."""
         return None if self._contents is None else self._contents.state

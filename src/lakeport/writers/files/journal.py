@@ -39,14 +39,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, RunMismatch
 from lakeport.host.process import is_there
 from lakeport.model import Batch, Staged, Storage
-from lakeport.writers.naming import HOME, safe_segment
+from lakeport.writers.naming import HOME, as_utc, safe_segment
 
 if TYPE_CHECKING:
     from lakeport.writers.base import TablePlan
@@ -353,8 +352,7 @@ def write_manifest(
     Raises:
         DestinationError: the store refuses.
     """
-    clock = plan.detail.names.clock
-    moment = clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
+    moment = as_utc(plan.detail.names.clock)
     untyped = [name for name in plan.schema.names if name in plan.untyped]
     content = {
         "stream": batch.stream,

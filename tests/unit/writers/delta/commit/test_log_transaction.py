@@ -378,4 +378,4 @@ def test_begin_refuses_nothing_of_an_unknown_table(plans: Plans) -> None:
     into = plans.writer()
     plan = into.plan(ROWS.schema)
     begun = TableTransaction.begin(into.log, plan, no_session, by_log=True)
-    assert not begun.by_spark and begun.state() is None and begun.version == -1
+    assert begun._session is None and begun.state() is None and begun.version == -1
