@@ -17,6 +17,11 @@ from tests.faults.requests.scenario import Scenario, scenarios
 from tests.faults.requests.sites import sites
 from tests.postgres import Postgres
 
+IN_DELTA = pytest.mark.parametrize(
+    "lake", ["delta", pytest.param("parquet", marks=pytest.mark.soak)], indirect=True
+)
+"""A test that shows the same in either format, and costs much: in Parquet with `--soak`."""
+
 
 @pytest.fixture(params=("delta", "parquet"))
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:

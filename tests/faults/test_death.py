@@ -24,6 +24,7 @@ from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import TableTransaction
 from tests.contract.targets import record, schema, singer, state
+from tests.faults.conftest import IN_DELTA
 from tests.faults.kit import INTEGER, STRING, Lake, users
 
 ROWS = 20
@@ -137,6 +138,7 @@ def test_death_at_every_step(spark: DriverSession, lake: Lake, after: bool) -> N
     assert step > 6  # a death at each of these was survived
 
 
+@IN_DELTA
 def test_death_again_and_again(spark: DriverSession, lake: Lake) -> None:
     """Each attempt dies a little later than the one before, in the same lake."""
     for step in count(1):
@@ -149,6 +151,7 @@ def test_death_again_and_again(spark: DriverSession, lake: Lake) -> None:
     assert lake.ids() == list(range(ROWS))
 
 
+@IN_DELTA
 def test_death_between_the_streams_of_a_batch(spark: DriverSession, lake: Lake) -> None:
     """STATE waits for every stream; what one of them landed stays as it is."""
     lines = users(3, stream="left") + users(3, stream="right") + singer(state(left=3, right=3))
@@ -167,6 +170,7 @@ def test_death_between_the_streams_of_a_batch(spark: DriverSession, lake: Lake) 
         assert one.ids("left") == one.ids("right") == [0, 1, 2]
 
 
+@IN_DELTA
 def test_the_same_run_with_another_column_after_a_death(spark: DriverSession, lake: Lake) -> None:
     """What a batch that landed had taught about undeclared fields holds for the repeated run."""
     rows = [{"id": i, "extra": i if i < BATCH else None} for i in range(ROWS)]
@@ -200,6 +204,7 @@ def test_other_cuts_after_a_death_are_refused(spark: DriverSession, lake: Lake) 
     assert lake.ids() == list(range(ROWS))
 
 
+@IN_DELTA
 def test_death_with_bad_records(spark: DriverSession, lake: Lake) -> None:
     """Each bad record is set aside once, whenever the run died, and counts against the limit."""
     bad = (3, BATCH + 3)

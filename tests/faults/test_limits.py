@@ -10,12 +10,13 @@ import duckdb
 import pytest
 
 from tests.contract.targets import record, schema, singer, state
-from tests.faults.conftest import Command
+from tests.faults.conftest import IN_DELTA, Command
 from tests.faults.kit import INTEGER, STRING, Lake, land, users
 
 MB = 1 << 20
 
 
+@IN_DELTA
 def test_a_line_of_100_mb(lake: Lake, command: Command) -> None:
     """The longest line that may be lands; one that is longer fails with the limit's name."""
     name = "x" * (100 * MB - 200)
@@ -56,6 +57,7 @@ def test_a_schema_of_10_000_levels(lake: Lake, command: Command) -> None:
     assert not lake.exists()
 
 
+@IN_DELTA
 def test_10_000_columns(lake: Lake, command: Command) -> None:
     names = [f"column_{number}" for number in range(10_000)]
     lines = singer(

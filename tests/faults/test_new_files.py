@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.conftest import IN_DELTA
 from tests.faults.kit import Lake, Process, await_end, started
 
 FILES = 20  # that come before each run
@@ -57,9 +58,7 @@ def kill(process: Process) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "lake", ["delta", pytest.param("parquet", marks=pytest.mark.soak)], indirect=True
-)
+@IN_DELTA
 def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
@@ -88,9 +87,7 @@ def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, 
         lake.check_log()
 
 
-@pytest.mark.parametrize(
-    "lake", ["delta", pytest.param("parquet", marks=pytest.mark.soak)], indirect=True
-)
+@IN_DELTA
 def test_two_loads_at_a_time_land_each_file_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()

@@ -12,12 +12,13 @@ import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from tests.contract.targets import record, schema, singer, state
-from tests.faults.conftest import Command
+from tests.faults.conftest import IN_DELTA, Command
 from tests.faults.kit import INTEGER, Lake, land, started, users
 
 SIZES = ("--set", "maximum_batch_rows=10")
 
 
+@IN_DELTA
 def test_the_reader_of_state_has_gone(lake: Lake, command: Command) -> None:
     """The load stops behind the batch whose STATE nobody took, with an error; repeat it."""
     with started(*land(lake, *SIZES, "--run-id", "r"), follow=False) as process:
@@ -67,6 +68,7 @@ def test_a_tap_that_dies_behind_a_record_s_brace(lake: Lake, command: Command) -
 STREAMS = ("left", "middle", "right")
 
 
+@IN_DELTA
 def test_states_of_many_streams_over_many_flushes(spark: DriverSession, lake: Lake) -> None:
     """Each STATE finds everything before it in the tables at the moment in which it goes out."""
     lines: list[Any] = [schema(name, {"id": INTEGER}) for name in STREAMS]

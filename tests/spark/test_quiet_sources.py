@@ -93,7 +93,7 @@ def made(kind: str, folder: Path) -> tuple[Any, Grow, dict[str, Any]]:
     return TapSource(tap=command, name="tap"), add, {}
 
 
-@pytest.mark.parametrize("file_type", ["delta", "parquet"])
+@pytest.mark.parametrize("file_type", ["delta", pytest.param("parquet", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_source_that_has_gone_quiet_is_noticed_and_no_rows_are_missed(
     driver: DriverSession, tmp_path: Path, kind: str, file_type: str

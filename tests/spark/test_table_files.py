@@ -47,6 +47,7 @@ PATHS: dict[str, Callable[[Path], str]] = {
     "an absolute path, encoded": lambda path: quote(str(path), safe=""),
     "capitals": lambda path: f"FILE://{path}",
 }
+SHARE = ("a URI without slashes", "an absolute path", "up, encoded")
 
 
 def attack(table: Path, path: str, kind: str = "add", **more: Any) -> None:
@@ -85,7 +86,10 @@ def compared(table: Path) -> Any:
     return lakeport.land(source, table.parent, table=table.name, mode="merge", **PLAIN)
 
 
-@pytest.mark.parametrize("kind", PATHS)
+@pytest.mark.parametrize(
+    "kind",
+    [name if name in SHARE else pytest.param(name, marks=pytest.mark.soak) for name in PATHS],
+)
 def test_no_road_leads_out(kind: str, table: Path, secret: Path, tmp_path: Path) -> None:
     attack(table, PATHS[kind](secret))
     for name, road in ROADS.items():
