@@ -25,7 +25,8 @@ lake: install ## Run examples/lake twice: files, a PostgreSQL of its own and a t
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
 	@$(PY) scripts/run_tests.py $(if $(COVERAGE),--coverage) $(GROUPS)
 
-soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
+soak: install emulators ## Coverage, every case and many examples, histories of many writers, every request failing, fuzzing: for hours
+	@$(PY) scripts/run_tests.py --coverage
 	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
 	@$(PY) -m pytest --soak --delta-spark tests/faults/test_requests.py
 	@$(PY) -m pytest --soak --delta-spark tests/contract -k local-delta
