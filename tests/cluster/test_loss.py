@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lakeport.engine.spark.session import DriverSession
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone
@@ -109,6 +111,7 @@ def test_a_lost_worker_costs_no_rows_and_no_doubles(
     cluster.even_out(lost)
 
 
+@pytest.mark.soak
 def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with halted_midway(bucket, cluster, gate) as frozen:

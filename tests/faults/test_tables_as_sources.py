@@ -28,6 +28,7 @@ def versions(lake: Lake) -> int:
     return len(lake.versions())
 
 
+@pytest.mark.by_threads
 @pytest.mark.timeout(900)
 def test_killed_around_the_commit_each_row_lands_once(
     delta_lake: Lake, tmp_path: Path, soak: bool

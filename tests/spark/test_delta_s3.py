@@ -152,6 +152,7 @@ def test_other_credentials_for_the_same_bucket_are_used_at_once(minio: Minio) ->
     assert ids(minio, "whose") == [1, 2, 3]
 
 
+@pytest.mark.soak
 def test_keys_of_a_profile_reach_spark_and_are_renewed(
     minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,7 +496,11 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(driver: Any) -> Non
 
 @pytest.mark.parametrize(
     "place",
-    ["this machine", pytest.param("another bucket", marks=pytest.mark.soak), "another table"],
+    [
+        pytest.param("this machine", marks=pytest.mark.soak),
+        pytest.param("another bucket", marks=pytest.mark.soak),
+        "another table",
+    ],
 )
 def test_a_log_leads_to_no_other_place(place: str, minio: Minio, tmp_path: Path) -> None:
     """Whatever a table's log names elsewhere: Spark reads none of it."""

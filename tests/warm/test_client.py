@@ -87,6 +87,7 @@ def test_has_the_clients_environment(shared: Warm, folder: Path) -> None:
     assert "'PLACE', which is not set" in refused.err
 
 
+@pytest.mark.soak
 def test_files_are_as_the_umask_has_them(own: Warm, folder: Path) -> None:
     own.start()
     before = os.umask(0o077)
@@ -164,6 +165,7 @@ def test_one_after_the_other(shared: Warm, tmp_path: Path) -> None:
     assert shared.served() == before + 4
 
 
+@pytest.mark.soak
 def test_who_would_wait_for_long_goes_alone(shared: Warm, folder: Path, delta_lake: Lake) -> None:
     with shared.started(*land(delta_lake, *SIZES)) as process:
         process.feed(INPUT, close=False)

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.faults.kit import PATIENCE, Lake, users
 from tests.faults.test_signals import BATCH, SIZES
 from tests.warm.kit import Warm, land
@@ -14,6 +16,7 @@ from tests.warm.kit import Warm, land
 GIVEN = users(40 * BATCH, BATCH)
 
 
+@pytest.mark.soak
 def test_idle_and_gone(own: Warm) -> None:
     """Whether or not its Spark has started by then."""
     assert own.run("warm", "start", "--idle", "1s").code == 0

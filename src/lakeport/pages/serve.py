@@ -19,6 +19,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -261,11 +262,17 @@ def server(app: ASGIApp) -> Server:
 
 
 class _Server(Server):
-    """A server that leaves no coroutine behind where the process is asked to end as it starts."""
+    """A server that leaves no half-made loop behind where the process is asked to end at its start.
+
+    What asks raises in this thread, between any two steps: so another one makes the loop.
+    """
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the process is asked to end."""
-        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+        make = self.config.get_loop_factory() or asyncio.new_event_loop
+        with ThreadPoolExecutor(1) as maker:
+            loop = maker.submit(make).result()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.get_loop()  # what takes time is done before there is a coroutine
             runner.run(self.serve(sockets=sockets))
 
