@@ -71,7 +71,8 @@ def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, 
         there = deliver(inbox, there)
         before = grown(lake)
         with started(*load(lake, inbox)) as process:
-            process.wait_for(lambda g=grown, b=before: g(lake) > b)
+            grew = process.wait_for(lambda g=grown, b=before: g(lake) > b)
+            assert grew, process.words
             kill(process)
         ids = lake.ids()
         assert ids == list(range(len(ids)))

@@ -28,7 +28,6 @@ def versions(lake: Lake) -> int:
     return len(lake.versions())
 
 
-@pytest.mark.by_threads
 @pytest.mark.timeout(900)
 def test_killed_around_the_commit_each_row_lands_once(
     delta_lake: Lake, tmp_path: Path, soak: bool
@@ -46,7 +45,8 @@ def test_killed_around_the_commit_each_row_lands_once(
             if grown is None:
                 assert process.end() == 0, process.words
             else:
-                process.wait_for(lambda g=grown, b=before: g(delta_lake) > b)
+                grew = process.wait_for(lambda g=grown, b=before: g(delta_lake) > b)
+                assert grew, process.words
                 family = process.family()
                 process.send(signal.SIGKILL)
                 process.end()
