@@ -220,7 +220,7 @@ class Vector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc
 
 
 class Statistics(msgspec.Struct, rename="camel", frozen=True):
-    """What a data file tells of its rows, as its writer spells it; None for what it does not tell.
+    """Counts and bounds of a data file's rows, as its writer spelled them; None where it gave none.
 
     Attributes:
         num_records: how many it has, deleted ones included.

@@ -407,7 +407,7 @@ class RestoreReport(Record):
 
 @dataclass(frozen=True, slots=True)
 class UndoReport(RestoreReport):
-    """What `undo` did: it brought back the version before the run.
+    """The outcome of `undo`, which brought back the version before a run.
 
     Attributes:
         undone: the versions that the run had made, oldest first.

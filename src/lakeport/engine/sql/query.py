@@ -251,7 +251,7 @@ class Uncomputed:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """Return the advice for the error's condition: how the expression can be corrected."""
         default = "", "correct the expression; `--debug` shows Spark's own words."
         _, hint = _REASONS.get(self.condition, default)
         found = re.search(r"try_\w+", self.parameters.get("alternative", ""))
@@ -269,7 +269,7 @@ class _Told(dict[str, str]):
 
 
 def uncomputed(error: BaseException) -> Uncomputed | None:
-    """What Spark tells of a value that could not be computed; None where it is another error."""
+    """Find the value that Spark could not compute among an error's causes; None if none."""
     for cause in causes(error):
         for java in java_causes(cause):
             found = _of(java)
@@ -279,7 +279,7 @@ def uncomputed(error: BaseException) -> Uncomputed | None:
 
 
 def _of(java: Any) -> Uncomputed | None:
-    """What one Java exception tells, if it is one of Spark's with a condition about values."""
+    """Read a Java exception; None unless Spark raised it over a value."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())
         parameters = dict(java.getMessageParameters())

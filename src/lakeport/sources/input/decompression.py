@@ -104,7 +104,7 @@ STDIN = "-"
 """The name that stands for standard input."""
 
 Input = tuple[str, Callable[[], Any]]
-"""What errors call an input, and what opens it for reading bytes."""
+"""The name of an input in errors, and the function that opens it for reading bytes."""
 
 _HEAD = 6  # the longest magic number
 _PIPE_BYTES = 1 << 20
@@ -374,9 +374,9 @@ class _Decompressed:
 
 
 ARCHIVE = ".zip"
-"""What the names of archives end with."""
+"""The ending of archives' names."""
 HIDDEN = ("_", ".")
-"""What the names of hidden files and folders begin with."""
+"""First characters of the names of hidden files and folders."""
 
 _MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

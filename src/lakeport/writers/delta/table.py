@@ -61,7 +61,7 @@ class DeltaTableWriter(TableWriter):
         return Current(state.open_schema, tuple(state.partition_columns), state.version)
 
     def landed_before(self, batch: Batch) -> Landed | None:
-        """What the same run landed of this batch before, or any load of its content."""
+        """Find the same run's commit of this batch, or any load's of its content; else None."""
         run_id = self.config.run_id or ""
         found = self.writer.landed(run_id=run_id, sequence=batch.sequence, digest=batch.digest)
         if found is not None or self.config.mode is not Mode.APPEND:

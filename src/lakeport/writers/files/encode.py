@@ -50,7 +50,7 @@ class Encoder:
 
     @property
     def extension(self) -> str:
-        """What follows the dot of an object's name: `parquet`, `csv`, `csv.gz` or `csv.zst`."""
+        """The ending of an object's name: `parquet`, `csv`, `csv.gz` or `csv.zst`."""
         return "parquet" if self.has_types else f"csv{_CSV_SUFFIX[self.compression]}"
 
     @property

@@ -61,7 +61,7 @@ class ManifestFile(msgspec.Struct):
 
 
 class Manifest(msgspec.Struct):
-    """What a manifest tells of a load into a table of files.
+    """The manifest of a load into a table of files, as it is stored.
 
     Attributes:
         at: when.
