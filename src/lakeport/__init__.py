@@ -13,33 +13,32 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import (
-    BadRecord,
-    BadRecords,
-    CommitConflict,
-    ConfigError,
-    DestinationError,
-    ExpectationFailed,
-    InputError,
-    LakeportError,
-    LoadsFailed,
-    MissingDependency,
-    ObjectExists,
-    OutcomeUnknown,
-    PermissionRefused,
-    RunMismatch,
-    SchemaConflict,
-    SourceError,
-    SparkFailure,
-    UnknownFields,
-    Unreachable,
-)
-
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
+    from lakeport.errors import (
+        BadRecord,
+        BadRecords,
+        CommitConflict,
+        ConfigError,
+        DestinationError,
+        ExpectationFailed,
+        InputError,
+        LakeportError,
+        LoadsFailed,
+        MissingDependency,
+        ObjectExists,
+        OutcomeUnknown,
+        PermissionRefused,
+        RunMismatch,
+        SchemaConflict,
+        SourceError,
+        SparkFailure,
+        UnknownFields,
+        Unreachable,
+    )
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
@@ -171,6 +170,12 @@ _HOMES = {
         "lakeport.config.expectations": "Expectation Freshness RowCount",
         "lakeport.config.inputs": "DatabaseSource FilesSource TablesSource TapSource",
         "lakeport.config.keys": "StoreKeys TargetKeys",
+        "lakeport.errors": (
+            "BadRecord BadRecords CommitConflict ConfigError DestinationError ExpectationFailed "
+            "InputError LakeportError LoadsFailed MissingDependency ObjectExists OutcomeUnknown "
+            "PermissionRefused RunMismatch SchemaConflict SourceError SparkFailure UnknownFields "
+            "Unreachable"
+        ),
         "lakeport.host.activity": "Activity",
         "lakeport.loading.check": "CheckReport check",
         "lakeport.loading.plan": "ColumnPlan LandingPlan StreamPlan plan",

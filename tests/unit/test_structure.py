@@ -28,6 +28,7 @@ NEEDED = {
     "lakeport.cli.tables -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.engine.choose -> lakeport.engine.spark.engine": "the other engine is not loaded",
+    "lakeport.engine.spark.daemon -> lakeport.host.process": "the first task waits for it",
     "lakeport.loading.prepare -> lakeport.sources.open": _MEANWHILE,
     "lakeport.loading.prepare -> lakeport.sources.spool": _MEANWHILE,
     "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,

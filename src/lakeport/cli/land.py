@@ -312,8 +312,6 @@ def _land(
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
         output.begin("planning" if only_plan else "landing")
-        from lakeport.loading import plan, run
-
         given = keys(
             {**_config_keys(arguments), "run_id": run_id, "engine": engine}, set_keys, spark
         )
@@ -325,15 +323,19 @@ def _land(
         refuse_secrets(given, type(config))
         what = source_of(source or [], arguments, os.environ)
         if only_plan:
-            found = plan.plan(what, config, **reading)
+            from lakeport.loading.plan import plan
+
+            found = plan(what, config, **reading)
             if page is not None:
                 from lakeport.pages.file import file_of_plan
 
                 write_output(file_of_plan(found.to_dict()).html, page)
             output.plan(found)
         else:
+            from lakeport.loading.run import land
+
             output.remarks = partial(about_internal, config, _NO_INTERNAL)
-            run.land(what, config, observer=observed(output, page), **reading)
+            land(what, config, observer=observed(output, page), **reading)
 
 
 def _parameters() -> list[Parameter]:

@@ -80,8 +80,8 @@ def streams_at_once(streams: int, size: int, most: int) -> int:
         size: bytes of all of them.
         most: how many the engine takes; see `Engine`.
 
-    >>> [streams_at_once(1000, mb << 20, 32) for mb in (36, 4_000, 100_000)]
-    [32, 16, 4]
+    >>> [streams_at_once(1000, mb << 20, 64) for mb in (36, 4_000, 100_000)]
+    [64, 16, 4]
     """
     fitting = _AT_ONCE_BYTES * streams // max(1, size)
     return min(streams, max(_FEWEST, min(most, fitting)))

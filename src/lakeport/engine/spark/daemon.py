@@ -4,8 +4,9 @@
 driver ──starts──▶ daemon on standby: imports, waits ◀──pipes, environment──┐
 driver ──starts──▶ JVM ──first task: starts──▶ daemon: hands over ──────────┘, lives as long
 ```
-So it imports while the JVM starts. The daemon that Spark starts is only a placeholder then; where
-none is on standby it does the work itself.
+So it imports while the JVM starts. The daemon that Spark starts is only a placeholder then, and the
+first task waits for it: this module imports little. Where none is on standby it does the work
+itself.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from lakeport.host.process import forbid_core_dumps, pandas_hidden, start_bound
+if TYPE_CHECKING:
+    import subprocess
 
 _W = TypeVar("_W", bound=Callable[..., int])
 ADDRESS: Final = "LAKEPORT_STANDBY"
@@ -71,11 +72,15 @@ def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
         address: its socket, in a private folder.
         environment: what Python or the C library read when they start; the rest comes later.
     """
+    from subprocess import DEVNULL
+
+    from lakeport.host.process import forbid_core_dumps, start_bound
+
     process = start_bound(
         [sys.executable, "-m", "lakeport.engine.spark.daemon", str(address)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
         env=os.environ | {"PYTHONHASHSEED": "0", **environment},
         process_group=0,
     )
@@ -178,6 +183,8 @@ def _on_standby() -> bool:
 
 def _prepare() -> None:
     """Import what tasks need."""
+    from lakeport.host.process import pandas_hidden
+
     for name in _WARM:
         try:
             importlib.import_module(name)

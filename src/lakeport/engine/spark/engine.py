@@ -44,7 +44,7 @@ class SparkEngine(Engine):
     """
 
     name: ClassVar[str] = "spark"
-    most_streams: ClassVar[int] = 32  # those that wait share jobs
+    most_streams: ClassVar[int] = 64  # those that wait share jobs
 
     def __init__(self, request: SessionRequest) -> None:
         """Use the session of this process; waits where others use one that does not suit."""

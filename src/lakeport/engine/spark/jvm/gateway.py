@@ -161,7 +161,7 @@ class Gateway:
                     f"Spark's Java process did not answer within {timeout:.0f} s",
                     "the machine may be overloaded; try again.",
                 )
-            time.sleep(0.01)
+            time.sleep(0.002)
         # A port and the length of a secret, four bytes each, then the secret.
         content = info.read_bytes()
         info.unlink()
@@ -193,11 +193,11 @@ class Gateway:
         with self._lock:
             if self.process.poll() is None:
                 self.process.kill()
+            if self.workers is not None:  # meanwhile
+                daemon.end(self.workers)
             self.process.wait()
             if self.process.stdin is not None and not self.process.stdin.closed:
                 self.process.stdin.close()
-            if self.workers is not None:
-                daemon.end(self.workers)
             self.scratch.remove()
 
 
