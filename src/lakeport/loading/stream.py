@@ -145,6 +145,7 @@ class StreamLoader:
         self, whole: Batch, batches: Sequence[Batch], scan: bool, state: bytes | None
     ) -> Landed | None:
         """Land batches; all are scanned first, as a field is read by all that it holds."""
+        self._bad.clear()
         scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
         readers = [None if reader is None else self._extended(reader) for reader in scanned]
         return self._stage_and_commit(whole, self._parts(batches, readers), state)
@@ -244,26 +245,27 @@ class StreamLoader:
             scan, found = self._scan(self._extended(batch.reader), batch)  # by their new types
         if scan.bad and self.policies.config.on_bad_record == "fail":
             raise BadRecords(scan.bad, len(scan.bad))
-        self._bad.append((batch, found))
-        if not self.policies.config.once:  # else, those of files that the table has are left out
-            self._hand_on(())
+        if self.policies.config.once:  # those of files that the table has are left out
+            self._bad.append((batch, found))
+        else:
+            self._hand_on(batch, found)
         return batch.reader.tolerant() if scan.bad else batch.reader
 
     def _count_again(self, batch: Batch) -> None:
-        """Have a skipped batch's bad records count against the run's limit, as at first."""
-        if batch.reader is None or self.policies.config.on_bad_record == "fail":
-            return
-        self._bad.append((batch, self._scan(self._extended(batch.reader), batch)[1]))
-        self._hand_on(())
+        """Have a skipped batch's bad records count against the run's limit, as at first.
 
-    def _hand_on(self, left_out: Collection[str]) -> None:
-        """Hand on the bad records that were found, but for those of some files."""
-        scanned, self._bad = self._bad, []
-        for batch, found in scanned:
-            pairs = zip(batch.splits, found, strict=True)
-            kept = [scan for split, scan in pairs if split.uri not in left_out]
-            bad = [record for scan in kept for record in scan.bad]
-            self.on_bad(batch, bad, sum(scan.rows for scan in kept) + len(bad))
+        With `once`, nothing tells any more which of its files were left out then.
+        """
+        config = self.policies.config
+        if batch.reader is not None and config.on_bad_record != "fail" and not config.once:
+            self._hand_on(batch, self._scan(self._extended(batch.reader), batch)[1])
+
+    def _hand_on(self, batch: Batch, found: Sequence[Scan], left_out: Collection[str] = ()) -> None:
+        """Hand on the bad records that were found in a batch, but for those of some files."""
+        pairs = zip(batch.splits, found, strict=True)
+        kept = [scan for split, scan in pairs if split.uri not in left_out]
+        bad = [record for scan in kept for record in scan.bad]
+        self.on_bad(batch, bad, sum(scan.rows for scan in kept) + len(bad))
 
     def _extended(self, reader: Reader) -> Reader:
         known = {*reader.schema.names} if self._extra else ()
@@ -333,7 +335,8 @@ class StreamLoader:
                     once = self.policies.config.once and not judged
                     landed = self.writer.landed_before(known) if once else None
                     if landed is None and not judged:
-                        self._hand_on(known_files)
+                        for batch, scans in self._bad:
+                            self._hand_on(batch, scans, known_files)
                         if self.checks is not None:
                             self.checks.passed(whole, found, counted_before=self._scans)
                         judged = True  # what is staged again is the same

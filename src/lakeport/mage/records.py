@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -102,11 +103,13 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     import pyarrow as pa
 
     from lakeport.schema.casting import normalise
+    from lakeport.sources.frames.records import RecordOptions, check_values
 
     kinds = {type(value) for value in values if value is not None}
     try:
         if len(kinds) > 1 and (bool in kinds or not kinds <= {int, float}):
             raise pa.ArrowInvalid("more than one kind")
+        check_values(name, values, RecordOptions(max_columns=sys.maxsize))
         array = pa.array(values)
         normalise(pa.schema([(name, array.type)]))
         return array

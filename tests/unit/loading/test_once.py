@@ -231,3 +231,17 @@ def test_records_of_a_file_that_is_left_out_are_not_set_aside_again(
     assert (both.rows, both.rejected) == (1, 2)
     assert [one.checked for one in both.expectations] == ([] if "schema" in keys else [3])
     assert sum(one.records for one in lakeport.quarantined(str(lake))) == 3
+
+
+def test_a_repeated_run_sets_nothing_aside_of_files_that_it_left_out(
+    tmp_path: Path, lake: Path, land: Callable[..., lakeport.StreamReport]
+) -> None:
+    keys = {**BAD, "once": True, "engine": "threads"}
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("id\n1\nx\n")
+    second.write_text("id\n2\nx\nx\n")
+    land(first, **keys)
+    for rejected in (2, 0):
+        both = land([str(first), str(second)], run_id="repeated", **keys)
+        assert both.rejected == rejected
+    assert sum(one.records for one in lakeport.quarantined(str(lake))) == 3

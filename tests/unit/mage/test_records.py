@@ -33,6 +33,8 @@ NAN = float("nan")
         ([None, NAN], pa.null(), [None, None]),
         ([Decimal("1E+30"), Decimal("1E-20")], pa.string(), ["1E+30", "1E-20"]),
         ([{"at": DAY, "x": NAN}, [1]], pa.string(), None),
+        ([DAY, DAY.replace(tzinfo=None)], pa.string(), None),
+        ([[1.5], [True]], pa.string(), ["[1.5]", "[true]"]),
     ],
 )
 def test_values_have_the_type_that_holds_all_of_them(

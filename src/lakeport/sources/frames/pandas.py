@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.schema.types import repeated
+from lakeport.sources.frames.records import DEFAULT, RecordOptions, check_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def pandas_batches(
+    frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """A frame's schema, from all of its values, and its rows in batches of `rows`.
 
     An index without a name is left out; one with a name becomes columns in front. NaN, NaT, NA
@@ -34,7 +36,7 @@ def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[
         )
     columns = [frame.index.get_level_values(level) for level in named]
     columns += [frame.iloc[:, i] for i in range(frame.shape[1])]
-    types = [_type(name, column) for name, column in zip(names, columns, strict=True)]
+    types = [_type(name, column, options) for name, column in zip(names, columns, strict=True)]
     schema = pa.schema(list(zip(names, types, strict=True)))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -48,37 +50,12 @@ def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[
     return schema, batches()
 
 
-def _type(name: str, column: Any) -> pa.DataType:
+def _type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
     """The type of a whole column; only columns of Python objects need all of their values."""
-    if column.dtype == object:
-        found = _array(name, column, None).type
-        if _changed(column, found):
-            raise _mixed(name)
-        return found
-    return _array(name, column[:0], None).type
-
-
-def _changed(values: Iterable[Any], found: pa.DataType) -> bool:
-    """Whether Arrow takes values for others at any depth.
-
-    It would take true for 1, a date-time for its day, and a text for its bytes.
-    """
-    if pa.types.is_struct(found):
-        records = [value for value in values if isinstance(value, Mapping)]
-        return any(_changed([r.get(f.name) for r in records], f.type) for f in found)
-    if pa.types.is_list(found):
-        return _changed(chain.from_iterable(v for v in values if _has_items(v)), found.value_type)
-    kinds = {kind for kind in set(map(type, values)) if kind.__name__ != "NaTType"}
-    if pa.types.is_date(found):
-        return any(issubclass(kind, datetime) for kind in kinds)
-    if pa.types.is_binary(found):
-        return any(issubclass(kind, str) for kind in kinds)
-    number = pa.types.is_integer(found) or pa.types.is_floating(found)
-    return number and any(kind.__name__ in ("bool", "bool_") for kind in kinds)
-
-
-def _has_items(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+    values = getattr(column.dtype, "categories", column)
+    if values.dtype == object:
+        check_values(name, values, replace(options, pandas=True))
+    return _array(name, column if column.dtype == object else column[:0], None).type
 
 
 def _mixed(name: str) -> SourceError:
@@ -98,21 +75,16 @@ def _unlike(name: str, column: Any) -> SourceError:
 def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
     try:
         array = pa.array(values, type=type_, from_pandas=True)
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        OverflowError,
-    ) as error:
-        if values.dtype != object and not len(values):
-            raise _unlike(name, values) from error
-        raise _mixed(name) from error
     except UnicodeEncodeError:
         raise SourceError(
             f"column {name!r} of the frame has a text with half of a surrogate pair, which is no "
             "Unicode",
             "correct the text in the source.",
         ) from None
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        if values.dtype != object and not len(values):
+            raise _unlike(name, values) from error
+        raise _mixed(name) from error
     if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
         raise SourceError(
             f"column {name!r} of the frame holds periods, which tables don't have",

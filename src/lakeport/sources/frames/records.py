@@ -9,22 +9,37 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal
 from itertools import islice
 from math import isfinite
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.schema.casting import widened
 from lakeport.schema.nested import JSON_TEXT
 from lakeport.schema.width import check_width
 from lakeport.sources.spool import open_new
 
-_NUMBERS = (int, float)
-_EXACT_NUMBERS = (int, Decimal)
+_LISTS = (list, tuple, set, frozenset)
+_FAMILIES = (
+    Real,
+    (Integral, Decimal),
+    str,
+    (bytes, bytearray, memoryview),
+    datetime,
+    time,
+    Mapping,
+    _LISTS,
+)
+"""Types whose values Arrow takes together as they are; booleans go with themselves alone."""
+_ZONES = "times with and without a zone"
+_ALIKE = {"bool_": bool, "bool": bool, "ndarray": list}
+"""Names of numpy's types -> Python's that Arrow takes for the same."""
 _EXACT = 1 << 53
 """Up to here a double holds every whole number."""
 
@@ -38,19 +53,21 @@ class RecordOptions:
         max_columns: most columns and members of objects.
         opaque: columns that are kept as JSON text, whatever they hold.
         numbers: columns of a declared type, into which numbers without a common type are cast.
+        pandas: whether NaN, NaT and NA are null.
     """
 
     stream: str = "records"
     max_columns: int = 5000
     opaque: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    pandas: bool = False
 
 
-_DEFAULT = RecordOptions()
+DEFAULT = RecordOptions()
 
 
 def record_batches(
-    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = _DEFAULT
+    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = DEFAULT
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of all records, and the records in batches; a key that one lacks is null.
 
@@ -146,15 +163,9 @@ def _as_json(name: str, values: list[Any]) -> pa.Array:
 def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
     if name in options.numbers and _need_text(values):
         return pa.array(map(_digits, values), pa.string())
-    _check(name, values, options)
+    check_values(name, values, options)
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        kinds = " and ".join(sorted({type(value).__name__ for value in values} - {"NoneType"}))
-        raise SourceError(
-            f"no type that tables have holds the values of {name!r} exactly, which are {kinds}",
-            "convert them first, for example to text.",
-        ) from error
     except OverflowError:
         raise SourceError(
             f"{name!r} has a whole number of more than 64 bits",
@@ -165,6 +176,12 @@ def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
             f"{name!r} has a text with half of a surrogate pair, which is no Unicode",
             "correct the text in the source.",
         ) from None
+    except (TypeError, ValueError, NotImplementedError) as error:
+        kinds = " and ".join(sorted({type(value).__name__ for value in values} - {"NoneType"}))
+        raise SourceError(
+            f"no type that tables have holds the values of {name!r} exactly, which are {kinds}",
+            "convert them first, for example to text.",
+        ) from error
 
 
 def _need_text(values: Sequence[Any]) -> bool:
@@ -186,23 +203,35 @@ def _digits(value: Any) -> str | None:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _check(name: str, values: Iterable[Any], options: RecordOptions) -> None:
-    """See that no value would have to become another one, as Arrow makes 1 of true.
+def check_values(name: str, values: Iterable[Any], options: RecordOptions) -> None:
+    """See that Arrow would alter no value, as it makes 1 of true, a day of a date-time, and UTC's
+    time of one without a zone.
 
     Raises:
         SourceError: values of this name, or inside of them, are of types that don't go together.
     """
     there = [value for value in values if value is not None]
-    kinds = {type(value) for value in there}
-    if len(kinds) > 1 and not any(
-        all(issubclass(kind, family) and kind is not bool for kind in kinds)
-        for family in (_NUMBERS, _EXACT_NUMBERS, str, bytes, Mapping, (list, tuple))
-    ):
+    if options.pandas:
+        there = [value for value in there if not _is_missing(value)]
+    kinds: set[type] = {_ALIKE.get(kind.__name__, kind) for kind in map(type, there)}
+    together = any(all(issubclass(kind, family) for kind in kinds) for family in _FAMILIES)
+    if len(kinds) > 1 and (bool in kinds or not together):
         raise _mixed(name, " and ".join(sorted(kind.__name__ for kind in kinds)))
     first = there[0] if there else None
-    if isinstance(first, datetime) and len({value.tzinfo is None for value in there}) > 1:
-        raise _mixed(name, "times with and without a zone")
-    if isinstance(first, Mapping):
+    if isinstance(first, datetime):
+        if len({value.tzinfo is None for value in there if value == value}) > 1:
+            raise _mixed(name, _ZONES)
+        if any(getattr(value, "nanosecond", 0) > 0 for value in there):
+            raise SourceError(
+                f"column {name!r} holds times that microseconds can't hold",
+                "round them in the source, for example with `floor('us')`.",
+            )
+    elif isinstance(first, time) and any(value.tzinfo for value in there):
+        raise SourceError(
+            f"column {name!r} holds times of day with a zone, which tables don't have",
+            "convert them in the source, for example with `isoformat()`.",
+        )
+    elif isinstance(first, Mapping):
         members: dict[Any, list[Any]] = {}
         for value in there:
             for key, member in value.items():
@@ -211,14 +240,25 @@ def _check(name: str, values: Iterable[Any], options: RecordOptions) -> None:
         column = pa.schema([(name.partition(".")[0], found)])
         check_width(options.stream, column, options.max_columns, every=False)
         for key, group in members.items():
-            _check(f"{name}.{key}", group, options)
-    elif isinstance(first, (list, tuple)):
-        _check(f"{name}[]", [item for value in there for item in value], options)
+            check_values(f"{name}.{key}", group, options)
+    elif any(issubclass(kind, _LISTS) for kind in kinds):
+        check_values(f"{name}[]", [item for value in there for item in value], options)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether pandas takes a value for null: NaN, NaT or NA."""
+    kind = type(value)
+    return kind.__name__ in ("NAType", "NaTType") or (
+        issubclass(kind, (Real, Decimal)) and bool(value != value)
+    )
 
 
 def _mixed(name: str, what: str) -> SourceError:
     return SourceError(
-        f"{name!r} mixes values that no one type holds: {what}", "convert them to one type first."
+        f"column {name!r} mixes values that no one type holds: {what}",
+        "give all of them a zone, or none."
+        if what == _ZONES
+        else "convert them to one type first.",
     )
 
 
@@ -229,7 +269,8 @@ def _of(column: pa.Array, field: pa.Field) -> pa.Array:
         SourceError: a value would be changed by it.
     """
     try:
-        return column if column.type.equals(field.type) else column.cast(field.type)
+        same = column.type.equals(field.type)
+        return column if same else widened(column, field.type).cast(field.type)
     except pa.ArrowInvalid as error:
         raise SourceError(
             f"no one type holds the values of {field.name!r} exactly: some are {column.type}, and "
@@ -239,8 +280,10 @@ def _of(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Schema:
-    """The columns of both; whole numbers and fractions together are fractions, where exact."""
+    """Join the columns of both: whole numbers and fractions are fractions, where exact, and times
+    of any zones are times in UTC."""
     known = {*one.names}
+    other = pa.schema([field.with_type(_in_utc(field.type)) for field in other])
     for i, field in enumerate(other):
         if field.name in known:
             kinds = (one.field(field.name).type, field.type)
@@ -258,8 +301,20 @@ def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Sc
         ) from error
 
 
+def _in_utc(type_: pa.DataType) -> pa.DataType:
+    """Return a type with UTC for the zones in it, of which the first value's is one."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return pa.timestamp(type_.unit, "UTC")
+    if pa.types.is_list(type_):
+        return pa.list_(_in_utc(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in type_])
+    return type_
+
+
 def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
-    """See that Arrow would not make doubles of decimals, or bytes of texts, at any depth.
+    """See that Arrow would not make doubles of decimals, bytes of texts, or UTC's times of those
+    without a zone, at any depth.
 
     Raises:
         SourceError: it would.
@@ -275,3 +330,10 @@ def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
             raise _mixed(name, "Decimal and float")
         if pa.types.is_binary(left) and pa.types.is_string(right):
             raise _mixed(name, "bytes and str")
+        if (
+            pa.types.is_timestamp(left)
+            and pa.types.is_timestamp(right)
+            and left.tz
+            and not right.tz
+        ):
+            raise _mixed(name, _ZONES)

@@ -175,7 +175,7 @@ def _open(
     if kind == "records":
         return record_batches(frame, folder, _ROWS, records)
     if kind == "pandas":
-        return pandas_batches(frame, _ROWS)
+        return pandas_batches(frame, _ROWS, records)
     if kind in ("polars", "lazy"):
         _refuse_objects(frame.collect_schema())
     if kind == "lazy":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from tempfile import mkdtemp
@@ -71,6 +71,7 @@ def test_a_generator_is_read_in_parts(tmp_path: Path) -> None:
 
 
 BIG = 2**53 + 1
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,10 @@ BIG = 2**53 + 1
         ([{"v": date(2024, 1, 1)}, {"v": datetime(2024, 1, 1)}], "date and datetime"),
         ([{"v": [{"w": True}, {"w": 1}]}], r"'v\[\].w' mixes"),
         ([{"v": datetime(2024, 1, 1)}, {"v": datetime(2024, 1, 1, tzinfo=UTC)}], "without a zone"),
+        ([{"v": time(1, tzinfo=UTC)}], "times of day with a zone"),
+        ([{"v": pd.NaT}], "which are NaTType"),
+        ([{"v": pd.Timestamp("2024-03-04T00:00:00.000000001")}], "microseconds can't hold"),
+        ([{"v": Decimal("Infinity")}], "which are Decimal"),
         ([{"v": BIG}, {"v": 0.5}], "holds the values of 'v' exactly, which are float and int"),
         ([{"v": 2**70}], "more than 64 bits"),
         ([{"v": "\ud800"}], "surrogate"),
@@ -108,12 +113,27 @@ def test_what_no_table_could_hold(tmp_path: Path, source: Any, words: str) -> No
         ([{"w": Decimal("0.1")}], [{"w": 0.5}], r"'v\[\].w' mixes .*: Decimal and float"),
         ({"w": "a"}, {"w": b"a"}, "'v.w' mixes .*: bytes and str"),
         (True, 1, "mix"),
+        ([NOON], [NOON.replace(tzinfo=None)], r"'v\[\]' mixes .* without a zone"),
     ],
 )
 def test_parts_that_do_not_go_together(tmp_path: Path, first: Any, then: Any, words: str) -> None:
     with pytest.raises(LakeportError, match=words):
         _, batches = record_batches(iter([{"v": first}, {"v": then}]), tmp_path, 1)
         list(batches)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_moments_of_several_zones_are_the_same_in_any_parts(tmp_path: Path, rows: int) -> None:
+    moments = [NOON.astimezone(timezone(timedelta(hours=h))) for h in (2, 0, -5)]
+    records = [{"v": v, "n": [{"w": v}]} for v in moments]
+    schema, batches = record_batches(iter(records), tmp_path, rows)
+    assert schema.types[0] == pa.timestamp("us", "UTC")
+    assert [row for batch in batches for row in batch.to_pylist()] == records
+
+
+def test_whole_numbers_beside_decimals_are_the_same_in_any_parts(tmp_path: Path) -> None:
+    _, batches = record_batches(iter([{"v": 7}, {"v": Decimal("1.5")}]), tmp_path, 1)
+    assert [batch["v"].to_pylist() for batch in batches] == [[7], [Decimal("1.5")]]
 
 
 VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)

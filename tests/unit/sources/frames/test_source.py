@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ import pytest
 from lakeport.errors import InputError, SourceError
 from lakeport.model import Batch
 from lakeport.sources.frames.source import frame_flushes
+
+ZONED = datetime(2024, 3, 4, 12, tzinfo=timezone(timedelta(hours=2)))
 
 
 def load(tmp_path: Path, frame: Any, **settings: Any) -> Batch:
@@ -165,6 +167,15 @@ def test_pandas_columns_that_mix_types_are_named(tmp_path: Path) -> None:
         ([{"d": date(2024, 3, 4)}, {"d": datetime(2024, 3, 4, 5)}], "mixes values"),
         ([{"d": [1.5]}, {"d": [True]}], "mixes values"),
         (["x", b"y"], "mixes values"),
+        ([datetime(2024, 3, 4, tzinfo=UTC), datetime(2024, 3, 4)], "times with and without a zone"),
+        ([{"d": [datetime(2024, 3, 4)]}, {"d": [ZONED]}], "times with and without a zone"),
+        ([pd.Timestamp(2024, 3, 4), None, ZONED], "times with and without a zone"),
+        ([datetime(2024, 3, 4), 5], "mixes values"),
+        ([time(12), 1.5], "mixes values"),
+        ([time(12, tzinfo=UTC)], "times of day with a zone"),
+        ([pd.Timestamp("2024-03-04T00:00:00.000000001")], "microseconds can't hold"),
+        ([np.datetime64("2024-03-04")], "mixes values"),
+        (pd.Categorical([date(2024, 3, 4), datetime(2024, 3, 4, 5)]), "mixes values"),
         (["\ud800"], "no Unicode"),
         (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
     ],
@@ -173,9 +184,16 @@ def test_pandas_values_are_never_taken_for_others(
     tmp_path: Path, values: Any, message: str
 ) -> None:
     """Arrow makes 1 of true, a day of a date-time and a number of a month."""
-    kind = None if isinstance(values, pd.PeriodIndex) else object
-    with pytest.raises(SourceError, match=f"column 'a'.*{message}"):
+    kind = object if isinstance(values, list) else None
+    with pytest.raises(SourceError, match=f"column 'a.*{message}"):
         load(tmp_path, pd.DataFrame({"a": pd.Series(values, dtype=kind)}))
+
+
+def test_moments_of_several_zones_are_moments(tmp_path: Path) -> None:
+    times = pd.Series([datetime(2024, 3, 4, 12, tzinfo=UTC), ZONED, pd.NaT], dtype=object)
+    found = read(load(tmp_path, pd.DataFrame({"a": times})))["a"]
+    assert found.type == pa.timestamp("us", "UTC")
+    assert found.to_pylist() == [datetime(2024, 3, 4, 12, tzinfo=UTC), ZONED, None]
 
 
 def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
