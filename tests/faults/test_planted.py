@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.loading.run import _Run
+from lakeport.loading.run import _LoadRun
 from lakeport.storage.s3.client import S3Connection
 from lakeport.writers.delta import commit
 from lakeport.writers.delta.commit import StagedFiles
@@ -43,9 +43,9 @@ def test_files_deleted_before_the_log_is_looked_at(
 def test_states_that_go_out_early(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flush = _Run._flush
+    flush = _LoadRun._flush
 
-    def early(self: _Run, taken: Any, source: Any) -> None:
+    def early(self: _LoadRun, taken: Any, source: Any) -> None:
         for state in taken.states:
             self._emit(state)
         flush(self, taken, source)
@@ -53,7 +53,7 @@ def test_states_that_go_out_early(
     scenario = found["s3:create:no-run-id"]
     case = ("COMPLETE t/TIME.parquet#2", "expired")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(_Run, "_flush", early)
+    monkeypatch.setattr(_LoadRun, "_flush", early)
     assert "STATE claims 15 rows at content 1" in wrong(scenario, *case)
 
 

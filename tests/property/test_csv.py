@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.model import Split
-from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.spool import SpoolLocation
@@ -79,7 +79,7 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
 )
 def test_blocks_cut_where_records_end_whatever_the_text(parts: list[str], size: int) -> None:
     data = "".join(parts).encode()
-    for options in (Dialect(), Dialect(escape="\\"), Dialect(quote="")):
+    for options in (CsvDialect(), CsvDialect(escape="\\"), CsvDialect(quote="")):
         whole = [raw for raw, _ in records(data, options)]
         cut = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size))
         assert b"".join(block.data for block in cut) == data
@@ -116,7 +116,7 @@ def stray_records(data: bytes) -> list[bool]:
 def test_text_behind_a_closing_quote_is_seen_whatever_the_text(parts: list[str], size: int) -> None:
     data = "".join(parts).encode()
     expected = stray_records(data)
-    options = Dialect()
+    options = CsvDialect()
     found = [
         record_end(raw, options).stray
         for block in blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size)

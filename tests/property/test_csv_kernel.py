@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.native import kernel
-from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.csv.reader import Block, NativeRows, kinds_parser, native_kinds, texts_of
+from lakeport.sources.csv.dialect import CsvDialect
+from lakeport.sources.csv.reader import CsvBlock, NativeRows, kinds_parser, native_kinds, texts_of
 from lakeport.sources.csv.values import ANY_KIND, convert, kinds_of
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="the kernel can't be loaded here")
 
-OPTIONS = Dialect()
+OPTIONS = CsvDialect()
 TYPES = [
     pa.int64(),
     pa.float64(),
@@ -39,9 +39,9 @@ WITH_BLANKS = st.tuples(st.sampled_from(["", " ", "\t", "\v"]), NUMBERS | WORDS)
 TEXTS = NUMBERS | TIMES | WORDS | WITH_BLANKS
 
 
-def block_of(texts: list[str], quoted: bool) -> Block:
+def block_of(texts: list[str], quoted: bool) -> CsvBlock:
     lines = [f'"{text}"\n' if quoted else f"{text}\n" for text in texts]
-    return Block("".join(lines).encode(), 1, False)
+    return CsvBlock("".join(lines).encode(), 1, False)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(TYPES), st.booleans())

@@ -18,8 +18,8 @@ from lakeport.errors import DestinationError, ObjectExists
 from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
 from lakeport.sources import new_files
-from lakeport.sources.files.places import Listed, Place
-from lakeport.sources.new_files import Record
+from lakeport.sources.files.places import Listed, SourcePath
+from lakeport.sources.new_files import LandedFiles
 from tests.unit.sources.new_files.memory import KeptMemory
 
 WRITERS = 6
@@ -225,7 +225,7 @@ def lists_what_comes_behind_a_key(storage: Storage) -> None:
 
 
 def tells_new_and_changed_files(storage: Storage) -> None:
-    place = Place(f"{storage.uri()}/", storage)
+    place = SourcePath(f"{storage.uri()}/", storage)
     storage.put("1.json", b"{}")
     storage.put("sub/2.json", b"{}")
     before = list(place.listed())
@@ -249,10 +249,10 @@ def keeps_a_record_of_files(storage: Storage) -> None:
     with MonkeyPatch.context() as patch:
         patch.setattr(new_files, "_SMALL", 50)  # a larger one is streamed
         for part in (files[:10], files[10:90], files[90:]):
-            bookmark, write = Record(memory).extended(part, {})
+            bookmark, write = LandedFiles(memory).extended(part, {})
             write()
             memory.commit(bookmark)
-    assert list(Record(memory).seen()) == files
+    assert list(LandedFiles(memory).seen()) == files
     assert len(keys(storage, "memory")) == 3
 
 

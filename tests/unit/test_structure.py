@@ -141,6 +141,11 @@ def test_only_the_engine_names_the_types_of_spark() -> None:
     assert [p for p in found if p.relative_to(ROOT).parts[0] != "engine"] == []
 
 
+def test_a_class_name_stands_once_in_the_package() -> None:
+    names = [n for p in MODULES for n in re.findall(r"^class (\w+)", p.read_text("utf-8"), re.M)]
+    assert {name for name in names if names.count(name) > 1} == {"GoogleCloudStorage"}  # Mage's
+
+
 def named_in_text() -> list[str]:
     """Modules of ours that are named in strings, where the import contract can't see them."""
     found = (NAMED.findall(path.read_text("utf-8")) for path in MODULES)

@@ -76,10 +76,10 @@ def observed(output: Output, path: Path | None) -> Observer:
     if path is None:
         return output
     check_output(path)
-    return together(_Page(path, output), output)
+    return together(_LoadPage(path, output), output)
 
 
-class _Page(Observer):
+class _LoadPage(Observer):
     """Leaves the page of a load in a file."""
 
     def __init__(self, path: Path, output: Output) -> None:

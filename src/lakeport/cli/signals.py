@@ -39,11 +39,11 @@ _USERS_CODE: Final = "lakeport.loading.transform.function"
 _tellers: Final[list[Callable[[type[KeyboardInterrupt]], object]]] = []
 
 
-class _Asked(int):
+class _EndCode(int):
     """A code of its own: 0 is also what finished work ends with."""
 
 
-ENDED: Final = _Asked(0)
+ENDED: Final = _EndCode(0)
 """Exit code of a command that goes on until it is asked to end."""
 
 

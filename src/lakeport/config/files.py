@@ -93,7 +93,7 @@ def parse_document(text: str, name: str) -> Document:
 
     Example:
         >>> parse_document("loads:\\n  flights: {}", "lake.yaml").place("loads", "flights")
-        Place(line=2, column=3)
+        TextPosition(line=2, column=3)
     """
     try:
         values = _parse_json(text) if text.lstrip().startswith("{") else None
@@ -317,7 +317,7 @@ def _loader(text: Text, name: str) -> Any:
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")  # not all that YAML takes for one: editors don't
 
 
-class Place(NamedTuple):
+class TextPosition(NamedTuple):
     """A line and a column, from 1; a tab is one column."""
 
     line: int
@@ -346,13 +346,13 @@ class Text:
         """The text that the parser gets."""
         return self.hidden or self.whole
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> TextPosition:
         """The place of a character of `parsed` in the file."""
         at = shown(self.parsed, self.templates, index)
         line, start = 1, 0
         for end in _END_OF_LINE.finditer(self.whole, 0, at):
             line, start = line + 1, end.end()
-        return Place(line, at - start + 1)
+        return TextPosition(line, at - start + 1)
 
 
 class Document:
@@ -367,7 +367,7 @@ class Document:
         self.values = values
         self._nodes = cache(nodes)
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> TextPosition:
         """Where a key stands, or an item of a list; where it is not there, what would hold it."""
         node, text = self._nodes()
         index = 0 if node is None else node.start_mark.index

@@ -34,7 +34,7 @@ from lakeport.model import Mode, Rejection
 from lakeport.schema.named import command
 from lakeport.schema.nested import is_json, is_open
 from lakeport.shape import internal_names
-from lakeport.tables.records import Record
+from lakeport.tables.records import PlainRecord
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ _ENDINGS: Final = (Of.LINES, Of.ROWS, Of.SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside(Record):
+class SetAside(PlainRecord):
     """What a run has set aside of one stream.
 
     Attributes:

@@ -139,11 +139,11 @@ def land(
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
             wanted = Wanted.given(prepared, sql, python, views, expect)
             secrets = source.secrets() if isinstance(source, Input) else ()
-            run = _Run(prepared, observer, on_state, wanted, secrets)
+            run = _LoadRun(prepared, observer, on_state, wanted, secrets)
             return run.land(source, options)
 
 
-class _Run:
+class _LoadRun:
     """One load: its parts, and the thread on which its flushes are landed."""
 
     def __init__(

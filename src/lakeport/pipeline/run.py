@@ -452,7 +452,7 @@ def run_lake(
     storage = open_storage(target) if target.manifest else None
     earlier = _last_run(lake, storage) if resume else None
     told = [] if observer is None else [observer]
-    each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, told)
+    each = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, told)
     if resume and earlier is None:
         each.warn("`resume`: no run has left a report beside the lake so far; all loads are done.")
     return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
@@ -485,7 +485,7 @@ def _last_run(lake: LakeFile, storage: Storage | None) -> Earlier | None:
     return found
 
 
-class _Run:
+class _PipelineRun:
     """One run: its loads, and what became of each so far."""
 
     def __init__(

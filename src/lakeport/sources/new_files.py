@@ -41,7 +41,7 @@ from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.files.places import (
     Listed,
-    Place,
+    SourcePath,
     check_format,
     check_formats,
     nothing_found,
@@ -223,8 +223,8 @@ class NewFiles:
     def __init__(
         self,
         source: FilesSource,
-        places: Sequence[Place],
-        record: Record,
+        places: Sequence[SourcePath],
+        record: LandedFiles,
         folder: Path,
         limits: UnpackLimits,
         format: str = "",  # noqa: A002
@@ -304,7 +304,7 @@ class NewFiles:
         elif len(self._of_no_format) < _TOLD:
             self._of_no_format.append(place.file(file))
 
-    def _place(self, file: Listed) -> Place:
+    def _place(self, file: Listed) -> SourcePath:
         found = self._by_name.get(file.uri)
         return found or next(p for root, p in self._by_root.items() if file.uri.startswith(root))
 
@@ -355,7 +355,7 @@ class _Segment:
     last: str
 
 
-class Record:
+class LandedFiles:
     """The files that a table has had.
 
     Args:
@@ -380,7 +380,7 @@ class Record:
                 "use the version that wrote it, or a newer one.",
             )
         self.reached: Mapping[str, str] = value.get("reached", {})
-        """Place -> the last URI that was listed there, where names grow with time."""
+        """SourcePath -> the last URI that was listed there, where names grow with time."""
         self._segments = [_Segment(*segment) for segment in value.get("segments", ())]
         self._now = now()
         swept = value.get("swept", {"at": self._now, "named": []})
@@ -499,9 +499,9 @@ def open_new_files(
         DestinationError: the record can't be read.
     """
     _check(source, options, config)
-    places = [Place.of(name, partial(storage_of, config)) for name in source.names]
+    places = [SourcePath.of(name, partial(storage_of, config)) for name in source.names]
     stream = one_table(config) or _name_of(places)
-    record = Record(memory_of(stream))
+    record = LandedFiles(memory_of(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)
 
@@ -532,7 +532,7 @@ def singer_files() -> ConfigError:
     )
 
 
-def _name_of(places: Sequence[Place]) -> str:
+def _name_of(places: Sequence[SourcePath]) -> str:
     """The stream's name, by what is named alone: the same whatever is new."""
     place = places[0]
     first = next(place.listed(), None) if len(places) == 1 and not place.wild else None

@@ -179,10 +179,10 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
             deeper: list[str] = []
             each = pool.map(lambda key: _kind(storage, key, top=key == folder), waiting)
             for key, (kind, level) in zip(waiting, each, strict=True):
-                if kind is _Kind.FOLDERS:
+                if kind is _FolderKind.FOLDERS:
                     deeper += [f"{key}/{name}".lstrip("/") for name in _shown(level)]
-                elif kind is not _Kind.NOTHING:
-                    yield key, kind is _Kind.DELTA
+                elif kind is not _FolderKind.NOTHING:
+                    yield key, kind is _FolderKind.DELTA
             waiting = deeper
 
 
@@ -204,10 +204,10 @@ def absent(storage: Storage, folder: str) -> SourceError:
 def many(storage: Storage, folder: str) -> SourceError | None:
     """The error for a folder of tables that is taken for one; None where it is none."""
     kind, level = _kind(storage, folder, top=False)
-    if kind not in (_Kind.FOLDERS, _Kind.FILES) or not _shown(level):
+    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _shown(level):
         return None
     found = list(find_tables(storage, folder))
-    if kind is _Kind.FILES and not any(is_delta for _, is_delta in found):
+    if kind is _FolderKind.FILES and not any(is_delta for _, is_delta in found):
         return None  # files in folders, all of one table
     names = [key.removeprefix(folder).strip("/") for key, _ in found]
     if not names:
@@ -251,7 +251,7 @@ def neighbours(storage: Storage, folder: str) -> list[str]:
         return []
 
 
-class _Kind(Enum):
+class _FolderKind(Enum):
     """What a folder is."""
 
     DELTA = "a Delta table"
@@ -260,23 +260,25 @@ class _Kind(Enum):
     NOTHING = "nothing of these"
 
 
-_TABLES = (_Kind.DELTA, _Kind.FILES)
+_TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
-def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
+def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
     level = storage.level(key)
     folders = _shown(level)
     if _LOG in level.folders:
-        return _Kind.DELTA, level
+        return _FolderKind.DELTA, level
     if not folders:
-        return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
+        return (_FolderKind.FILES if _data(level) else _FolderKind.NOTHING), level
     if HOME in level.folders:  # a lake, whatever its tables are called, and what lies beside them
-        return _Kind.FOLDERS, level
+        return _FolderKind.FOLDERS, level
     partitions = any("=" in name for name in folders) or (_data(level) and not top)
     if partitions or all(map(_DATE.fullmatch, folders)):
         # Partitions, or folders by date, unless they are tables with such names.
-        return (_Kind.FOLDERS if _holds_tables(storage, key, folders) else _Kind.FILES), level
-    return _Kind.FOLDERS, level
+        return (
+            _FolderKind.FOLDERS if _holds_tables(storage, key, folders) else _FolderKind.FILES
+        ), level
+    return _FolderKind.FOLDERS, level
 
 
 def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:

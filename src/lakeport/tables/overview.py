@@ -223,7 +223,7 @@ def column_facts(
         floats: why bounds of floats may not be those of the values; empty where they are.
     """
     types = [leaf.type for leaf in leaves if leaf.type is not None]
-    told = _Told.of(files, decimals=any(map(pa.types.is_decimal, types)))
+    told = _FileStatistics.of(files, decimals=any(map(pa.types.is_decimal, types)))
     found = []
     for leaf in leaves:
         if leaf.name in partitions:
@@ -238,7 +238,7 @@ def column_facts(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _FileStatistics:
     """The statistics of each file."""
 
     files: Sequence[KnownFile]
@@ -249,7 +249,7 @@ class _Told:
     deletes: bool
 
     @classmethod
-    def of(cls, files: Sequence[KnownFile], *, decimals: bool) -> _Told:
+    def of(cls, files: Sequence[KnownFile], *, decimals: bool) -> _FileStatistics:
         # A decimal keeps its digits only where it never was a float.
         each = [known.file.statistics(decimals=decimals) for known in files]
         low = [one.min_values or _EMPTY for one in each]
@@ -263,7 +263,7 @@ def _tree(told: Any) -> Mapping[str, Any]:
     return told if isinstance(told, dict) else _EMPTY
 
 
-def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
+def _column(told: _FileStatistics, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
     counts = _each(told.nulls, leaf.path)
     if None in counts and not all(known):
         # A file from before the column has no value of it, and says nothing of it either.
@@ -286,7 +286,7 @@ def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
     return {"nulls": _nulls(told, counts), **found}
 
 
-def _nulls(told: _Told, counts: Sequence[int | None]) -> int | None:
+def _nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | None:
     if None in counts:
         return None
     total = sum(count for count in counts if count is not None)

@@ -27,7 +27,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class Record:
+class PlainRecord:
     """A record whose document has its fields, in their order."""
 
     __slots__ = ()
@@ -224,7 +224,7 @@ class TableFacts(TableDescription):
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry(Record):
+class HistoryEntry(PlainRecord):
     """One version of a Delta table, as its commit tells; None for what that does not say.
 
     Attributes:
@@ -322,7 +322,7 @@ class CompactReport:
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizeReport(Record):
+class OptimizeReport(PlainRecord):
     """What `optimize` did.
 
     Attributes:
@@ -368,7 +368,7 @@ class VacuumReport:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterReport(Record):
+class AlterReport(PlainRecord):
     """What `alter` did, or would do.
 
     Attributes:
@@ -393,7 +393,7 @@ class AlterReport(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport(Record):
+class RestoreReport(PlainRecord):
     """What `restore` did.
 
     Attributes:

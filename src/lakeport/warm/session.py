@@ -66,7 +66,7 @@ def serve() -> None:
         listener.close()
         _keep(there, told["memory"], parent)
     there.close()
-    Session(told, listener, here).serve()
+    WarmSession(told, listener, here).serve()
     here.close()
     end = time.monotonic() + _END_SECONDS
     with suppress(ChildProcessError):
@@ -74,7 +74,7 @@ def serve() -> None:
             time.sleep(0.02)
 
 
-class Session:
+class WarmSession:
     """Serves until nobody has needed it for a while, or it is asked to end, or Spark is lost.
 
     Args:

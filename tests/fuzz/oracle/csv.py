@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
-from lakeport.sources.csv.dialect import Dialect
+from lakeport.sources.csv.dialect import CsvDialect
 from lakeport.sources.csv.inference import (
     JOINTS,
     UNJOINED,
@@ -44,7 +44,7 @@ _TYPES = {
 
 def check(case: Case) -> None:
     given = case.options
-    options = Dialect(
+    options = CsvDialect(
         header=given["header"],
         delimiter=given["delimiter"],
         quote=given["quote"],
@@ -72,7 +72,7 @@ def check(case: Case) -> None:
 
 
 def _read(
-    layout: tuple[str, ...], options: Dialect, types: dict[str, Any], splits: list[Split]
+    layout: tuple[str, ...], options: CsvDialect, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     """Rows, and the bad records: line and reason; the same whichever way they are read."""
     found = []
@@ -85,7 +85,7 @@ def _read(
 
 
 def _read_so(
-    layout: tuple[str, ...], options: Dialect, types: dict[str, Any], splits: list[Split]
+    layout: tuple[str, ...], options: CsvDialect, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     reader = CsvReader("t", pa.schema(list(types.items())), (Form(layout, options),))
     rows: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ def _read_so(
 
 
 def _check_cuts(
-    data: bytes, whole: Split, splits: list[Split], options: Dialect, size: int
+    data: bytes, whole: Split, splits: list[Split], options: CsvDialect, size: int
 ) -> None:
     ends = [whole.start, *(split.end for split in splits)]
     if [split.start for split in splits] != ends[:-1] or ends[-1] != whole.end:
@@ -128,7 +128,7 @@ def _check_texts(
     case: Case,
     layout: tuple[str, ...],
     start: int,
-    options: Dialect,
+    options: CsvDialect,
     rows: list[dict[str, Any]],
     bad: list[tuple[int, str]],
 ) -> None:
@@ -169,7 +169,7 @@ def _check_texts(
 
 
 def _check_duckdb(
-    text: str, layout: tuple[str, ...], options: Dialect, good: list[list[str]]
+    text: str, layout: tuple[str, ...], options: CsvDialect, good: list[list[str]]
 ) -> None:
     """What DuckDB reads; it leaves blank lines out, and reads one kind of line break a file.
 
@@ -204,7 +204,7 @@ def _check_duckdb(
 def _check_types(
     case: Case,
     layout: tuple[str, ...],
-    options: Dialect,
+    options: CsvDialect,
     splits: list[Split],
     texts: list[dict[str, Any]],
 ) -> None:

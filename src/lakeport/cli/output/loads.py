@@ -125,7 +125,7 @@ class JsonLoads(PipelineObserver):
         self._json.on_finished(report)
 
 
-class _Page(PipelineObserver):
+class _PipelinePage(PipelineObserver):
     """Leaves the page of a run in a file."""
 
     def __init__(self, path: Path, output: Output) -> None:
@@ -146,7 +146,7 @@ def observer(output: Output, page: Path | None) -> PipelineObserver:
     if page is None:
         return shown
     check_output(page)
-    return together(_Page(page, output), shown)
+    return together(_PipelinePage(page, output), shown)
 
 
 def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:

@@ -16,7 +16,7 @@ from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.explain import did_you_mean
 from lakeport.config.files import (
     Document,
-    Place,
+    TextPosition,
     expand,
     parse_document,
     read_with_mode,
@@ -46,7 +46,7 @@ class Mistakes:
 
     name: str
     document: Document
-    _found: dict[tuple[Place, str], str] = field(default_factory=dict)
+    _found: dict[tuple[TextPosition, str], str] = field(default_factory=dict)
 
     def add(self, path: tuple[str | int, ...], text: str, hint: str = "") -> None:
         """Note one mistake; another one at the same place is likely its consequence.

@@ -247,7 +247,7 @@ class Uncomputed:
     def reason(self) -> str:
         """Why, without the value."""
         reason, _ = _REASONS.get(self.condition, (f"Spark says {self.condition}", ""))
-        return reason.format_map(_Told(self.parameters))
+        return reason.format_map(_ErrorParameters(self.parameters))
 
     @property
     def hint(self) -> str:
@@ -258,7 +258,7 @@ class Uncomputed:
         return hint.replace("{try_}", found[0] if found else "try_cast")
 
 
-class _Told(dict[str, str]):
+class _ErrorParameters(dict[str, str]):
     """Parameters of an error without quotes; those that are absent are dots."""
 
     def __init__(self, given: Mapping[str, str]) -> None:

@@ -136,7 +136,7 @@ class Transform:
         session = session_like(spark, narrow=narrow)
         reading, frame = None, batch.frame
         if frame is None:
-            reading = self.engine.read_frame(session, schema, items, _Read(schema))
+            reading = self.engine.read_frame(session, schema, items, _ItemReader(schema))
             frame = reading.frame
         frame = opened(frame, batch.untyped)
         named(session, {**self.views, SOURCE: frame})
@@ -163,7 +163,7 @@ class Transform:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ItemReader:
     """Reads an item, with the columns of all of them."""
 
     schema: pa.Schema

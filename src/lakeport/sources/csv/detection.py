@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import record_end
 
 _SPACE = "[ \u00a0\u2009\u202f]"
@@ -222,7 +222,7 @@ class _Text:
     def cut(self, delimiter: str, quote: str) -> _Cut:
         """The sample's records by a delimiter and a quote."""
         rows, lines = [], []
-        dialect = Dialect(delimiter, quote, self.options.escape, null_values=())
+        dialect = CsvDialect(delimiter, quote, self.options.escape, null_values=())
         for line, row in numbered_rows(self.text, dialect):
             if row and not self._comment(row[0]):
                 rows.append(row)
@@ -235,7 +235,7 @@ class _Text:
         return bool(self.options.comment) and cell.startswith(self.options.comment)
 
     def _closed(self, delimiter: str, quote: str) -> bool:
-        dialect = Dialect(delimiter=delimiter, quote=quote, escape=self.options.escape)
+        dialect = CsvDialect(delimiter=delimiter, quote=quote, escape=self.options.escape)
         end = record_end(self.text.encode(), dialect)
         return not end.stray and not (end.torn and self.ended)
 
@@ -253,7 +253,7 @@ class _Text:
 
 def sniffed(
     sample: bytes, options: CsvOptions, *, ended: bool, declared: Collection[str] = ()
-) -> Dialect:
+) -> CsvDialect:
     """The dialect of a plain UTF-8 file: what is given, and what its beginning tells of the rest.
 
     Args:
@@ -268,7 +268,7 @@ def sniffed(
     delimiter, skipped = options.delimiter, options.skip_rows or 0
     if options.skip_rows is None and (line := _SEPARATOR.match(text)):
         skipped = 1
-        marks = (Dialect.of(options).quote, options.escape, options.comment, "\r", "\0")
+        marks = (CsvDialect.of(options).quote, options.escape, options.comment, "\r", "\0")
         fits = line[1].isascii() and line[1] not in marks
         delimiter = delimiter or (line[1] if fits else None)
     rest = "".join(text.split("\n", skipped)[skipped:])
@@ -276,7 +276,7 @@ def sniffed(
     found = _cut(content, delimiter)
     if delimiter is None and found.width == 1:
         found = _rarely(content, found)
-    dialect = replace(Dialect.of(options), delimiter=found.delimiter, quote=found.quote)
+    dialect = replace(CsvDialect.of(options), delimiter=found.delimiter, quote=found.quote)
     place = 0
     if options.skip_rows is None and found.width > 1 and not re.search(r"\r(?!\n)", rest):
         place = first_place(found.rows, found.lines, found.width)
@@ -475,12 +475,12 @@ def _signs(cells: Sequence[str]) -> str:
     return f"has numbers with {', '.join(signs)}" if signs else ""
 
 
-def numbered_rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
+def numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
     r"""The records, each with the line that it begins in, from 0; blank lines have no field.
 
     Null values are empty fields.
 
-    >>> numbered_rows("a;b\n\nNA;1", Dialect(delimiter=";"))
+    >>> numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
     [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
     """
     reader = csv.reader(

@@ -13,7 +13,7 @@ _ENCODINGS = {"cp1252": "Windows-1252", "utf-16-le": "UTF-16", "utf-16-be": "UTF
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class CsvDialect:
     """How one CSV file is written; `CsvOptions` describes the parts.
 
     Attributes:
@@ -31,7 +31,7 @@ class Dialect:
     encoding: str = "utf-8"
 
     @classmethod
-    def of(cls, options: CsvOptions) -> Dialect:
+    def of(cls, options: CsvOptions) -> CsvDialect:
         """The dialect of a file of which nothing was found out."""
         plain = options.settled()
         return cls(
@@ -50,10 +50,10 @@ class Dialect:
         """Whether the kernel reads it."""
         return not (self.escape or self.comment)
 
-    def differences(self, plain: Dialect) -> tuple[str, ...]:
+    def differences(self, plain: CsvDialect) -> tuple[str, ...]:
         """In words, what another dialect, the expected one, has otherwise.
 
-        >>> Dialect(delimiter=";", quote="", encoding="cp1252").differences(Dialect())
+        >>> CsvDialect(delimiter=";", quote="", encoding="cp1252").differences(CsvDialect())
         ("delimiter ';'", 'no quotes', 'Windows-1252')
         """
         words = []
@@ -134,7 +134,7 @@ class CsvOptions:
             object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None:
             _check_character("delimiter", self.delimiter)
-        quote = Dialect().quote if self.quote is None else self.quote
+        quote = CsvDialect().quote if self.quote is None else self.quote
         marks = {"quote": quote, "escape": self.escape, "comment": self.comment}
         for name, value in marks.items():
             if value:
@@ -192,7 +192,7 @@ class CsvOptions:
 
     def settled(self) -> CsvOptions:
         """The same options with the plain default for all that is None: nothing is found out."""
-        plain = Dialect()
+        plain = CsvDialect()
         return replace(
             self,
             header=self.header if self.header is not None else not self.columns,

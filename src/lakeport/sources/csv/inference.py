@@ -16,10 +16,10 @@ from lakeport.errors import SourceError
 from lakeport.host.process import available_cores
 from lakeport.model import Split
 from lakeport.sources.csv.detection import SAMPLE_BYTES, numbered_rows, sniffed
-from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import (
     BOM,
-    Block,
+    CsvBlock,
     Form,
     Joints,
     Layout,
@@ -117,7 +117,7 @@ class InferKinds:
         kinds = [self.readings.any if name in self.columns else 0 for name in self.form.layout]
         return [*kinds, UNJOINED]
 
-    def of_block(self, parser: CsvParser | None, block: Block, kinds: list[int]) -> list[int]:
+    def of_block(self, parser: CsvParser | None, block: CsvBlock, kinds: list[int]) -> list[int]:
         """Narrow each column's kinds to those that a block's texts fit.
 
         The last number, of `JOINTS`, loses those that the block has.
@@ -127,7 +127,7 @@ class InferKinds:
         kinds = self._of_block(parser, block, kinds) if self.columns else kinds
         return [*kinds, unseen & ~joints.value]
 
-    def _of_block(self, parser: CsvParser | None, block: Block, kinds: list[int]) -> list[int]:
+    def _of_block(self, parser: CsvParser | None, block: CsvBlock, kinds: list[int]) -> list[int]:
         plain_kinds = [some & ANY_KIND for some in kinds]
         found = None if self.thorough else native_kinds(parser, block, plain_kinds)
         if found is None:
@@ -148,7 +148,7 @@ class InferKinds:
             for column, plain, some in zip(columns, found, kinds, strict=True)
         ]
 
-    def _by_beginning(self, block: Block, found: list[int], kinds: list[int]) -> list[int]:
+    def _by_beginning(self, block: CsvBlock, found: list[int], kinds: list[int]) -> list[int]:
         """Leave out formats that first texts are not in, as pyarrow's reader is slow to start."""
         width, data = len(kinds), block.data[:_BEGINNING]
         numbered = numbered_rows(data.decode("utf-8", "replace"), self.form.dialect)
@@ -181,7 +181,7 @@ def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
     return result
 
 
-def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> Head:
+def read_head(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()) -> Head:
     """Read a plain UTF-8 CSV file's header.
 
     Args:
@@ -225,7 +225,7 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
     return Head(layout, start + len(record), line + record.count(b"\n"), unnamed, spellings)
 
 
-def _spelled(fields: Layout, dialect: Dialect) -> Iterator[bytes]:
+def _spelled(fields: Layout, dialect: CsvDialect) -> Iterator[bytes]:
     """Yield a header without quotes, and with all names in quotes, if names can be written so."""
     special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
     if not any(character in name for name in fields for character in special):
@@ -233,19 +233,19 @@ def _spelled(fields: Layout, dialect: Dialect) -> Iterator[bytes]:
             yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
 
 
-def _first(lines: bytes, dialect: Dialect) -> bytes:
+def _first(lines: bytes, dialect: CsvDialect) -> bytes:
     """The first record, with its line break: one line may hold more, ended by carriage returns."""
     text, _ = next(records(lines, dialect))
     end = lines.index(text) + len(text)
     return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
 
 
-def _fields(record: bytes, name: str, dialect: Dialect) -> Layout:
+def _fields(record: bytes, name: str, dialect: CsvDialect) -> Layout:
     width = 1
     dialect = replace(dialect, null_values=())
     for _ in range(2):
         _, torn, stray, _ = record_end(record + b"\n", dialect)
-        texts = texts_of(Block(record, 1, torn, stray), width, dialect)
+        texts = texts_of(CsvBlock(record, 1, torn, stray), width, dialect)
         if not texts.bad:
             return tuple(column[0].as_py() for column in texts.columns)
         found = next(iter(texts.bad.values())).rpartition("found ")[2]
@@ -321,7 +321,7 @@ def split_and_infer(
         while len(waiting) > most:
             kinds[:] = map(and_, kinds, waiting.popleft().result())
 
-    def look(block: Block) -> None:
+    def look(block: CsvBlock) -> None:
         take(_AHEAD * threads)
         waiting.append(executor.submit(infer.of_block, parser, block, [*kinds]))
 
@@ -334,9 +334,9 @@ def split_and_infer(
 def split_file(
     file: SourceFile,
     head: Head,
-    dialect: Dialect,
+    dialect: CsvDialect,
     split_bytes: int,
-    look: Callable[[Block], None] | None = None,
+    look: Callable[[CsvBlock], None] | None = None,
     *,
     step: int = _SPLIT_BLOCK,
 ) -> list[Split]:
@@ -466,9 +466,9 @@ def _with_last(csv: CsvFile) -> CsvFile:
     return csv._replace(head=head, form=csv.form._replace(layout=head.layout))
 
 
-def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
+def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
     if options.settled() == options:
-        return Dialect.of(options)
+        return CsvDialect.of(options)
     with file.open() as source:
         sample = source.read(SAMPLE_BYTES)
         ended = not source.read(1)

@@ -13,7 +13,7 @@ from lakeport.model import Batch, Split, UnknownPolicy
 from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
 from lakeport.sources.csv.detection import contrast, may_be_grouped, other_delimiter, why_text
-from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.inference import (
     JOINTS,
     UNJOINED,
@@ -286,7 +286,7 @@ def _notes_of(
     """
     own = {name: choice for name, choice in choices.items() if name not in declared}
     doubts = {name: choice.doubt for name, choice in own.items() if choice.doubt}
-    plain = Dialect.of(files.csv)
+    plain = CsvDialect.of(files.csv)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in heads:
         found = csv.form.dialect.differences(plain)

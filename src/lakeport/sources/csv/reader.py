@@ -24,7 +24,7 @@ from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import TEXT_KINDS
-from lakeport.sources.csv.dialect import Dialect
+from lakeport.sources.csv.dialect import CsvDialect
 from lakeport.sources.csv.readings import Format, convert_by
 from lakeport.sources.splits import open_range
 
@@ -40,7 +40,7 @@ MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
 
 
-class Block(NamedTuple):
+class CsvBlock(NamedTuple):
     """Whole records.
 
     Attributes:
@@ -83,10 +83,10 @@ class End(NamedTuple):
     lines: int
 
 
-def record_end(data: bytes, dialect: Dialect) -> End:
+def record_end(data: bytes, dialect: CsvDialect) -> End:
     r"""Find the last record that ends in `data`, which starts at a record's start.
 
-    >>> record_end(b'a,"x\ny"\nb,"z\n', Dialect())
+    >>> record_end(b'a,"x\ny"\nb,"z\n', CsvDialect())
     End(offset=8, torn=True, stray=False, lines=2)
     """
     native = kernel()
@@ -97,7 +97,7 @@ def record_end(data: bytes, dialect: Dialect) -> End:
     return End(offset, torn, stray, data.count(b"\n", 0, offset))
 
 
-def _end(data: bytes, dialect: Dialect) -> tuple[int, bool, bool]:
+def _end(data: bytes, dialect: CsvDialect) -> tuple[int, bool, bool]:
     spans, upper = _quoted(data, dialect), len(data)
     torn = bool(spans) and spans[-1][1] > upper
     ends = (dialect.delimiter + "\r\n").encode()
@@ -109,7 +109,7 @@ def _end(data: bytes, dialect: Dialect) -> tuple[int, bool, bool]:
     return data.rfind(b"\n", 0, upper) + 1, torn, stray
 
 
-def _quoted(data: bytes, dialect: Dialect) -> list[tuple[int, int]]:
+def _quoted(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
     """Return where quoted fields begin and end; one that is not closed ends beyond the data."""
     if not dialect.quote:
         return []
@@ -121,7 +121,7 @@ def _quoted(data: bytes, dialect: Dialect) -> list[tuple[int, int]]:
     ]
 
 
-def _masked(data: bytes, dialect: Dialect) -> bytes:
+def _masked(data: bytes, dialect: CsvDialect) -> bytes:
     """The same bytes but for comments, and for what an escape takes literally, and it."""
     if dialect.comment:
         data = re.sub(_comments(dialect), lambda line: b"_" * len(line[0]), data)
@@ -130,18 +130,20 @@ def _masked(data: bytes, dialect: Dialect) -> bytes:
     return re.sub(re.escape(dialect.escape.encode()) + rb"(?s:.)", b"__", data)
 
 
-def _comments(dialect: Dialect) -> bytes:
+def _comments(dialect: CsvDialect) -> bytes:
     return rb"(?m)^" + re.escape(dialect.comment.encode()) + rb"[^\r\n]*"
 
 
-def without_comments(data: bytes, dialect: Dialect) -> bytes:
+def without_comments(data: bytes, dialect: CsvDialect) -> bytes:
     """Leave out the lines that begin as comments do, wherever they stand."""
     if not dialect.comment or dialect.comment.encode() not in data:
         return data
     return re.sub(_comments(dialect) + rb"(?:\r?\n|\r|\Z)", b"", data)
 
 
-def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[tuple[bytes, int]]:
+def records(
+    data: bytes, dialect: CsvDialect, *, blank: bool = False
+) -> Iterator[tuple[bytes, int]]:
     r"""Cut whole records apart; comments are none.
 
     Args:
@@ -151,7 +153,7 @@ def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[t
     Yields:
         The record's bytes without its line break, and how many lines are before it.
 
-    >>> list(records(b'a\n\n"b\nc"\nd', Dialect()))
+    >>> list(records(b'a\n\n"b\nc"\nd', CsvDialect()))
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
     """
     masked = _masked(data, dialect)
@@ -173,12 +175,12 @@ def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[t
 def blocks(
     source: BinaryIO,
     split: Split,
-    dialect: Dialect,
+    dialect: CsvDialect,
     stream: str,
     *,
     block_bytes: int = BLOCK_BYTES,
     max_record_bytes: int = MAX_RECORD_BYTES,
-) -> Iterator[Block]:
+) -> Iterator[CsvBlock]:
     """Read a split, which begins and ends between two records, block by block.
 
     Args:
@@ -205,7 +207,7 @@ def blocks(
         rest += data
         cut, torn, stray, lines = record_end(rest, dialect)
         if cut:
-            yield Block(rest[:cut], line, False, stray)
+            yield CsvBlock(rest[:cut], line, False, stray)
             line += lines
             rest = rest[cut:]
         elif len(rest) > max_record_bytes:
@@ -218,7 +220,7 @@ def blocks(
         )
     if rest:
         _, torn, stray, _ = record_end(rest, dialect)
-        yield Block(rest, line, torn, stray)
+        yield CsvBlock(rest, line, torn, stray)
 
 
 class NativeRows:
@@ -236,7 +238,7 @@ class NativeRows:
         self,
         layout: Sequence[str],
         schema: pa.Schema,
-        dialect: Dialect,
+        dialect: CsvDialect,
         required: Collection[str],
         foreign: Collection[str] = (),
     ) -> None:
@@ -249,7 +251,7 @@ class NativeRows:
         fields = [(spec, n in required) if (spec := specs.get(n)) else None for n in layout]
         self._parser = _parser(dialect, fields) if readable else None
 
-    def batch(self, block: Block) -> pa.RecordBatch | None:
+    def batch(self, block: CsvBlock) -> pa.RecordBatch | None:
         """All records of a block; None if any of them has to be looked at."""
         if self._parser is None or block.torn or block.stray:
             return None
@@ -268,12 +270,14 @@ class NativeRows:
         return pa.RecordBatch.from_arrays(whole, schema=self._schema)
 
 
-def kinds_parser(width: int, dialect: Dialect) -> CsvParser | None:
+def kinds_parser(width: int, dialect: CsvDialect) -> CsvParser | None:
     """Return the kernel's parser of files with so many columns; None where it can't read them."""
     return _parser(dialect, [None] * width)
 
 
-def native_kinds(parser: CsvParser | None, block: Block, kinds: Sequence[int]) -> list[int] | None:
+def native_kinds(
+    parser: CsvParser | None, block: CsvBlock, kinds: Sequence[int]
+) -> list[int] | None:
     """Return for each column those of `kinds` that all its texts fit; None if one is not sure.
 
     See `lakeport.sources.csv.values.kinds_of`.
@@ -284,7 +288,7 @@ def native_kinds(parser: CsvParser | None, block: Block, kinds: Sequence[int]) -
     return None if found is None else list(found)
 
 
-def _parser(dialect: Dialect, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:
+def _parser(dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:
     native = kernel()
     if native is None or not dialect.native:
         return None
@@ -313,18 +317,18 @@ class Form(NamedTuple):
     """
 
     layout: Layout
-    dialect: Dialect = Dialect()
+    dialect: CsvDialect = CsvDialect()
     headers: frozenset[bytes] = frozenset()
 
 
-def without_joints(block: Block, form: Form) -> tuple[Block, Joints]:
+def without_joints(block: CsvBlock, form: Form) -> tuple[CsvBlock, Joints]:
     r"""Remove byte order marks before records and repeated headers: traces of joined files.
 
     Returns:
         The other records, and which traces were found.
 
     >>> form = Form(("a", "b"), headers=frozenset({b"a,b"}))
-    >>> block, joints = without_joints(Block(b"1,2\r\na,b\n3,4\n", 1, False), form)
+    >>> block, joints = without_joints(CsvBlock(b"1,2\r\na,b\n3,4\n", 1, False), form)
     >>> block.data, joints
     (b'1,2\n3,4\n', <Joints.HEADER: 2>)
     """
@@ -344,7 +348,7 @@ def without_joints(block: Block, form: Form) -> tuple[Block, Joints]:
         return block, found
     data = b"".join(kept)
     end = record_end(data, form.dialect)
-    return Block(data, block.line, end.torn, end.stray), found
+    return CsvBlock(data, block.line, end.torn, end.stray), found
 
 
 def _unmarked(record: bytes) -> bytes:
@@ -367,10 +371,10 @@ class Texts(NamedTuple):
     columns: list[pa.StringArray]
     rows: Any
     bad: dict[int, str]
-    block: Block
+    block: CsvBlock
 
 
-def texts_of(block: Block, width: int, dialect: Dialect) -> Texts:
+def texts_of(block: CsvBlock, width: int, dialect: CsvDialect) -> Texts:
     """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
     data = without_comments(block.data, dialect)
     if block.stray or _undecodable(data):
@@ -388,7 +392,7 @@ def texts_of(block: Block, width: int, dialect: Dialect) -> Texts:
     return Texts(columns, _ordinals(table.num_rows, bad), bad, block)
 
 
-def _parsed(data: bytes, width: int, dialect: Dialect) -> tuple[pa.Table, dict[int, int]]:
+def _parsed(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dict[int, int]]:
     """All fields as text; and the records of another width: ordinal -> fields found."""
     import pyarrow.csv as pc_csv
 
@@ -445,13 +449,13 @@ def _undecodable(data: bytes) -> str:
     return ""
 
 
-def _fault(record: bytes, dialect: Dialect) -> str:
+def _fault(record: bytes, dialect: CsvDialect) -> str:
     """What no parser would tell of a record; empty if nothing."""
     stray = record_end(record, dialect).stray
     return _undecodable(record) or ("text after a closing quote" if stray else "")
 
 
-def _sifted(block: Block, width: int, dialect: Dialect) -> Texts:
+def _sifted(block: CsvBlock, width: int, dialect: CsvDialect) -> Texts:
     """Parse a block without its records that have a fault."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
@@ -463,7 +467,7 @@ def _sifted(block: Block, width: int, dialect: Dialect) -> Texts:
             good.append(raw + b"\n")
             places.append(ordinal)
     torn = block.torn and len(good) + len(bad) - 1 not in bad
-    inner = texts_of(Block(b"".join(good), block.line, torn), width, dialect)
+    inner = texts_of(CsvBlock(b"".join(good), block.line, torn), width, dialect)
     bad |= {places[n]: reason for n, reason in inner.bad.items()}
     return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
 
@@ -626,7 +630,7 @@ class CsvReader:
         return found
 
 
-def blocks_of(split: Split, dialect: Dialect, stream: str) -> Iterator[Block]:
+def blocks_of(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
     """Read a split block by block.
 
     Raises:
@@ -643,7 +647,7 @@ _OTHERWISE = (
 )
 
 
-def hint_for(bad: BadRecord, type_: pa.DataType, dialect: Dialect) -> str:
+def hint_for(bad: BadRecord, type_: pa.DataType, dialect: CsvDialect) -> str:
     """How the file was read, and which option reads it otherwise.
 
     Args:
@@ -656,7 +660,7 @@ def hint_for(bad: BadRecord, type_: pa.DataType, dialect: Dialect) -> str:
     return _OTHERWISE
 
 
-def way_to_read(reason: str, dialect: Dialect) -> str:
+def way_to_read(reason: str, dialect: CsvDialect) -> str:
     """What to try where a record can't be cut into fields; empty if nothing."""
     if "UTF-8" in reason:
         return (

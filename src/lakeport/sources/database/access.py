@@ -171,7 +171,7 @@ class Access:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @contextmanager
-    def connected(self) -> Iterator[Session]:
+    def connected(self) -> Iterator[DatabaseSession]:
         """A connection, for as long as the body runs.
 
         Raises:
@@ -181,7 +181,7 @@ class Access:
         with named(self.place, self.secrets):
             connection = self._connect()
         try:
-            session = Session(self, connection)
+            session = DatabaseSession(self, connection)
             yield session
         finally:
             session.close()
@@ -208,7 +208,7 @@ class Access:
         return manager.connect(driver=driver, db_kwargs=settings, autocommit=True)
 
 
-class Session:
+class DatabaseSession:
     """One connection: statements and queries, one after another."""
 
     def __init__(self, access: Access, connection: Any) -> None:

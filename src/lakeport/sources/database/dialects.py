@@ -24,7 +24,7 @@ from lakeport.schema.casting import normalise
 from lakeport.schema.named import like, listed
 from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import MAX_PRECISION, check_names, declared_type
-from lakeport.sources.database.access import TOO_LONG, Session
+from lakeport.sources.database.access import TOO_LONG, DatabaseSession
 from lakeport.sources.splits import aligned
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
@@ -32,7 +32,7 @@ _NEAREST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DatabaseColumn:
     """A column to read.
 
     Attributes:
@@ -55,7 +55,7 @@ class Column:
     hint: str = ""
     untyped: pa.DataType | None = None
 
-    def as_text(self) -> Column:
+    def as_text(self) -> DatabaseColumn:
         """The same, without a type for its texts."""
         is_list = pa.types.is_list(self.type)
         return replace(self, type=pa.list_(pa.string()) if is_list else pa.string())
@@ -70,7 +70,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def typed(batch: pa.RecordBatch, columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:
+def typed(
+    batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], schema: pa.Schema
+) -> pa.RecordBatch:
     """What a database answered, as columns of their types.
 
     Args:
@@ -90,7 +92,7 @@ def typed(batch: pa.RecordBatch, columns: Sequence[Column], schema: pa.Schema) -
     return aligned(named, schema)
 
 
-def _typed(array: Any, column: Column) -> Any:
+def _typed(array: Any, column: DatabaseColumn) -> Any:
     """An array of the column's type, where the driver gives numbers as text or has types apart."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != pa.uuid():
         array = array.storage
@@ -122,7 +124,7 @@ def _decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
     )
 
 
-class Dialect:
+class SqlDialect:
     """What a database is asked, and how. Any that an ADBC driver reaches, where no other is known.
 
     Attributes:
@@ -131,11 +133,11 @@ class Dialect:
 
     shares = False
 
-    def begin(self, session: Session) -> tuple[str, ...]:
+    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
         """Begin the snapshot that a load reads; return what has another connection join it."""
         return ()
 
-    def relation(self, session: Session, table: str) -> str:
+    def relation(self, session: DatabaseSession, table: str) -> str:
         """Return a table's name as it stands behind FROM.
 
         Raises:
@@ -143,7 +145,7 @@ class Dialect:
         """
         return ".".join(quoted(part) for part in parts(table))
 
-    def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
+    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
         """The columns, as they are asked for.
 
         Raises:
@@ -154,8 +156,12 @@ class Dialect:
         return tuple(self._column(field) for field in found)
 
     def settled(
-        self, session: Session, relation: str, where: str, columns: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+        self,
+        session: DatabaseSession,
+        relation: str,
+        where: str,
+        columns: tuple[DatabaseColumn, ...],
+    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
         """The columns with the types that only their values tell, and notes about those.
 
         Args:
@@ -166,15 +172,15 @@ class Dialect:
         """
         return columns, ()
 
-    def size(self, session: Session, relation: str, where: str) -> int:
+    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
         """About how many bytes the rows have; -1 if nothing tells."""
         return -1
 
-    def blocks(self, session: Session, relation: str, count: int) -> tuple[str, ...]:
+    def blocks(self, session: DatabaseSession, relation: str, count: int) -> tuple[str, ...]:
         """Conditions that share a table's rows out by where they lie; none where that can't be."""
         return ()
 
-    def primary_key(self, session: Session, table: str) -> tuple[str, ...]:
+    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
         """A table's primary key; empty if it has none, or nothing tells."""
         return ()
 
@@ -189,23 +195,23 @@ class Dialect:
             f"coalesce({self.text(f'length({text})')} || ':' || {text}, '-')" for text in texts
         )
 
-    def sample(self, columns: tuple[Column, ...]) -> str:
+    def sample(self, columns: tuple[DatabaseColumn, ...]) -> str:
         """Constants for a row that goes first and tells the driver the types; empty for none."""
         return ""
 
-    def file_size(self, session: Session) -> int:
+    def file_size(self, session: DatabaseSession) -> int:
         """The bytes of the database's file; -1 if it has none."""
         file = Path(session.access.place)
         return file.stat().st_size if file.is_file() else -1
 
-    def _column(self, field: pa.Field) -> Column:
+    def _column(self, field: pa.Field) -> DatabaseColumn:
         is_opaque = isinstance(field.type, pa.OpaqueType)
         if is_opaque and not pa.types.is_string(field.type.storage_type):
             raise SourceError(
                 f"column {field.name!r} has type {field.type.type_name}, which can't be read",
                 "cast it to text, or leave it out, in a `query`.",
             )
-        return Column(
+        return DatabaseColumn(
             field.name, quoted(field.name), declared_type(normalise(pa.schema([field])).field(0))
         )
 
@@ -257,26 +263,26 @@ _PACKED: Final = 4
 """About how much larger rows are than their file."""
 
 
-class DuckDb(Dialect):
+class DuckDb(SqlDialect):
     """See the module."""
 
     shares = True
 
-    def begin(self, session: Session) -> tuple[str, ...]:
-        """See `Dialect.begin`: while this connection is there, no other process may write."""
+    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
+        """See `SqlDialect.begin`: while this connection is there, no other process may write."""
         session.rows(_UTC)
         return (_UTC,)
 
-    def relation(self, session: Session, table: str) -> str:
-        """See `Dialect.relation`."""
+    def relation(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.relation`."""
         name = parts(table)
         known = session.rows("SELECT table_schema, table_name FROM information_schema.tables")
         if tuple(name[-2:]) not in known and (len(name) > 1 or table not in [t for _, t in known]):
             raise absent(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
         return ".".join(quoted(part) for part in name)
 
-    def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
-        """See `Dialect.columns`."""
+    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.columns`."""
         told = session.rows(f"DESCRIBE SELECT * FROM {relation}")
         check_names("the query", [row[0] for row in told])
         asked = {name: _asked(name, kind) for name, kind, *_ in told}
@@ -286,7 +292,7 @@ class DuckDb(Dialect):
         found = normalise(schema, open_places=True)
         untyped = open_columns(found)
         return tuple(
-            Column(
+            DatabaseColumn(
                 field.name,
                 asked[field.name],
                 pa.json_() if field.name in json else declared_type(field),
@@ -295,18 +301,18 @@ class DuckDb(Dialect):
             for field in with_text(found)
         )
 
-    def size(self, session: Session, relation: str, where: str) -> int:
-        """See `Dialect.size`: as if all of the file were read."""
+    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.size`: as if all of the file were read."""
         return _PACKED * self.file_size(session)
 
-    def primary_key(self, session: Session, table: str) -> tuple[str, ...]:
-        """See `Dialect.primary_key`."""
+    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.primary_key`."""
         *schema, name = (part.replace("'", "''") for part in parts(table))
         of = f"'{schema[-1]}'" if schema else "current_schema()"
         return tuple(row[0] for row in session.rows(_DUCKDB_KEY.format(name, of)))
 
     def digest(self, names: tuple[str, ...]) -> str:
-        """See `Dialect.digest`."""
+        """See `SqlDialect.digest`."""
         return f"md5({super().digest(names)})"
 
 
@@ -360,27 +366,27 @@ WHERE i.indisprimary AND i.indrelid = '{}'::regclass ORDER BY k.place
 """
 
 
-class Postgres(Dialect):
+class Postgres(SqlDialect):
     """See the module."""
 
     shares = True
 
-    def begin(self, session: Session) -> tuple[str, ...]:
-        """See `Dialect.begin`."""
+    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
+        """See `SqlDialect.begin`."""
         session.rows(_BEGIN)
         snapshot = session.value("SELECT pg_export_snapshot()")
         session.rows(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
-    def relation(self, session: Session, table: str) -> str:
-        """See `Dialect.relation`."""
+    def relation(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.relation`."""
         name = ".".join(quoted(part) for part in parts(table))
         if session.value(f"SELECT to_regclass({_literal(name)})::text") is None:
             raise absent(table, [row[0] for row in session.rows(_TABLES)])
         return name
 
-    def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
-        """See `Dialect.columns`."""
+    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.columns`."""
         found = session.schema(f"SELECT * FROM {relation}")
         check_names("the query", found.names)
         kinds = self._kinds(session, found)
@@ -389,15 +395,19 @@ class Postgres(Dialect):
         )
 
     def settled(
-        self, session: Session, relation: str, where: str, columns: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-        """See `Dialect.settled`: numbers without a precision get one that holds all of them."""
+        self,
+        session: DatabaseSession,
+        relation: str,
+        where: str,
+        columns: tuple[DatabaseColumn, ...],
+    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
+        """See `SqlDialect.settled`: numbers without a precision get one that holds all of them."""
         open_ = [column for column in columns if column.type in (_OPEN, pa.list_(_OPEN))]
         if not open_:
             return columns, ()
         asked = ", ".join(_digits(column) for column in open_)
         (row,) = session.rows(f"SELECT {asked} FROM {relation}{f' WHERE {where}' if where else ''}")
-        types: dict[str, Column] = {}
+        types: dict[str, DatabaseColumn] = {}
         notes = []
         for number, column in enumerate(open_):
             scale, whole, other = row[3 * number : 3 * number + 3]
@@ -405,15 +415,15 @@ class Postgres(Dialect):
             notes.append(note)
         return tuple(types.get(column.name, column) for column in columns), tuple(notes)
 
-    def size(self, session: Session, relation: str, where: str) -> int:
-        """See `Dialect.size`: what the planner expects."""
+    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.size`: what the planner expects."""
         query = f"SELECT * FROM {relation}{f' WHERE {where}' if where else ''}"
         (row, *_) = session.rows(f"EXPLAIN (FORMAT JSON) {query}")
         plan = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
-    def blocks(self, session: Session, relation: str, count: int) -> tuple[str, ...]:
-        """See `Dialect.blocks`: ranges of `ctid`, which a server from 14 on reads by themselves."""
+    def blocks(self, session: DatabaseSession, relation: str, count: int) -> tuple[str, ...]:
+        """See `SqlDialect.blocks`: ranges of `ctid`, which servers from 14 on can seek."""
         if relation.startswith("("):
             return ()
         name = _literal(relation)
@@ -429,20 +439,20 @@ class Postgres(Dialect):
         middle = [f"ctid >= {low} AND ctid < {high}" for low, high in pairwise(bounds)]
         return (f"ctid < {bounds[0]}", *middle, f"ctid >= {bounds[-1]}")
 
-    def primary_key(self, session: Session, table: str) -> tuple[str, ...]:
-        """See `Dialect.primary_key`."""
+    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.primary_key`."""
         name = ".".join(quoted(part) for part in parts(table))
         return tuple(row[0] for row in session.rows(_POSTGRES_KEY.format(name.replace("'", "''"))))
 
     def text(self, expression: str) -> str:
-        """See `Dialect.text`."""
+        """See `SqlDialect.text`."""
         return f"({expression})::text"
 
     def digest(self, names: tuple[str, ...]) -> str:
-        """See `Dialect.digest`."""
+        """See `SqlDialect.digest`."""
         return f"md5(ROW({', '.join(map(quoted, names))})::text)"
 
-    def _kinds(self, session: Session, found: pa.Schema) -> list[_Kind]:
+    def _kinds(self, session: DatabaseSession, found: pa.Schema) -> list[_PostgresType]:
         """What the types are that the driver has no name for: by the catalogue."""
         names = [_entry(field, b"POSTGRESQL:type") for field in found]
         unnamed = {name: name.partition("oid:")[2].rstrip(">") for name in names if "oid:" in name}
@@ -453,31 +463,31 @@ class Postgres(Dialect):
                 "'') FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = "
                 f"'A' WHERE t.oid IN ({', '.join(unnamed.values())})"
             )
-            told = {oid: _Kind(*row) for oid, *row in rows}
-        return [told.get(unnamed.get(name, ""), _Kind(name)) for name in names]
+            told = {oid: _PostgresType(*row) for oid, *row in rows}
+        return [told.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
 
-    def _of(self, session: Session, field: pa.Field, kind: _Kind) -> Column:
+    def _of(self, session: DatabaseSession, field: pa.Field, kind: _PostgresType) -> DatabaseColumn:
         name, sql = field.name, quoted(field.name)
         if kind.is_record or _has_records(field.type):
-            return Column(name, f"to_json({sql})::text", _JSON)
+            return DatabaseColumn(name, f"to_json({sql})::text", _JSON)
         if pa.types.is_list(field.type) or kind.item:
             return _array(field, kind.name.removeprefix("_"), sql)
         if kind.name in _AS_IT_IS:
-            return Column(name, sql, normalise(pa.schema([field])).field(0).type)
+            return DatabaseColumn(name, sql, normalise(pa.schema([field])).field(0).type)
         if kind.name == "numeric":
             modifier = int(_entry(field, b"POSTGRESQL:typmod") or -1)
-            return Column(name, f"{sql}::text", _decimal(modifier))
+            return DatabaseColumn(name, f"{sql}::text", _decimal(modifier))
         if kind.name == "money":
             scale = session.value("SELECT scale(0::money::numeric)")
-            return Column(name, f"{sql}::numeric::text", pa.decimal128(19, scale))
+            return DatabaseColumn(name, f"{sql}::numeric::text", pa.decimal128(19, scale))
         if kind.name in ("json", "jsonb"):
-            return Column(name, f"{sql}::text", _JSON)
+            return DatabaseColumn(name, f"{sql}::text", _JSON)
         if kind.name == "oid":
-            return Column(name, f"{sql}::bigint", _OID)
-        return Column(name, f"{sql}::text", _TEXT)
+            return DatabaseColumn(name, f"{sql}::bigint", _OID)
+        return DatabaseColumn(name, f"{sql}::text", _TEXT)
 
 
-class _Kind(NamedTuple):
+class _PostgresType(NamedTuple):
     """A type: its name, `c` for one of records, and the same of an array's items."""
 
     name: str
@@ -493,7 +503,7 @@ def _has_records(type_: pa.DataType) -> bool:
     return pa.types.is_struct(type_) or (pa.types.is_list(type_) and _has_records(type_.value_type))
 
 
-def _array(field: pa.Field, item: str, sql: str) -> Column:
+def _array(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
     refused = f"coalesce(array_ndims({sql}), 1) > 1"
     if item in _AS_IT_IS:
         cast, type_ = sql, normalise(pa.schema([field])).field(0).type
@@ -503,7 +513,7 @@ def _array(field: pa.Field, item: str, sql: str) -> Column:
         cast, type_ = f"{sql}::numeric[]::text[]", pa.list_(_OPEN)
     else:
         cast, type_ = f"{sql}::text[]", pa.list_(_TEXT)
-    return Column(
+    return DatabaseColumn(
         field.name,
         cast,
         type_,
@@ -526,7 +536,7 @@ def _decimal(modifier: int) -> pa.DataType:
     return pa.decimal128(digits, max(scale, 0)) if digits <= MAX_PRECISION else _OPEN
 
 
-def _digits(column: Column) -> str:
+def _digits(column: DatabaseColumn) -> str:
     """Aggregates: most digits behind the point, the largest whole part, whether some is none."""
     sql = quoted(column.name)
     if pa.types.is_list(column.type):
@@ -542,7 +552,9 @@ def _digits(column: Column) -> str:
     )
 
 
-def _closed(column: Column, scale: int, whole: int, other: bool) -> tuple[Column, str]:
+def _closed(
+    column: DatabaseColumn, scale: int, whole: int, other: bool
+) -> tuple[DatabaseColumn, str]:
     """A column of numbers with the type that holds all of them, or as text, and a note on it."""
     fitting = next((s for s in (*_SCALES, scale) if scale <= s and whole + s <= MAX_PRECISION), -1)
     told = f"column {column.name!r} is numeric without a precision"
@@ -577,11 +589,11 @@ _SAMPLE: Final = {
 }
 
 
-class Sqlite(Dialect):
+class Sqlite(SqlDialect):
     """See the module."""
 
-    def relation(self, session: Session, table: str) -> str:
-        """See `Dialect.relation`."""
+    def relation(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.relation`."""
         known = [
             row[0]
             for row in session.rows(
@@ -593,8 +605,8 @@ class Sqlite(Dialect):
             raise absent(table, known)
         return quoted(table)
 
-    def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
-        """See `Dialect.columns`; `settled` tells the types of those that are not declared."""
+    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.columns`; `settled` tells the types of those that are not declared."""
         names = session.schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_names("the query", names)
         declared: Mapping[str, str] = {}
@@ -605,9 +617,13 @@ class Sqlite(Dialect):
         return tuple(_declared(name, declared.get(name, "")) for name in names)
 
     def settled(
-        self, session: Session, relation: str, where: str, columns: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-        """See `Dialect.settled`: undeclared columns are of the kind that their values are."""
+        self,
+        session: DatabaseSession,
+        relation: str,
+        where: str,
+        columns: tuple[DatabaseColumn, ...],
+    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
+        """See `SqlDialect.settled`: undeclared columns are of the kind that their values are."""
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
             return columns, ()
@@ -620,12 +636,12 @@ class Sqlite(Dialect):
         settled = tuple(_by_values(c, kinds[c.name]) if c.name in kinds else c for c in columns)
         return settled, tuple(_mixed(name, of) for name, of in kinds.items() if len(of) > 1)
 
-    def size(self, session: Session, relation: str, where: str) -> int:
-        """See `Dialect.size`: as if all of the file were read."""
+    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.size`: as if all of the file were read."""
         return self.file_size(session)
 
-    def primary_key(self, session: Session, table: str) -> tuple[str, ...]:
-        """See `Dialect.primary_key`."""
+    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.primary_key`."""
         name = table.replace("'", "''")
         rows = session.rows(
             f"SELECT name FROM pragma_table_info('{name}') WHERE pk > 0 ORDER BY pk"
@@ -633,20 +649,20 @@ class Sqlite(Dialect):
         return tuple(row[0] for row in rows)
 
     def text(self, expression: str) -> str:
-        """See `Dialect.text`."""
+        """See `SqlDialect.text`."""
         return f"CAST({expression} AS TEXT)"
 
     def digest(self, names: tuple[str, ...]) -> str:
-        """See `Dialect.digest`: there is no hash, but a literal for each value."""
+        """See `SqlDialect.digest`: there is no hash, but a literal for each value."""
         return " || ',' || ".join(f"quote({quoted(name)})" for name in names)
 
-    def sample(self, columns: tuple[Column, ...]) -> str:
-        """See `Dialect.sample`."""
+    def sample(self, columns: tuple[DatabaseColumn, ...]) -> str:
+        """See `SqlDialect.sample`."""
         values = [f"{_SAMPLE[column.type]} AS {quoted(column.name)}" for column in columns]
         return ", ".join([*values, *("0" for column in columns if column.check)])
 
 
-def _declared(name: str, kind: str) -> Column:
+def _declared(name: str, kind: str) -> DatabaseColumn:
     """A column by its declared type, as SQLite reads such declarations; null: its values tell."""
     sql = quoted(name)
     if "BOOL" in kind:
@@ -664,18 +680,18 @@ def _declared(name: str, kind: str) -> Column:
         return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", kind)
     if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
         return _number(name, sql, kind)
-    return Column(name, sql, pa.null())
+    return DatabaseColumn(name, sql, pa.null())
 
 
-def _number(name: str, sql: str, kind: str) -> Column:
+def _number(name: str, sql: str, kind: str) -> DatabaseColumn:
     large = f"typeof({sql}) = 'integer' AND abs({sql}) > {_EXACT}"
     refused = f"typeof({sql}) IN ('text', 'blob') OR ({large})"
     return _of(name, f"CAST({sql} AS REAL)", pa.float64(), refused, kind)
 
 
-def _of(name: str, sql: str, type_: pa.DataType, refused: str, kind: str) -> Column:
+def _of(name: str, sql: str, type_: pa.DataType, refused: str, kind: str) -> DatabaseColumn:
     plain = quoted(name)
-    return Column(
+    return DatabaseColumn(
         name,
         sql,
         type_,
@@ -685,7 +701,7 @@ def _of(name: str, sql: str, type_: pa.DataType, refused: str, kind: str) -> Col
     )
 
 
-def _by_values(column: Column, kinds: set[str]) -> Column:
+def _by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
     name, sql = column.name, quoted(column.name)
     if kinds <= {"integer", "real"} and kinds:
         if "real" in kinds:

@@ -18,8 +18,8 @@ from lakeport.errors import ConfigError
 from lakeport.model import Scan, Split
 from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.named import like, listed, type_name
-from lakeport.sources.database.access import Access, Session
-from lakeport.sources.database.dialects import Column, Dialect, quoted, typed
+from lakeport.sources.database.access import Access, DatabaseSession
+from lakeport.sources.database.dialects import DatabaseColumn, SqlDialect, quoted, typed
 from lakeport.sources.splits import DeclaredReader
 
 
@@ -36,13 +36,13 @@ class DatabaseReader(DeclaredReader):
         columns: what is read.
         where: a condition that all rows meet, beside the range's; empty for none.
         ranges: conditions, of which each row meets exactly one; an empty one is met by all.
-        sample: constants for a row before the others, which is not one of them; see `Dialect`.
+        sample: constants for a row before the others, which is not one of them; see `SqlDialect`.
     """
 
     access: Access
     joining: tuple[str, ...]
     relation: str
-    columns: tuple[Column, ...]
+    columns: tuple[DatabaseColumn, ...]
     where: str
     ranges: tuple[str, ...]
     sample: str = ""
@@ -53,7 +53,7 @@ class DatabaseReader(DeclaredReader):
             self._join(session)
             yield from self.rows(session, split.start)
 
-    def rows(self, session: Session, number: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, session: DatabaseSession, number: int) -> Iterator[pa.RecordBatch]:
         """The rows of a range, by a connection that is in the snapshot."""
         apart = 1 if self.sample else 0
         for found in session.batches(self._query(number)):
@@ -82,7 +82,7 @@ class DatabaseReader(DeclaredReader):
             f" WHERE {' AND '.join(conditions)}" if conditions else ""
         )
 
-    def _join(self, session: Session) -> None:
+    def _join(self, session: DatabaseSession) -> None:
         for statement in self.joining:
             session.rows(statement)
 
@@ -107,7 +107,7 @@ def number_of_ranges(size: int, cores: int) -> int:
     return max(1, min(size // _SMALL, max(4 * cores, size // _LARGE), _MOST))
 
 
-def column_named(name: str, columns: Sequence[Column], key: str) -> Column:
+def column_named(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:
     """The column that a key of the source names.
 
     Raises:
@@ -124,7 +124,12 @@ def column_named(name: str, columns: Sequence[Column], key: str) -> Column:
 
 
 def ranges(
-    session: Session, dialect: Dialect, relation: str, where: str, column: Column, count: int
+    session: DatabaseSession,
+    dialect: SqlDialect,
+    relation: str,
+    where: str,
+    column: DatabaseColumn,
+    count: int,
 ) -> tuple[str, ...]:
     """Conditions on a column of which each row meets exactly one; nulls are with the first.
 
@@ -173,7 +178,7 @@ def literal(text: str, type_: pa.DataType) -> str:
     return text if plain else "'" + text.replace("'", "''") + "'"
 
 
-def _kind(column: Column) -> Any:
+def _kind(column: DatabaseColumn) -> Any:
     """What reads the column's values from their texts."""
     if pa.types.is_integer(column.type):
         return int

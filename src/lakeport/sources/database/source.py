@@ -42,12 +42,12 @@ from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
 from lakeport.schema.marks import DELETED_AT
 from lakeport.schema.named import type_name
 from lakeport.schema.types import storable
-from lakeport.sources.database.access import Session, access_of
+from lakeport.sources.database.access import DatabaseSession, access_of
 from lakeport.sources.database.dialects import (
-    Column,
-    Dialect,
+    DatabaseColumn,
     DuckDb,
     Postgres,
+    SqlDialect,
     Sqlite,
     query_of,
     quoted,
@@ -236,11 +236,11 @@ def bookmark_name(source: DatabaseSource) -> str:
 
 
 def window(
-    session: Session,
-    dialect: Dialect,
+    session: DatabaseSession,
+    dialect: SqlDialect,
     source: DatabaseSource,
     relation: str,
-    columns: tuple[Column, ...],
+    columns: tuple[DatabaseColumn, ...],
     keys: tuple[str, ...],
     memory: Memory,
     *,
@@ -269,7 +269,7 @@ def window(
     name = bookmark_name(source)
     landed = LandedRows(memory, name)
     names = tuple(c.name for c in columns)
-    asked = _Asked(session, dialect, relation, column, keys, names, landed, merges)
+    asked = _CursorQueries(session, dialect, relation, column, keys, names, landed, merges)
     about = _about(session, source, keys)
     remembered = memory.bookmark(name)
     before = remembered.value
@@ -329,13 +329,13 @@ class _Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _CursorQueries:
     """Questions about the cursor of a source."""
 
-    session: Session
-    dialect: Dialect
+    session: DatabaseSession
+    dialect: SqlDialect
     relation: str
-    column: Column
+    column: DatabaseColumn
     keys: tuple[str, ...]
     names: tuple[str, ...]
     landed: LandedRows
@@ -502,7 +502,7 @@ class _Asked:
         return int(self.session.value(query))
 
 
-def _check_type(column: Column) -> None:
+def _check_type(column: DatabaseColumn) -> None:
     type_, plain = column.type, column.sql == quoted(column.name)
     grows = pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
     if pa.types.is_decimal(type_) or (plain and (grows or type_ == TIMESTAMP)):
@@ -514,7 +514,9 @@ def _check_type(column: Column) -> None:
     )
 
 
-def _about(session: Session, source: DatabaseSource, keys: tuple[str, ...]) -> dict[str, Any]:
+def _about(
+    session: DatabaseSession, source: DatabaseSource, keys: tuple[str, ...]
+) -> dict[str, Any]:
     """What a remembered value belongs to."""
     query = f"query {hashlib.sha256(source.query.encode()).hexdigest()[:16]}"
     return {
@@ -552,7 +554,7 @@ def _went_back(source: DatabaseSource, backwards: bool) -> str:
 
 
 _OUTPUT_RATIO: Final = 0.4
-_DIALECTS: Final[dict[str, type[Dialect]]] = {
+_DIALECTS: Final[dict[str, type[SqlDialect]]] = {
     "postgresql": Postgres,
     "sqlite": Sqlite,
     "duckdb": DuckDb,
@@ -609,7 +611,7 @@ class DatabaseFlushes:
         """End the snapshot: the flush has landed, or never will."""
         self._open.close()
 
-    def _batches(self, session: Session) -> Iterator[Batch]:
+    def _batches(self, session: DatabaseSession) -> Iterator[Batch]:
         source, dialect = self.source, self._dialect
         joining = dialect.begin(session)
         relation = _relation(session, dialect, source)
@@ -668,7 +670,9 @@ class DatabaseFlushes:
                 gone=True,
             )
 
-    def _keys(self, session: Session, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    def _keys(
+        self, session: DatabaseSession, columns: tuple[DatabaseColumn, ...]
+    ) -> tuple[str, ...]:
         """Columns that identify a row: the table's primary key, else what the load says."""
         if self.source.table and (key := self._dialect.primary_key(session, self.source.table)):
             return key
@@ -677,7 +681,12 @@ class DatabaseFlushes:
         return said if names.issuperset(said) else ()
 
     def _parts(
-        self, session: Session, relation: str, where: str, columns: tuple[Column, ...], size: int
+        self,
+        session: DatabaseSession,
+        relation: str,
+        where: str,
+        columns: tuple[DatabaseColumn, ...],
+        size: int,
     ) -> tuple[str, ...]:
         """The conditions of the ranges that tasks read."""
         source, dialect = self.source, self._dialect
@@ -689,7 +698,7 @@ class DatabaseFlushes:
             return ranges(session, dialect, relation, where, by, count)
         return dialect.blocks(session, relation, count) or ("",)
 
-    def _schema(self, columns: tuple[Column, ...]) -> pa.Schema:
+    def _schema(self, columns: tuple[DatabaseColumn, ...]) -> pa.Schema:
         """The columns; a row that was marked as deleted and is back loses its mark."""
         fields = [storable(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
@@ -698,7 +707,7 @@ class DatabaseFlushes:
         return pa.schema(fields)
 
     def _absent(
-        self, session: Session, reader: DatabaseReader, keys: tuple[str, ...]
+        self, session: DatabaseSession, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> HeldReader | None:
         """The keys of the table's rows that are gone in the source, where they are asked for."""
         mark = mark_of(self.config)
@@ -753,11 +762,11 @@ def described(source: DatabaseSource) -> pa.Schema:
     return pa.schema([storable(c.name, type_) for c, type_ in zip(columns, types, strict=True)])
 
 
-def _relation(session: Session, dialect: Dialect, source: DatabaseSource) -> str:
+def _relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSource) -> str:
     """Return what stands behind FROM."""
     return query_of(source.query) if source.query else dialect.relation(session, source.table)
 
 
-def _dialect(source: DatabaseSource) -> Dialect:
+def _dialect(source: DatabaseSource) -> SqlDialect:
     scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
-    return _DIALECTS.get(scheme, Dialect)()
+    return _DIALECTS.get(scheme, SqlDialect)()

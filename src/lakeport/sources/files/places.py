@@ -70,7 +70,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePath:
     """One name of a source: a file, a folder or a glob, on this machine's disk or in a store.
 
     Attributes:
@@ -82,7 +82,7 @@ class Place:
     storage: Storage | None = None
 
     @classmethod
-    def of(cls, source: str, storage_for: StorageFor | None) -> Place:
+    def of(cls, source: str, storage_for: StorageFor | None) -> SourcePath:
         """The place that a user's name stands for."""
         scheme, _, rest = source.partition("://")
         source = f"{scheme}://{rest}/" if rest and "/" not in rest else source
@@ -337,7 +337,7 @@ def discover(
     """
     check_format(format)
     found: dict[tuple[str, str], SourceFile] = {}
-    for place in (Place.of(source, storage_for) for source in sources):
+    for place in (SourcePath.of(source, storage_for) for source in sources):
         stored = sorted(place.listed())
         files = [file for each in stored for file in unfolded(place.file(each), limits)]
         chosen = with_format(files, place, format)
@@ -383,7 +383,7 @@ def unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
     ]
 
 
-def with_format(files: list[SourceFile], place: Place, given: str) -> list[SourceFile]:
+def with_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
     """Those of a place's files that have a format: the given one, else by their names.
 
     Raises:
@@ -424,7 +424,7 @@ def check_formats(files: Sequence[SourceFile]) -> None:
         )
 
 
-def nothing_found(place: Place, files: Sequence[SourceFile] = ()) -> SourceError:
+def nothing_found(place: SourcePath, files: Sequence[SourceFile] = ()) -> SourceError:
     """The error that a place has no file of a known format; `files` are those it has."""
     source, storage = place.source, place.storage
     if files:

@@ -111,7 +111,7 @@ _PIPE_BYTES = 1 << 20
 _BLOCK = 1 << 20
 
 
-class _Kind(NamedTuple):
+class _Compression(NamedTuple):
     name: str
     magic: bytes
     suffixes: tuple[str, ...]
@@ -136,10 +136,10 @@ def _gzip() -> Any:
 
 
 _KINDS = (
-    _Kind("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _gzip),
-    _Kind("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _zstd),
-    _Kind("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
-    _Kind("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
+    _Compression("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _gzip),
+    _Compression("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _zstd),
+    _Compression("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
+    _Compression("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
 )
 
 
@@ -166,7 +166,7 @@ def compressed(path: Path) -> bool:
         return promised or _kind_of(file.read(_HEAD)) is not None
 
 
-def _kind_of(head: bytes) -> _Kind | None:
+def _kind_of(head: bytes) -> _Compression | None:
     return next((kind for kind in _KINDS if head.startswith(kind.magic)), None)
 
 
@@ -339,7 +339,7 @@ class _Decompressed:
         else:
             self._blocks = self._decompress(kind, head)
 
-    def _decompress(self, kind: _Kind, data: bytes) -> Iterator[bytes]:
+    def _decompress(self, kind: _Compression, data: bytes) -> Iterator[bytes]:
         decoder = kind.decoder()
         self._guard.packed += len(data)
         while True:
@@ -361,7 +361,7 @@ class _Decompressed:
             elif getattr(decoder, "needs_input", True) and not (data := self._packed(kind)):
                 raise self._corrupt(kind.name, "it ends early")
 
-    def _packed(self, kind: _Kind) -> bytes:
+    def _packed(self, kind: _Compression) -> bytes:
         data = self._raw.read(kind.step) or b""
         self._guard.packed += len(data)
         return data

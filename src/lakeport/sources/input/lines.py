@@ -11,7 +11,7 @@ _CHUNK = 8 << 20
 _HEAD_BYTES = 4096
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Some whole lines of the input, valid until the next block is asked for.
 
     Attributes:
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     too_long: bytes | None = None
 
 
-def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterator[Block]:
+def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterator[LineBlock]:
     """Read a stream as blocks of whole lines; what is in them depends on how the reads fall.
 
     The buffer holds one line of the limit at most, so a complete line in it is never longer.
@@ -54,17 +54,17 @@ def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterato
             total -= end
             end = data.rfind(b"\n", 0, total) + 1
         if end:
-            yield Block(data, end)
+            yield LineBlock(data, end)
         held = total - end
         data = _keep(data, end, total, usual)
         if held > max_line:
-            yield Block(data, 0, too_long=bytes(data[:_HEAD_BYTES]))
+            yield LineBlock(data, 0, too_long=bytes(data[:_HEAD_BYTES]))
             skipping, held = True, 0
         elif held == len(data):
             data.extend(bytes(min(len(data), max_line + 1 - len(data))))
     if held:
         data[held] = 0x0A
-        yield Block(data, held + 1, cut_off=True)
+        yield LineBlock(data, held + 1, cut_off=True)
 
 
 def _keep(data: bytearray, start: int, stop: int, usual: int) -> bytearray:

@@ -24,8 +24,8 @@ from lakeport.schema.types import Field, merge_kinds
 from lakeport.schema.width import count_leaves
 from lakeport.sources.input import lines
 from lakeport.sources.json.record import (
-    Column,
     Fault,
+    JsonColumn,
     RecordParser,
     batch_of,
     batch_of_rows,
@@ -45,7 +45,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class JsonBlock:
     """Whole lines.
 
     Attributes:
@@ -60,7 +60,7 @@ class Block:
     is_cut: bool = False
 
 
-def read_blocks(split: Split, limit: int) -> Iterator[Block]:
+def read_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
     """Read a range of a file that begins and ends between two lines.
 
     Args:
@@ -74,12 +74,12 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block]:
     with open_range(split) as file:
         for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
             if found.too_long is not None:
-                yield Block(found.too_long, first, is_cut=True)
+                yield JsonBlock(found.too_long, first, is_cut=True)
                 first += 1
                 continue
             with memoryview(found.data) as whole:
                 data = bytes(whole[: found.end - 1])
-            yield Block(_unmarked(data), first)
+            yield JsonBlock(_unmarked(data), first)
             first += data.count(b"\n") + 1
 
 
@@ -197,7 +197,7 @@ class SplitReader:
             if parts:
                 yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
-    def _convert(self, block: Block) -> Iterator[pa.RecordBatch]:
+    def _convert(self, block: JsonBlock) -> Iterator[pa.RecordBatch]:
         first = block.first
         if self._native is None:
             yield from self._line_by_line(block.data.split(b"\n"), first)
@@ -274,7 +274,7 @@ def _native_parser(reader: JsonReader, survey: bool) -> Parser | None:
     )
 
 
-def _by_lines(blocks: Iterable[Block], most: int) -> Iterator[Block]:
+def _by_lines(blocks: Iterable[JsonBlock], most: int) -> Iterator[JsonBlock]:
     """Cut blocks to some of no more lines: each record takes room for every column."""
     for block in blocks:
         if block.is_cut or block.data.count(b"\n") < most:
@@ -282,7 +282,7 @@ def _by_lines(blocks: Iterable[Block], most: int) -> Iterator[Block]:
             continue
         lines = block.data.split(b"\n")
         for start in range(0, len(lines), most):
-            yield Block(b"\n".join(lines[start : start + most]), block.first + start)
+            yield JsonBlock(b"\n".join(lines[start : start + most]), block.first + start)
 
 
 def merge_unknown(into: Unknown, more: Unknown) -> None:
@@ -343,7 +343,7 @@ class JsonReader:
         _ = self.columns
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[JsonColumn, ...]:
         """The columns that records are read as."""
         return _columns_of(self.stream, self.fields, self.extra, self.key_properties, self.unknown)
 

@@ -46,7 +46,7 @@ _KINDS = {**TEXT_KINDS, pa.binary(): Kind.BINARY}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class JsonColumn:
     """One column of a reader.
 
     Attributes:
@@ -89,7 +89,7 @@ def columns_of(
     extra: Sequence[tuple[str, pa.DataType]],
     keys: Sequence[str],
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
-) -> tuple[Column, ...]:
+) -> tuple[JsonColumn, ...]:
     """Put declared fields and the undeclared ones that became columns together.
 
     Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
@@ -100,10 +100,10 @@ def columns_of(
     """
     drop = unknown is UnknownPolicy.DROP
     declared = [
-        Column(f.name, _settled(f.type, drop), f.required or f.name in keys) for f in fields
+        JsonColumn(f.name, _settled(f.type, drop), f.required or f.name in keys) for f in fields
     ]
     found = [
-        Column(
+        JsonColumn(
             field.name,
             _declared(stream, field),
             field.name in keys,
@@ -151,7 +151,7 @@ def _settled(t: FieldType, drop: bool) -> FieldType:
     return t
 
 
-def schema_of(columns: Sequence[Column]) -> pa.Schema:
+def schema_of(columns: Sequence[JsonColumn]) -> pa.Schema:
     """The table types of columns."""
     return pa.schema([arrow_field(c.name, c.type) for c in columns])
 

@@ -22,7 +22,7 @@ _DECLARING = (
 )
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordMessage(msgspec.Struct, frozen=True):
     """A RECORD; its line holds the rest."""
 
     stream: str
@@ -87,7 +87,17 @@ class Malformed(msgspec.Struct, frozen=True):
     stream: str = ""
 
 
-Message = Record | Schema | State | ActivateVersion | BatchFiles | Log | Unknown | Stray | Malformed
+Message = (
+    RecordMessage
+    | Schema
+    | State
+    | ActivateVersion
+    | BatchFiles
+    | Log
+    | Unknown
+    | Stray
+    | Malformed
+)
 
 
 class _Envelope(msgspec.Struct):
@@ -123,7 +133,7 @@ def decode(line: bytes, number: int) -> Message:
         InputError: a SCHEMA or a BATCH that can't be used, whatever the policy for bad records.
 
     >>> decode(b'{"stream": "users", "type": "RECORD", "record": {"id": 1}}', 1)
-    Record(stream='users')
+    RecordMessage(stream='users')
     >>> decode(b'{"type": "STATE", "value": {"at":  1.50}}\n', 2)
     State(value=b'{"at":  1.50}')
     >>> decode(b"Traceback (most recent call last):", 3)
@@ -147,7 +157,7 @@ def _message(envelope: _Envelope, number: int) -> Message:
     kind, stream = envelope.type or "", envelope.stream or ""
     match kind if kind == "RECORD" else kind.upper():
         case "RECORD":
-            return Record(stream) if stream else Malformed("RECORD without a `stream`")
+            return RecordMessage(stream) if stream else Malformed("RECORD without a `stream`")
         case "STATE":
             return _state(envelope)
         case "SCHEMA":
@@ -165,7 +175,7 @@ def _message(envelope: _Envelope, number: int) -> Message:
     return Unknown(kind)
 
 
-def _odd_record(line: bytes) -> Record | None:
+def _odd_record(line: bytes) -> RecordMessage | None:
     """A RECORD that is no strict JSON (NaN, a lone surrogate) still tells its stream."""
     try:
         found = json.loads(line.decode())
@@ -173,7 +183,7 @@ def _odd_record(line: bytes) -> Record | None:
         return None
     kind, stream = found.get("type"), found.get("stream")
     if isinstance(kind, str) and kind.upper() == "RECORD" and isinstance(stream, str) and stream:
-        return Record(stream)
+        return RecordMessage(stream)
     return None
 
 

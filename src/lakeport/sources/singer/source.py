@@ -24,7 +24,7 @@ from lakeport.host.activity import reached
 from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.input.lines import Block, count_lines, line_end, read_blocks
+from lakeport.sources.input.lines import LineBlock, count_lines, line_end, read_blocks
 from lakeport.sources.options import max_record_mb
 from lakeport.sources.singer.batch_files import Piece, default_roots, read_batch_files
 from lakeport.sources.singer.messages import (
@@ -32,7 +32,7 @@ from lakeport.sources.singer.messages import (
     BatchFiles,
     Log,
     Malformed,
-    Record,
+    RecordMessage,
     Schema,
     State,
     Stray,
@@ -423,7 +423,7 @@ class SingerSource:
                 self._collector.report(self._on_progress)
         yield self._cut(last=True)
 
-    def _read(self, block: Block) -> Iterator[Flush]:
+    def _read(self, block: LineBlock) -> Iterator[Flush]:
         if block.too_long is not None:
             self.lines += 1
             self._collector.origin = None  # how far it reaches is not known any more
@@ -457,7 +457,7 @@ class SingerSource:
         if not text:
             return
         match decode(text, self.lines):
-            case Record(stream):
+            case RecordMessage(stream):
                 self._record(stream, line)
             case State(value):
                 self._states.add(value)

@@ -79,7 +79,7 @@ def changes_between(log: DeltaLog, after: int, last: int) -> Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _TableRead:
     """What is read of one table; no frame where nothing is new."""
 
     frame: DataFrame | None
@@ -122,7 +122,7 @@ class TableFlushes:
             memory = memory_of(stream)
             self._read = {name: _new_rows(t, name, memory) for name, t in opened.items()}
         else:
-            self._read = {name: _Read(table.whole()) for name, table in opened.items()}
+            self._read = {name: _TableRead(table.whole()) for name, table in opened.items()}
 
     def frames(self) -> Mapping[str, DataFrame]:
         """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
@@ -182,7 +182,7 @@ def _check(source: TablesSource, config: DestinationConfig) -> None:
         )
 
 
-def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _Read:
+def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _TableRead:
     """What came since the bookmark; all rows where there is none."""
     key, uri = bookmark_name(name), table.storage.uri()
     remembered = memory.bookmark(key)
@@ -190,18 +190,18 @@ def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _Read:
     bookmark = Bookmark(key, value, remembered.number)
     if not remembered.value:
         note = f"all rows of version {table.version} of {uri}"
-        return _Read(table.whole(), (note,), bookmark=bookmark)
+        return _TableRead(table.whole(), (note,), bookmark=bookmark)
     before = _version_before(table, name, remembered.value)
     if before == table.version:
-        return _Read(None, (f"nothing new: version {before} of {uri} was landed",))
+        return _TableRead(None, (f"nothing new: version {before} of {uri} was landed",))
     told = f"what came to {uri} with versions {before + 1} to {table.version}"
     changes = changes_between(table.log, before, table.version)
     if changes.rewritten is not None:
         return _fed(table, before, changes, told, bookmark)
     if not changes.added:
-        return _Read(None, (f"nothing new: no row {told.removeprefix('what ')}",))
+        return _TableRead(None, (f"nothing new: no row {told.removeprefix('what ')}",))
     _check_files(table, changes)
-    return _Read(table.rows_of(changes.added), (told,), bookmark=bookmark)
+    return _TableRead(table.rows_of(changes.added), (told,), bookmark=bookmark)
 
 
 def _version_before(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
@@ -229,7 +229,9 @@ def _version_before(table: DeltaTable, name: str, value: Mapping[str, Any]) -> i
     return int(value["version"])
 
 
-def _fed(table: DeltaTable, before: int, changes: Changes, told: str, bookmark: Bookmark) -> _Read:
+def _fed(
+    table: DeltaTable, before: int, changes: Changes, told: str, bookmark: Bookmark
+) -> _TableRead:
     uri = table.storage.uri()
     if not table.has_feed:
         raise SourceError(
@@ -245,7 +247,7 @@ def _fed(table: DeltaTable, before: int, changes: Changes, told: str, bookmark: 
         "new and changed rows alone."
     )
     note = f"{told}, by its change feed"
-    return _Read(rows, (note,), (warning,) if deleted else (), bookmark)
+    return _TableRead(rows, (note,), (warning,) if deleted else (), bookmark)
 
 
 def _check_files(table: DeltaTable, changes: Changes) -> None:

@@ -53,7 +53,7 @@ class Opening(NamedTuple):
     metadata: Mapping[str, bytes]
 
 
-class Block(NamedTuple):
+class AvroBlock(NamedTuple):
     """A block of records.
 
     Attributes:
@@ -92,7 +92,7 @@ def open_container(source: BinaryIO) -> Opening:
     return Opening(schema, codec, _exactly(source, _SYNC), source.tell(), meta)
 
 
-def find_blocks(source: BinaryIO, opening: Opening, start: int, end: int) -> Iterator[Block]:
+def find_blocks(source: BinaryIO, opening: Opening, start: int, end: int) -> Iterator[AvroBlock]:
     """Find the blocks before which a marker begins in a range of the file, without reading them.
 
     So every block is found in one of several ranges that cover the file.
@@ -105,7 +105,7 @@ def find_blocks(source: BinaryIO, opening: Opening, start: int, end: int) -> Ite
     while at >= 0 and at < end and at + _SYNC < size:
         source.seek(start := at + _SYNC)
         records, length = _long(source), _long(source)
-        block = Block(start, source.tell(), length, records)
+        block = AvroBlock(start, source.tell(), length, records)
         at = block.data + length
         if records < 0 or not 0 <= length <= _MOST_BLOCK:
             raise ValueError(f"at byte {start} stands no block")
@@ -130,7 +130,7 @@ def _next_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
     return -1
 
 
-def unpack(source: BinaryIO, block: Block, codec: str, guard: ExpansionGuard) -> bytes:
+def unpack(source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard) -> bytes:
     """A block's records, decompressed.
 
     Raises:
@@ -261,7 +261,7 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 _MOST_DIGITS = 76
 
 
-class Column(NamedTuple):
+class AvroColumn(NamedTuple):
     """How an Avro type is read.
 
     Attributes:
@@ -273,7 +273,7 @@ class Column(NamedTuple):
     type: pa.DataType
 
 
-def columns_of(schema: Any) -> dict[str, Column]:
+def columns_of(schema: Any) -> dict[str, AvroColumn]:
     """The columns of a file's records.
 
     Args:
@@ -320,9 +320,9 @@ def _learn(schema: Any, known: dict[str, Any]) -> None:
             _learn(schema.get(part), known)
 
 
-def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> Column:
+def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
     if isinstance(schema, str) and schema in _PRIMITIVE:
-        return Column(_PRIMITIVE[schema], _PRIMITIVE[schema])
+        return AvroColumn(_PRIMITIVE[schema], _PRIMITIVE[schema])
     if isinstance(schema, str):
         if schema in within:
             raise SourceError(
@@ -335,14 +335,14 @@ def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) 
     kind = schema["type"]
     if kind == "array":
         item = _column(schema["items"], f"{path}.element", known, within)
-        return Column(pa.list_(item.plain), pa.list_(item.type))
+        return AvroColumn(pa.list_(item.plain), pa.list_(item.type))
     if kind == "map":
         value = _column(schema["values"], f"{path}.value", known, within)
-        return Column(*(pa.map_(pa.string(), t) for t in value))
+        return AvroColumn(*(pa.map_(pa.string(), t) for t in value))
     if kind in ("record", "error"):
         return _record(schema, path, known, within | {schema["name"]})
     if kind == "enum":
-        return Column(pa.string(), pa.string())
+        return AvroColumn(pa.string(), pa.string())
     return (
         _logical(kind, schema, path)
         if kind in (*_PRIMITIVE, "fixed")
@@ -350,22 +350,22 @@ def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) 
     )
 
 
-def _record(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> Column:
+def _record(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
     columns = {
         f["name"]: _column(f["type"], f"{path}.{f['name']}", known, within)
         for f in schema["fields"]
     }
-    return Column(
+    return AvroColumn(
         pa.struct([(name, c.plain) for name, c in columns.items()]),
         pa.struct([(name, c.type) for name, c in columns.items()]),
     )
 
 
-def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]) -> Column:
+def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
     """One type and null; or several that are one in a table: int and long, float and double."""
     columns = [_column(part, path, known, within) for part in parts if part != "null"]
     if not columns:
-        return Column(pa.null(), pa.null())
+        return AvroColumn(pa.null(), pa.null())
     for wide in columns:
         if all(_within(column, wide) for column in columns):
             return wide
@@ -376,7 +376,7 @@ def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[st
     )
 
 
-def _within(column: Column, wide: Column) -> bool:
+def _within(column: AvroColumn, wide: AvroColumn) -> bool:
     return column == wide or (column.type, wide.type) in (
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
@@ -384,7 +384,7 @@ def _within(column: Column, wide: Column) -> bool:
     )
 
 
-def _logical(kind: str, schema: Mapping[str, Any], path: str) -> Column:
+def _logical(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
     """A primitive type or bytes of a fixed size, with the logical type that it may have.
 
     One that is unknown, or does not fit, is ignored, as the specification has it.
@@ -392,19 +392,19 @@ def _logical(kind: str, schema: Mapping[str, Any], path: str) -> Column:
     logical = schema.get("logicalType", "")
     plain = pa.binary(schema["size"]) if kind == "fixed" else _PRIMITIVE[kind]
     if (kind, logical) in _LOGICAL:
-        return Column(plain, _LOGICAL[kind, logical])
+        return AvroColumn(plain, _LOGICAL[kind, logical])
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
             wide = pa.decimal128 if precision <= 38 else pa.decimal256
-            return Column(wide(precision, scale), wide(precision, scale))
+            return AvroColumn(wide(precision, scale), wide(precision, scale))
         raise SourceError(
             f"column {path!r} holds decimals of {precision} digits, {scale} behind the point",
             "tables have decimals of at most 38 digits.",
         )
     if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
-        return Column(pa.string(), pa.string())
-    return Column(plain, plain)
+        return AvroColumn(pa.string(), pa.string())
+    return AvroColumn(plain, plain)
 
 
 def _decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
@@ -478,7 +478,7 @@ def _pieces(
         yield records, b"".join(parts)
 
 
-def _columns(schema: Any, name: str) -> dict[str, Column]:
+def _columns(schema: Any, name: str) -> dict[str, AvroColumn]:
     fastavro = _fastavro()
     try:
         parsed = fastavro.parse_schema(schema, named_schemas={})
@@ -488,7 +488,7 @@ def _columns(schema: Any, name: str) -> dict[str, Column]:
         return columns_of(parsed)
 
 
-def _arrow(columns: Mapping[str, Column]) -> pa.Schema:
+def _arrow(columns: Mapping[str, AvroColumn]) -> pa.Schema:
     return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
@@ -502,7 +502,7 @@ def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
         raise ValueError(f"its records are damaged: {error or type(error).__name__}") from None
 
 
-def _batch(records: list[dict[str, Any]], columns: Mapping[str, Column]) -> pa.RecordBatch:
+def _batch(records: list[dict[str, Any]], columns: Mapping[str, AvroColumn]) -> pa.RecordBatch:
     arrays = []
     for name, column in columns.items():
         array = pa.array([record[name] for record in records], column.plain)

@@ -27,7 +27,7 @@ from lakeport.errors import (
     UnknownFields,
 )
 from lakeport.model import Batch, Reader, Split, UnknownPolicy
-from lakeport.sources.csv.dialect import CsvOptions, Dialect
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.places import discover
@@ -389,7 +389,9 @@ def test_a_record_without_end_has_a_limit() -> None:
     source = io.BytesIO(b'a\n"' + b"x\n" * 5000)
     with pytest.raises(BadRecords, match=r"line 2.*longer than.*a quote is not closed"):
         list(
-            blocks(source, Split("t.csv"), Dialect(), "t", block_bytes=64, max_record_bytes=1 << 12)
+            blocks(
+                source, Split("t.csv"), CsvDialect(), "t", block_bytes=64, max_record_bytes=1 << 12
+            )
         )
 
 
@@ -699,12 +701,12 @@ def test_a_written_out_tab() -> None:
 )
 def test_record_end(data: bytes, end: int, inside: bool) -> None:
     lines = data.count(b"\n", 0, end)
-    assert record_end(data, Dialect()) == (end, inside, False, lines)
+    assert record_end(data, CsvDialect()) == (end, inside, False, lines)
 
 
 def test_records_of_a_block_with_stray_quotes() -> None:
     data = b'5" x,1\r\n\r\n"a\nb",2\n7'
-    assert list(records(data, Dialect())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
+    assert list(records(data, CsvDialect())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
 
 
 def test_nycflights(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.files.places import Place
+from lakeport.sources.files.places import SourcePath
 
 
 def write(folder: Path, *names: str) -> None:
@@ -17,7 +17,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def listed(source: str, folder: Path, after: str = "") -> list[str]:
-    found = Place(source).listed(f"{folder}/{after}" if after else "")
+    found = SourcePath(source).listed(f"{folder}/{after}" if after else "")
     return sorted(file.uri.removeprefix(f"{folder}/") for file in found)
 
 
@@ -49,9 +49,9 @@ def test_a_place_has_one_name_from_wherever_it_is_named(
     write(tmp_path, "in/a.csv", "other/b.csv")
     monkeypatch.chdir(tmp_path / "other")
     for source in ("../in/*.csv", f"{tmp_path}/other/../in/*.csv", f"{tmp_path}/in/*.csv"):
-        assert Place(source).name == f"{tmp_path}/in/*.csv"
+        assert SourcePath(source).name == f"{tmp_path}/in/*.csv"
         assert listed(source, tmp_path) == ["in/a.csv"]
-    assert Place("../in").name == f"{tmp_path}/in"
+    assert SourcePath("../in").name == f"{tmp_path}/in"
 
 
 def test_a_folder_that_can_not_be_listed_is_named(
@@ -67,4 +67,4 @@ def test_a_folder_that_can_not_be_listed_is_named(
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(SourceError, match="/in/locked' can't be listed: Permission denied"):
-        list(Place(f"{tmp_path}/in").listed())
+        list(SourcePath(f"{tmp_path}/in").listed())

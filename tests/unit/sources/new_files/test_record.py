@@ -13,7 +13,7 @@ from lakeport.errors import DestinationError
 from lakeport.model import Remembered
 from lakeport.sources import new_files
 from lakeport.sources.files.places import Listed
-from lakeport.sources.new_files import Record, in_order, unseen, wanted
+from lakeport.sources.new_files import LandedFiles, in_order, unseen, wanted
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
@@ -25,7 +25,7 @@ def listed(*numbers: int, tag: str = "") -> list[Listed]:
 
 
 def add(memory: KeptMemory, files: list[Listed], now: float = 0.0, **reached: str) -> None:
-    bookmark, write = Record(memory, lambda: now).extended(files, reached)
+    bookmark, write = LandedFiles(memory, lambda: now).extended(files, reached)
     write()
     memory.commit(bookmark)
 
@@ -50,7 +50,7 @@ def test_each_segment_is_larger_than_all_behind_it(memory: KeptMemory) -> None:
         )
         counts = sizes(memory)
         assert all(count > sum(counts[n + 1 :]) for n, count in enumerate(counts))
-    assert list(Record(memory).seen()) == listed(*range(200))
+    assert list(LandedFiles(memory).seen()) == listed(*range(200))
     assert written <= 200 * 8
     assert len(sizes(memory)) <= 8
 
@@ -67,9 +67,9 @@ def test_the_last_segment_that_has_a_file_tells_of_it(memory: KeptMemory) -> Non
     add(memory, listed(1, 2, 3, tag="old"))
     add(memory, listed(2, tag="new"))
     now = [*listed(1, tag="old"), *listed(2, tag="new"), *listed(3, tag="old")]
-    assert list(Record(memory).seen()) == now
+    assert list(LandedFiles(memory).seen()) == now
     add(memory, listed(*range(10, 20)))  # takes the others in
-    assert list(Record(memory).seen())[:3] == now
+    assert list(LandedFiles(memory).seen())[:3] == now
 
 
 def test_segments_before_the_first_file_are_not_read(memory: KeptMemory) -> None:
@@ -77,7 +77,7 @@ def test_segments_before_the_first_file_are_not_read(memory: KeptMemory) -> None
     (old,) = memory.files()
     add(memory, listed(20, 21))
     old.write_bytes(b"")
-    assert list(Record(memory).seen("/in/000015.json")) == listed(20, 21)
+    assert list(LandedFiles(memory).seen("/in/000015.json")) == listed(20, 21)
 
 
 @pytest.mark.parametrize("content", [b"", b"no segment"])
@@ -86,13 +86,13 @@ def test_a_damaged_segment_is_named(memory: KeptMemory, content: bytes) -> None:
     (path,) = memory.files()
     path.write_bytes(content)
     with pytest.raises(DestinationError, match=f"{path} is damaged"):
-        list(Record(memory).seen())
+        list(LandedFiles(memory).seen())
 
 
 def test_a_record_of_another_version_is_refused(memory: KeptMemory) -> None:
     memory.kept["files"] = Remembered({"format": 2}, 0)
     with pytest.raises(DestinationError, match="is of format 2"):
-        Record(memory)
+        LandedFiles(memory)
 
 
 def test_segments_stay_for_a_month(memory: KeptMemory) -> None:
@@ -107,14 +107,14 @@ def test_segments_stay_for_a_month(memory: KeptMemory) -> None:
     assert first not in memory.files()  # it was not named any more on day 31
     assert second not in memory.files()
     assert len(memory.files()) == 2
-    assert len(list(Record(memory).seen())) == 33
+    assert len(list(LandedFiles(memory).seen())) == 33
 
 
 def test_a_large_segment_is_streamed(memory: KeptMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_files, "_SMALL", 10)
     add(memory, listed(*range(11)))
     add(memory, listed(*range(20, 50)))
-    assert list(Record(memory).seen()) == listed(*range(11), *range(20, 50))
+    assert list(LandedFiles(memory).seen()) == listed(*range(11), *range(20, 50))
 
 
 Step = tuple[dict[int, int], bool]
@@ -144,12 +144,12 @@ def test_any_sequence_of_changes_lands_each_content_once(
         spool = folder / f"spool-{load}"
         spool.mkdir()
         names: list[Any] = [Listed(f"/in/{n}", 0, str(tag)) for n, tag in there.items()]
-        seen = Record(memory).seen()
+        seen = LandedFiles(memory).seen()
         new = list(wanted(unseen(in_order([*names, *names[:2]], spool), seen), "land"))
         found = {int(file.uri.rpartition("/")[2]): int(file.tag) for file in new}
         assert len(found) == len(new)
         assert found == {n: tag for n, tag in there.items() if landed.get(n) != tag}
-        bookmark, write = Record(memory).extended(new, {})
+        bookmark, write = LandedFiles(memory).extended(new, {})
         if new:
             write()
             if not fails:
