@@ -212,9 +212,11 @@ def test_undeclared_fields_can_be_dropped_and_are_counted(target: Target, land: 
 
 
 @pytest.mark.before_the_store
-def test_undeclared_fields_can_fail_the_run(target: Target, land: Land) -> None:
+@pytest.mark.parametrize("on_bad", ["fail", "quarantine"])
+def test_undeclared_fields_can_fail_the_run(target: Target, land: Land, on_bad: Any) -> None:
+    lines = singer(USERS, *records("users", [{"id": 1, "extra": 1}]))
     with pytest.raises(UnknownFields, match="extra"):
-        land(singer(USERS, *records("users", [{"id": 1, "extra": 1}])), unknown_fields="fail")
+        land(lines, unknown_fields="fail", on_bad_record=on_bad)
     assert not target.exists("users")
 
 

@@ -30,7 +30,7 @@ from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, Of
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
-from lakeport.model import Mode, Rejection
+from lakeport.model import Mode, Rejection, UnknownPolicy
 from lakeport.schema.named import command
 from lakeport.schema.nested import is_json, is_open
 from lakeport.shape import internal_names
@@ -482,9 +482,9 @@ def _replayed(
             schema = None
             if now is not None:
                 schema = json_schema(_by_source(now, names, target))
-                target = target.model_copy(update={"columns": {}})  # the table's types tell
+                target = target.model_copy(update=_by_table(now, names, target))
         elif not transforms["python"]:
-            known = now or pa.schema([])
+            known = pa.schema(column for column in now or () if not is_open(column.type))
             transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
@@ -511,8 +511,21 @@ def _by_source(
         made_text = column and name in config.columns and pa.types.is_string(column.type)
         if name in config.drop or made_text:
             yield pa.field(name, pa.json_())
-        elif column is not None:
+        elif column is not None and not is_open(column.type):
             yield column.with_name(name)
+
+
+def _by_table(table: pa.Schema, names: Iterable[str], config: DestinationConfig) -> dict[str, Any]:
+    """Return the keys of the config by which records land with the types of a table's columns.
+
+    Columns that never had a value have none: fields for them are not declared, and known still.
+    """
+    there = {column.name.lower() for column in table}
+    unknown = [name for name in names if config.rename.get(name, name).lower() not in there]
+    keys: dict[str, Any] = {"columns": {}}
+    if config.unknown_fields is UnknownPolicy.DROP or not unknown:
+        keys |= {"unknown_fields": UnknownPolicy.EVOLVE, "drop": [*config.drop, *unknown]}
+    return keys
 
 
 def _write(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
@@ -554,13 +567,11 @@ def _edited(file: Path) -> Iterator[bytes]:
 
 
 def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
-    """The table's columns, where they are known; the values tell the others' types."""
+    """The table's columns, without those that lakeport adds; None where there is no table."""
     prepared = prepare(config, begin=False)
     with prepared.engine as engine:
         table = open_table(config, prepared.storage, engine, stream, writes=False).current()
     if table is None:
         return None
     own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
-    return pa.schema(
-        field for field in table.schema if field.name.lower() not in own and not is_open(field.type)
-    )
+    return pa.schema(field for field in table.schema if field.name.lower() not in own)

@@ -237,7 +237,7 @@ class StreamLoader:
         scan, found = self._scan(self._extended(batch.reader), batch)
         if self.policies.config.unknown_fields is UnknownPolicy.DROP:
             self._dropped.update(scan.unknown_values)
-        elif scan.unknown:
+        elif scan.unknown and self.policies.config.unknown_fields is UnknownPolicy.EVOLVE:
             new = pa.schema([(name, pa.null()) for name in scan.unknown])
             known = self._extended(batch.reader).schema
             check_width(batch.stream, pa.schema([*known, *new]), self.policies.config.max_columns)

@@ -85,6 +85,22 @@ def test_corrected_records_land_as_the_load_landed_them(
     assert second == {**first, identity: 2}
 
 
+@pytest.mark.parametrize("policy", ["drop", "fail"])
+def test_a_field_whose_column_had_no_value_is_known(policy: str, tmp_path: Path) -> None:
+    to = {"destination": "local", "path": str(tmp_path / "lake"), "engine": "threads"}
+    lakeport.land([{"id": 1, "late": None}], to, table="t")
+    bad = singer({"id": "x"}, {"id": {"type": "integer"}})
+    lakeport.land(bad, to, on_bad_record="quarantine")
+    corrected = tmp_path / "corrected.jsonl"
+    fields = {"late": 7} | ({"other": 1} if policy == "drop" else {})
+    corrected.write_text(json.dumps({"id": 2, **fields}))
+    (done,) = lakeport.replay(to, "t", records_from=corrected, unknown_fields=policy)
+    assert done.rows == 1
+    rows = lakeport.Table(tmp_path / "lake" / "t").preview(5).to_pylist()
+    found = [{name: row[name] for name in row if not name.startswith("_")} for row in rows]
+    assert {"id": 2, "late": 7} in found
+
+
 def test_rows_that_missed_an_expectation_keep_their_json(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     expect = [{"between": {"id": [0, 1]}, "otherwise": "quarantine"}]
