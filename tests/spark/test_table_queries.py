@@ -104,6 +104,22 @@ def test_a_query_reaches_nothing_but_the_table(table: Table, sql: str, named: st
     assert "use Spark itself" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        (
+            "SELECT id\nFRM t WHERE",
+            r"this is not one query: Syntax error .* \(line 2, column \d+\)",
+        ),
+        ("SELECT gone FROM t", r"Spark can't run the query: .* \(line 1, column 8\)"),
+    ],
+)
+def test_a_query_at_fault_is_told_in_words(table: Table, sql: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as refused:
+        table.query(sql)
+    assert ": [" not in refused.value.message and "SQLSTATE" not in refused.value.message
+
+
 def test_variables_in_a_query_stay_text(table: Table) -> None:
     rows = table.query("SELECT '${env:HOME}' AS e, '${system:user.home}' AS s").to_pylist()
     assert rows == [{"e": "${env:HOME}", "s": "${system:user.home}"}]

@@ -408,11 +408,6 @@ def _sentence(text: str) -> str:
     return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"
 
 
-def first_line(error: Exception) -> str:
-    """The first line of what Spark says."""
-    return next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-
-
 class MaskedCause(Exception):
     """Stands for a cause whose words held a secret: the same words, masked."""
 

@@ -114,6 +114,8 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
     if facts.partition_columns:
         words = f"{count(len(facts.by_partition))} by {', '.join(facts.partition_columns)}"
         told.append(("partitions", words))
+    if facts.cluster_columns:
+        told.append(("clustered by", ", ".join(facts.cluster_columns)))
     if facts.versions:
         older = f", {count(facts.older_versions)} older ones gone" if facts.older_versions else ""
         told.append(("version", f"{count(facts.versions[-1].number)}{older}"))

@@ -451,6 +451,7 @@ def delta_facts(
         partitions=len(partitions),
         by_partition=partitions,
         partition_columns=by,
+        cluster_columns=state.clustering,
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
         protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",

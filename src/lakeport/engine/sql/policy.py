@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.failures import first_line, translated
+from lakeport.engine.failures import translated
 from lakeport.engine.spark.jvm.calls import active, java_class
-from lakeport.engine.sql.query import analysed
+from lakeport.engine.sql.query import analysed, fault_of
 from lakeport.errors import ConfigError
 from lakeport.schema.sparktypes import quoted
 
@@ -103,9 +103,7 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
         try:
             plan = parser.parsePlan(sql)
         except ParseException as error:
-            raise ConfigError(
-                f"this is not one query: {first_line(error)}", SINGLE_SELECT
-            ) from error
+            raise ConfigError(f"this is not one query: {fault_of(error)}", SINGLE_SELECT) from error
         sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
         verdict = "this is not one query of the table alone"
         checker = _TreeChecker(spark._jvm, verdict, case_sensitive=sensitive)
@@ -118,7 +116,7 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
             except AnalysisException as error:
                 columns = ", ".join(frame.columns)
                 raise ConfigError(
-                    f"Spark can't run the query: {first_line(error)}",
+                    f"Spark can't run the query: {fault_of(error)}",
                     f"the table's columns are {columns}.",
                 ) from error
     return found.limit(limit)
@@ -142,7 +140,7 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
         try:
             condition = parser.parseExpression(text)
         except ParseException as error:
-            raise refusal(first_line(error)) from error
+            raise refusal(fault_of(error)) from error
     verdict = "this is no condition on a row alone"
     _TreeChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
 

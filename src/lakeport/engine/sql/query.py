@@ -178,12 +178,15 @@ def refusing(hint: str, subject: str = "`sql`") -> Iterator[None]:
 
 
 def _refused(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
-    """The parser's and the analyser's words, without codes, plans and traces."""
+    return ConfigError(f"{subject}: {fault_of(error)}", hint)
+
+
+def fault_of(error: PySparkException) -> str:
+    """Return the parser's or the analyser's sentence, without codes, plans and traces."""
     said = str(error).strip()
     place = _PLACE.search(said)
     where = f" (line {place[1]}, column {int(place[2]) + 1})" if place else ""
-    sentence = _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".;")
-    return ConfigError(f"{subject}: {sentence}{where}", hint)
+    return _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".;") + where
 
 
 def is_row_wise(frame: DataFrame, source: str) -> bool:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lakeport.delta_log.paths import check_actions, check_log
-from lakeport.engine.failures import first_line, translate, translated
+from lakeport.engine.failures import translate, translated
 from lakeport.engine.spark.delta.rows import DeltaRows
 from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
+from lakeport.engine.sql.query import fault_of
 from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.schema.sparktypes import quoted
 
@@ -175,7 +176,7 @@ class DeltaSession:
             except AnalysisException as error:
                 if where is None:
                     raise
-                raise refusal(first_line(error)) from error
+                raise refusal(fault_of(error)) from error
             found = done.select("metrics").first()
         metrics: dict[str, Any] = found[0].asDict(recursive=True) if found else {}
         return metrics

@@ -577,8 +577,8 @@ def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
     asked = pa.array(where)
     one, other = one.filter(asked), other.filter(asked)
     if pa.types.is_nested(one.type):
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return np.fromiter((a == b for a, b in pairs), dtype=bool, count=len(one))
+        pairs = zip(one, other, strict=True)  # not as Python's values, which lack year 10000
+        return np.fromiter((a.equals(b) for a, b in pairs), dtype=bool, count=len(one))
     nothing = {"nan_is_null": pa.types.is_floating(one.type)}
     both_empty = pc.and_(pc.is_null(one, **nothing), pc.is_null(other, **nothing))
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_empty)

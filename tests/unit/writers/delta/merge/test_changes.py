@@ -110,7 +110,7 @@ def test_rows_take_the_values_of_the_last_record_of_their_key(
 
 
 def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> None:
-    nested = pa.list_(pa.struct([("a", pa.int64())]))
+    nested = pa.list_(pa.struct([("a", pa.int64()), ("t", pa.timestamp("us", "UTC"))]))
     names = ("id", "made", "seen", "name", "share", "tags")
     types = (pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64(), nested)
     schema = pa.schema(list(zip(names, types, strict=True)))
@@ -118,16 +118,16 @@ def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> 
     def rows(*values: tuple[Any, ...]) -> pa.Table:
         return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in values], schema)
 
-    nan = float("nan")
+    nan, year_11476 = float("nan"), 3 * 10**17
     there = rows(
-        (1, "then", "then", "Ada", nan, [{"a": 1}]),
+        (1, "then", "then", "Ada", nan, [{"a": 1, "t": year_11476}]),
         (2, "then", "then", None, None, None),
         (3, "then", "then", "Cy", 0.5, [{"a": 1}]),
         (4, "then", "then", "Di", 0.5, [{"a": 1}]),
         (5, "then", "then", "Ed", 0.5, [None]),
     )
     batch = rows(
-        (1, "now", "now", "Ada", nan, [{"a": 1}]),
+        (1, "now", "now", "Ada", nan, [{"a": 1, "t": year_11476}]),
         (2, "now", "now", None, None, None),
         (3, "now", "now", None, 0.5, [{"a": 1}]),
         (4, "now", "now", "Di", 0.5, [{"a": 2}]),
