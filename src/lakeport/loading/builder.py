@@ -101,7 +101,7 @@ class ReportBuilder:
         """Add bad records, by their reasons, and the files that hold them."""
         with self._lock:
             self._rejections.add(records)
-        self._quarantine.update(dict.fromkeys(uris))
+            self._quarantine.update(dict.fromkeys(uris))
 
     def state(self, state: bytes) -> None:
         """Remember the STATE that went out."""
@@ -125,6 +125,8 @@ class ReportBuilder:
         seconds = self.timeline.elapsed()
         spans, left_out = self.timeline.spans(seconds)
         read, written = self.timeline.paces(seconds)
+        with self._lock:  # after an interrupt a batch may go on and be reported
+            reasons = self._rejections.told()
         return LandingReport(
             run_id=self._run_id,
             target=self._target,
@@ -139,7 +141,7 @@ class ReportBuilder:
             error=Failure.of(error).scrubbed(self._secrets) if error else None,
             parser=parser(),
             command=None if self._command is None else masked(self._command, self._secrets),
-            reasons=self._rejections.told(),
+            reasons=reasons,
             spans=spans,
             streams_left_out=left_out,
             pace=written,

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
@@ -75,17 +76,19 @@ def check(
     end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
     tables = bool(config.connectors())
-    begun = _begin_spark(config, storage) if tables and config.engine == "spark" else None
-    late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
-    items = _within(seconds, lambda: _all(config, storage, tables=tables), late)
-    if begun is not None and all(item.status != "failed" for item in items):
-        waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
-        late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
-        if spark_seconds:
-            hint = "the store itself is fit; `lakeport check` waits longer for Spark."
-            late = CheckItem("spark", "skipped", waited, hint)
-        items += _within(end - time.monotonic(), lambda: _spark_items(begun), late)
-    return CheckReport(storage.uri(), items)
+    with ExitStack() as stack:
+        by_spark = tables and config.engine == "spark"
+        begun = _begin_spark(config, storage, stack) if by_spark else None
+        late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
+        items = _within(seconds, lambda: _all(config, storage, tables=tables), late)
+        if begun is not None and all(item.status != "failed" for item in items):
+            waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
+            late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
+            if spark_seconds:
+                hint = "the store itself is fit; `lakeport check` waits longer for Spark."
+                late = CheckItem("spark", "skipped", waited, hint)
+            items += _within(end - time.monotonic(), lambda: _spark_items(begun), late)
+        return CheckReport(storage.uri(), items)
 
 
 def _all(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
@@ -103,12 +106,20 @@ def _journal(storage: Storage) -> str:
     return "the journal that `run_id` needs can be read"
 
 
-def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
-    """Have Spark start; the function that is returned waits for it, or raises what went wrong."""
+def _begin_spark(
+    config: DestinationConfig, storage: Storage, stack: ExitStack
+) -> Callable[[], LogStoreProbe]:
+    """Have Spark start, and `stack` close its engine.
+
+    Returns:
+        Waits for Spark, or raises what went wrong.
+    """
     begun = Future[Engine]()
     try:
         request = SessionRequest(config.jars, config.spark, warm=config.warm)
-        begun.set_result(choose(config.engine, request))
+        engine = stack.enter_context(choose(config.engine, request))
+        engine.begin()
+        begun.set_result(engine)
     except LakeportError as error:
         begun.set_exception(error)
 

@@ -249,6 +249,7 @@ class _LoadRun:
                 self.report.rejected(stream, count)
             else:
                 self.report.stray(count)
+        self._check_limit()
         streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
         check_streams(self.config, streams, bool(self.wanted))
         by_stream: dict[str, list[Batch]] = {}
@@ -359,19 +360,23 @@ class _LoadRun:
             self._records += records
             self._set_aside(bad, batch.sequence, of)
             self.report.rejected(batch.stream, len(bad))
+            self._check_limit()
 
     def _set_aside(self, bad: Sequence[BadRecord], sequence: int, of: Of) -> None:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
             self.report.quarantined(bad, quarantine.write(bad, sequence, of))
+
+    def _check_limit(self) -> None:
+        """Raise InputError if the run has more bad records than it may; these are kept by now."""
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _emit(self, state: bytes) -> None:
-        self.report.state(state)
         if self.on_state is not None:
             self.on_state(state)
         self.observer.on_state(state)
+        self.report.state(state)
 
     def _tidy(self) -> None:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""

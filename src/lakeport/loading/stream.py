@@ -330,6 +330,8 @@ class StreamLoader:
                 try:
                     plan = self._planned(incoming, whole, names, parts[0].shape.clock, len(tasks))
                     staged, found = self._staged(tasks, plan, whole)
+                    # A cluster that is gone by then must not fail what is committed.
+                    skewed = uneven(staged, self.engine.cores, self.policies.min_file_bytes)
                     known = replace(whole, content=contents_of(incoming, staged))
                     # What is left out is not set aside again.
                     once = self.policies.config.once and not judged
@@ -347,7 +349,7 @@ class StreamLoader:
                     else:
                         self.writer.discard(staged)
                     notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
-                    return self._told(replace(landed, notes=notes), whole, incoming, plan, staged)
+                    return self._told(replace(landed, notes=notes), whole, incoming, plan, skewed)
                 except TypeConflict as conflict:
                     self.writer.discard(staged)
                     now = self.writer.current()
@@ -406,11 +408,10 @@ class StreamLoader:
         whole: Batch,
         incoming: pa.Schema,
         plan: TablePlan,
-        staged: Sequence[Staged],
+        skewed: Sequence[str],
     ) -> Landed:
         """Add to a commit what there is to tell of its batch."""
-        cores, least = self.engine.cores, self.policies.min_file_bytes
-        warnings = (*whole.warnings, *landed.warnings, *uneven(staged, cores, least))
+        warnings = (*whole.warnings, *landed.warnings, *skewed)
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
             warnings = (*warnings, _emptied(landed))
         columns, notes = described(incoming, plan), landed.notes

@@ -58,7 +58,7 @@ class Command:
 
     @classmethod
     def here(cls, program: str, arguments: Sequence[str]) -> Command:
-        """The command line of this process, with its surroundings; `close` it."""
+        """The command line of this process, with its surroundings; close what `sent` returns."""
         streams = (sys.stdin, sys.stdout, sys.stderr)
         return cls(
             program,
@@ -71,7 +71,7 @@ class Command:
         )
 
     def sent(self) -> list[int]:
-        """Return the files that are sent to a session, the first of them to be closed then."""
+        """Return the files that are sent to a session; close them then."""
         told = {name: value for name, value in vars(self).items() if name not in _OPEN}
         file = os.memfd_create("lakeport-command")
         os.write(file, json.dumps(told).encode())

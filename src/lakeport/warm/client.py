@@ -123,11 +123,12 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
             limit = _TURN_SECONDS if at_work else _START_SECONDS
             answer, _ = channel.receive(None if patient else limit)
         if "turn" in answer:
-            command = Command.here(program, arguments)
-            told, *_ = files = command.sent()
-            channel.send({}, files)
-            os.close(told)
-            command.close()
+            files = Command.here(program, arguments).sent()
+            try:
+                channel.send({}, files)
+            finally:
+                for file in files:
+                    os.close(file)
             return _Waiting(channel).wait()
     except TimeoutError:
         return None  # the run before takes longer than a Spark of one's own

@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
@@ -208,27 +208,33 @@ class WarmSession:
         """Begin the next run, if there is one and its turn has come."""
         while self._door and self._run is None and self._waiting:
             channel = self._waiting.pop(0)
+            files: Sequence[int] = ()
             try:
                 channel.send({"turn": True})
                 _, files = channel.receive(_COMMAND_SECONDS)
                 self._start(channel, Command.of(files))
             except (OSError, ValueError, LookupError, TypeError):
                 self._drop(channel)  # it waits no more
+            finally:
+                for file in files:
+                    with suppress(OSError):  # the first one is closed by who has read it
+                        os.close(file)
 
     def _start(self, channel: Channel, command: Command) -> None:
         # What is sent to the run before it is one must not be taken for a signal to this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         parent = os.getpid()
-        process = os.fork()
-        if not process:
-            signal.set_wakeup_fd(-1)
-            for other in [*self._selector.get_map().values()]:
-                os.close(other.fd)
-            self._selector.close()
-            self._wake.close()
-            become(command, self._door, parent)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        command.close()
+        try:
+            process = os.fork()
+            if not process:
+                signal.set_wakeup_fd(-1)
+                for other in [*self._selector.get_map().values()]:
+                    os.close(other.fd)
+                self._selector.close()
+                self._wake.close()
+                become(command, self._door, parent)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._run, self._process, self._command = channel, process, command.shown
         self._served += 1
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -140,3 +142,23 @@ def test_a_plan_as_a_document() -> None:
     assert values["plan"] == 1
     (stream,) = values["streams"]
     assert stream["columns"] == [{"name": "id", "type": "int64", "change": "new"}]
+
+
+def test_a_report_is_made_while_an_interrupted_batch_goes_on() -> None:
+    report = ReportBuilder("r1")
+
+    def reject() -> None:
+        for number in range(2000):
+            report.quarantined([BadRecord(f"s{number}", 1, "n", "not a number", b"{}")], ())
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=reject)
+    thread.start()
+    try:
+        while thread.is_alive():
+            report.finish()
+    finally:
+        thread.join()
+        sys.setswitchinterval(before)
+    assert len(report.finish().reasons) == 2000

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from lakeport.host.warm import Channel, NotStarted
 from lakeport.warm import client
 from lakeport.warm.child import Command
 from lakeport.warm.client import Lost, _Waiting, option_of
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 @pytest.fixture
@@ -142,3 +147,21 @@ def test_a_session_that_ends_before_the_turn(
     theirs.close()
     assert client.through("lakeport", ["land"]) == (None, ["land"], None)
     assert isinstance(client.through("lakeport", ["land", "--warm"])[2], NotStarted)
+
+
+def test_a_command_that_cannot_be_sent_leaves_no_file_open(
+    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = ends
+    theirs.send({"turn": True})
+    send = Channel.send
+
+    def refuse(self: Channel, message: dict[str, Any], files: Any = ()) -> None:
+        if files:
+            raise ConnectionResetError
+        send(self, message, files)
+
+    monkeypatch.setattr(Channel, "send", refuse)
+    before = open_files()
+    assert client._run(ours, "lakeport", ["land"], "auto") is None
+    assert open_files() == before - 1  # the connection

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+from pathlib import Path
+
 import pytest
 
+from lakeport.host.warm import Channel
 from lakeport.warm import session
+from lakeport.warm.child import Command
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +30,26 @@ def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) 
     assert {"lakeport.cli.land", "lakeport.writers.delta.sink", "rich.console"} <= set(done)
     assert done[-2:] == ["preload", "freeze"]
     assert not [name for name in done if name.endswith("__main__")]
+
+
+def test_a_run_that_cannot_be_forked_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("too many processes")
+
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    listener, keeper = socket.socketpair()
+    one = session.WarmSession({}, listener, Channel(keeper))
+    one._door = {"port": 1}
+    one._waiting.append(Channel(theirs))
+    client, sent = Channel(ours), Command.here("lakeport", ["land"]).sent()
+    client.send({}, sent)
+    monkeypatch.setattr(os, "fork", refuse)
+    before, files = signal.pthread_sigmask(signal.SIG_BLOCK, ()), open_files()
+    one._offer()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert open_files() == files - 1  # the client was let go of
+    assert client.receive()[0] == {"turn": True} and client.receive()[0] == {}
+    for file in sent:
+        os.close(file)
+    for each in (ours, listener, keeper, one._wake, one._woken, one._selector):
+        each.close()

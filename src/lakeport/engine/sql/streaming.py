@@ -211,11 +211,15 @@ class _Folder:
         """Make a file appear whole; the first of several writers wins."""
         temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
         stream = self._system.create(temporary, False)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        if not self.holds(name):
-            self._system.rename(temporary, self._child(name))
-        self._system.delete(temporary, False)
+        try:
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+            if not self.holds(name):
+                self._system.rename(temporary, self._child(name))
+        finally:
+            self._system.delete(temporary, False)
 
     def _child(self, name: str) -> Any:
         return java_class(self._jvm, "org.apache.hadoop.fs.Path")(self._path, name)

@@ -413,27 +413,37 @@ class TableTransaction:
         """
         if self._session is not None:
             return self._commit_by_spark(self._session(), actions, operation)
-        own, log = str(uuid.uuid4()), self._log
+        own = str(uuid.uuid4())
         data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
         version = self.version + 1
         while True:
             try:
-                log.storage.put(log.key(version), data, create_only=True)
-                break
-            except ObjectExists:
-                other = log.read(version)
-                if other is None:
-                    key = log.storage.uri(log.key(version))
-                    failure = OutcomeUnknown(f"{key} is said to exist, and is not there", "")
-                    return self._settled(own, failure)
-                if other.info.get("txnId") == own:
-                    break
-                self._check_followed(other)
-                version += 1
+                there = self._create(version, data)
             except LakeportError as failure:
                 return self._settled(own, failure)
+            if there is None or there.info.get("txnId") == own:
+                break
+            self._check_followed(there)
+            version += 1
         self._checkpoint(version)
         return version
+
+    def _create(self, version: int, data: bytes) -> Commit | None:
+        """Create a version's file in the log; return the commit that has the version, if one has.
+
+        Raises:
+            LakeportError: the file may have been created all the same.
+        """
+        log = self._log
+        try:
+            log.storage.put(log.key(version), data, create_only=True)
+        except ObjectExists:
+            there = log.read(version)
+            if there is None:
+                key = log.storage.uri(log.key(version))
+                raise OutcomeUnknown(f"{key} is said to exist, and is not there", "") from None
+            return there
+        return None
 
     def _commit_by_spark(
         self, session: DeltaSession, actions: Sequence[str], operation: Operation

@@ -76,7 +76,10 @@ def retype_late(
         keys: the files.
         known: number of the columns' record that they were planned by.
     """
-    newest = ColumnLog(storage, table).read()
+    try:
+        newest = ColumnLog(storage, table).read()
+    except DestinationError as error:  # the files are visible: nothing may fail now
+        return (retype_warning(len(keys), error.message),)
     if newest.schema is None or newest.number <= known:
         return ()
     return retype(storage, keys, file_columns(newest.schema))

@@ -18,6 +18,8 @@ from lakeport.model import Batch, Landed, Staged
 from lakeport.storage.local import STAGING, LocalStorage
 from lakeport.writers import parquet
 from lakeport.writers.base import TablePlan
+from lakeport.writers.files import writer as writer_module
+from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.sink import FileSink, Names, Rows, visible_rows
 from lakeport.writers.files.writer import Clash, FilesWriter, number_of_files
@@ -274,6 +276,29 @@ def test_a_manifest_that_fails_is_a_warning(
         "the table's columns were not put on record: full",
         "the manifest was not written: full",
     )
+
+
+def test_columns_that_cannot_be_read_once_all_is_visible_are_a_warning(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = FilesWriter(store, Encoder(), "users")
+    columns = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.null()))])
+    plan = writer.plan(columns, BATCH, (), CLOCK, 1)
+    batch = pa.RecordBatch.from_pydict({"id": [1], "tags": [[]]}, schema=plan.schema)
+    staged = plan.sink.write(iter([batch]), 0)
+
+    def refuse(_: ColumnLog) -> None:
+        raise DestinationError("the store is tired")
+
+    drop = writer_module.drop_staging
+
+    def dropped(*given: Any) -> None:
+        drop(*given)
+        monkeypatch.setattr(ColumnLog, "read", refuse)
+
+    monkeypatch.setattr(writer_module, "drop_staging", dropped)
+    landed = writer.commit(plan, staged, BATCH, None)
+    assert landed.rows == 1 and landed.warnings[-1].endswith("the store is tired")
 
 
 def test_partition_columns_are_not_for_files(store: LocalStorage) -> None:

@@ -213,6 +213,30 @@ def test_a_commit_whose_answer_was_lost_has_landed(plans: Plans) -> None:
     assert len(plans.rows()) == 2
 
 
+class Repeating(LocalStorage):
+    """A disk that hears of a commit twice, says that it exists, and is silent when it is read."""
+
+    silent = False
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
+        super().put(key, data, create_only=create_only)
+        if "_delta_log" in key:
+            self.silent = True
+            raise ObjectExists(f"{key} exists")
+
+    def get(self, key: str) -> bytes | None:
+        if self.silent and "_delta_log" in key:
+            self.silent = False
+            raise Unreachable(f"no answer about {key}")
+        return super().get(key)
+
+
+def test_a_commit_that_exists_and_cannot_be_read_at_once_has_landed(plans: Plans) -> None:
+    plans.storage = Repeating(str(plans.root))
+    assert plans.land().version == 0
+    assert len(plans.rows()) == 2
+
+
 def test_one_of_which_nobody_can_tell_keeps_its_files(
     plans: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
