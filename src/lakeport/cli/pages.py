@@ -19,7 +19,7 @@ from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
 from lakeport.host.extras import missing
 from lakeport.host.scratch import check_output, write_output
-from lakeport.loading.report import Failure, LandingReport, Observer, together
+from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
 from lakeport.pages.address import LOOPBACK, Address, has_display, listening, opened
 from lakeport.scrub import scrub
 from lakeport.units import count, counted, size
@@ -76,7 +76,7 @@ def observed(output: Output, path: Path | None) -> Observer:
     if path is None:
         return output
     check_output(path)
-    return together(_LoadPage(path, output), output)
+    return fan_out(_LoadPage(path, output), output)
 
 
 class _LoadPage(Observer):

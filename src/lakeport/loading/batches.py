@@ -36,7 +36,7 @@ _MOST_OF_TWO: Final = 1.7  # a task is said to have too much beyond this multipl
 _LEAST: Final = 0.3  # and of the whole
 
 
-def together(batches: Sequence[Batch]) -> Batch:
+def merge_batches(batches: Sequence[Batch]) -> Batch:
     """One batch that stands for several that land in one commit."""
     if len(batches) == 1:
         return batches[0]
@@ -50,10 +50,10 @@ def together(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
+def group_splits(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
     """Contiguous groups of about equal size, at most `count` and none empty.
 
-    >>> [len(group) for group in groups([Split("a")] * 5, 2)]
+    >>> [len(group) for group in group_splits([Split("a")] * 5, 2)]
     [3, 2]
     """
     count = max(1, min(count, len(splits)))
@@ -66,7 +66,7 @@ def groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
     return found
 
 
-def uneven(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
+def skew_warnings(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
     """Say it when one task had most of a batch that was worth sharing out.
 
     Args:
@@ -110,14 +110,14 @@ def read_columns(batches: Sequence[Batch]) -> dict[str, str]:
     return {f.name: type_name(declared_type(f)) for schema in schemas for f in schema}
 
 
-def described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
+def describe_columns(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
     """The columns that a batch brought, as the table spells and types them, in words."""
     known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
     return {field.name: type_name(declared_type(field)) for field in fields}
 
 
-def union(schemas: Sequence[pa.Schema]) -> pa.Schema:
+def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Columns of all batches that land together, in order of first appearance.
 
     Raises:
@@ -193,7 +193,7 @@ def _as_text(reader: Reader, columns: Collection[str]) -> Reader | None:
     return reader.as_text(columns) if columns and isinstance(reader, CsvReader) else None
 
 
-def staged_of(results: Sequence[Staged | Findings]) -> list[Staged]:
+def staged_objects(results: Sequence[Staged | Findings]) -> list[Staged]:
     """The staged objects among what tasks give."""
     return [one for one in results if isinstance(one, Staged)]
 
@@ -212,7 +212,7 @@ class Task:
         return max(-1, batch.bytes * len(self.splits) // max(1, len(batch.splits)))
 
 
-def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
+def find_misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
     """The first value for which the table's column is too narrow, in words."""
     for part in parts:
         names = {new.lower(): old for old, new in part.shape.names}
@@ -224,7 +224,7 @@ def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
     return ""
 
 
-def without_type(conflict: TypeConflict, parts: Sequence[Part]) -> list[Part] | None:
+def clear_type(conflict: TypeConflict, parts: Sequence[Part]) -> list[Part] | None:
     """The parts without a type in the place of a conflict, if none of their rows has a value there.
 
     Returns:

@@ -126,7 +126,7 @@ class ReportBuilder:
         spans, left_out = self.timeline.spans(seconds)
         read, written = self.timeline.paces(seconds)
         with self._lock:  # after an interrupt a batch may go on and be reported
-            reasons = self._rejections.told()
+            reasons = self._rejections.most_frequent()
         return LandingReport(
             run_id=self._run_id,
             target=self._target,

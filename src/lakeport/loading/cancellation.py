@@ -32,7 +32,7 @@ class Cancelled(Exception):
     """A commit was not begun, as the load was asked to end."""
 
 
-class Asked(KeyboardInterrupt):
+class EndRequested(KeyboardInterrupt):
     """Another thread has asked the load to end."""
 
 
@@ -79,7 +79,7 @@ class Cancellation:
             Asked: one has.
         """
         if self._ask.done():
-            raise Asked
+            raise EndRequested
 
     def outcome(self, landing: Future[None]) -> None:
         """Wait for a batch.
@@ -89,7 +89,7 @@ class Cancellation:
         """
         wait([landing, self._ask], return_when=FIRST_COMPLETED)
         if not landing.done():
-            raise Asked
+            raise EndRequested
         landing.result()
 
     @contextmanager
@@ -160,7 +160,7 @@ _used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", def
 
 
 @contextmanager
-def waited_for(
+def wait_unless_interrupted(
     executor: ThreadPoolExecutor, *, cancels: bool = False
 ) -> Iterator[ThreadPoolExecutor]:
     """Threads that are waited for, unless what they work for was interrupted.

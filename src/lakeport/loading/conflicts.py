@@ -28,7 +28,7 @@ _SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a
 _OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
 
-def explained(
+def explain_conflict(
     conflict: TypeConflict, table: str, now: Current | None, misfit: str = ""
 ) -> SchemaConflict:
     """The conflict with the commands that end it.

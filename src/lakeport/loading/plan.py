@@ -1,4 +1,4 @@
-"""What a load would do, found out by reading the source and the table and writing neither."""
+"""Plan a load: read the source and the table, write neither, and tell what would be done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeport.destinations import check_place, open_table
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.flushes import check_streams
-from lakeport.loading.prepare import Prepared, prepare
+from lakeport.loading.prepare import PreparedLoad, prepare
 from lakeport.sources.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
     from lakeport.loading.batches import Part
-    from lakeport.loading.transform.wanted import Wanted
+    from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -166,32 +166,32 @@ def plan(
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
     with prepared.engine:
-        prepared = prepared.begun_anew() if full_refresh else prepared
+        prepared = prepared.for_full_refresh() if full_refresh else prepared
         check_place(prepared.config, prepared.storage)
-        from lakeport.loading.transform.wanted import Wanted
+        from lakeport.loading.transform.rules import RowRules
 
-        wanted = Wanted.given(prepared, sql, python, views, expect)
-        wanted.check()
-        seen: dict[str, _Seen] = {}
+        rules = RowRules.from_arguments(prepared, sql, python, views, expect)
+        rules.check()
+        seen: dict[str, _StreamScan] = {}
         notes: list[str] = []
         with (
-            prepared.opened(source, options, lambda *_: None) as (opened, ready),
+            prepared.open_source(source, options, lambda *_: None) as (opened, ready),
             activity("reading", opened.name, total=opened.bytes),
         ):
-            wanted, _ = wanted.over(opened)
+            rules, _ = rules.bind(opened)
             for flush in opened:
                 names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
-                check_streams(prepared.config, names, bool(wanted))
+                check_streams(prepared.config, names, bool(rules))
                 for batch in (batch for batch in flush.batches if not batch.schema_only):
                     found = _scan(ready.engine, batch)
-                    seen.setdefault(batch.stream, _Seen()).add(batch, found)
+                    seen.setdefault(batch.stream, _StreamScan()).add(batch, found)
                 for record in flush.bad:
                     if record.stream in seen:
-                        seen[record.stream].found += _Found(0, 1, (record.fault,))
+                        seen[record.stream].found += _RecordCounts(0, 1, (record.fault,))
                 notes += flush.notes.values()
                 opened.landed(flush)
         config, storage = prepared.config, prepared.storage
-        streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
+        streams = tuple(_stream(prepared, stream, each, rules) for stream, each in seen.items())
         warnings = (*ready.warnings, *notes)
         mode = config.mode.value
         engine = prepared.engine.describe("engine" in config.model_fields_set)
@@ -201,31 +201,31 @@ def plan(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """How many good records (-1: unknown) and bad ones there are, and what is wrong at first."""
+class _RecordCounts:
+    """Good records (-1: unknown) and bad ones of a stream, and the first faults."""
 
     good: int
     bad: int = 0
     first: tuple[str, ...] = ()
 
-    def __add__(self, other: _Found) -> _Found:
+    def __add__(self, other: _RecordCounts) -> _RecordCounts:
         good = -1 if self.good < 0 or other.good < 0 else self.good + other.good
-        return _Found(good, self.bad + other.bad, (self.first + other.first)[:_FIRST])
+        return _RecordCounts(good, self.bad + other.bad, (self.first + other.first)[:_FIRST])
 
 
-_NOTHING: Final = _Found(0)
+_NOTHING: Final = _RecordCounts(0)
 
 
 @dataclass
-class _Seen:
-    """What the source has of one stream."""
+class _StreamScan:
+    """One stream of the source, read to its end."""
 
     batch: Batch | None = None
-    found: _Found = _NOTHING
+    found: _RecordCounts = _NOTHING
     bytes: int = 0
     batches: int = 0
 
-    def add(self, batch: Batch, found: _Found) -> None:
+    def add(self, batch: Batch, found: _RecordCounts) -> None:
         if self.batch is None or not batch.gone:
             self.batch = batch
         self.found += found
@@ -233,7 +233,7 @@ class _Seen:
         self.batches += 1
 
 
-def _scan(engine: Engine, batch: Batch) -> _Found:
+def _scan(engine: Engine, batch: Batch) -> _RecordCounts:
     """The good and the bad records of a batch; Parquet and frames hold values, and so no bad ones.
 
     A Spark frame's are not counted.
@@ -241,19 +241,21 @@ def _scan(engine: Engine, batch: Batch) -> _Found:
     from lakeport.sources.json.reader import JsonReader
 
     if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
-        return _Found(batch.records)
+        return _RecordCounts(batch.records)
     with activity("checking", batch.stream, total=batch.bytes):
         read = partial(_scan_split, batch.reader)
         parts = engine.run_tasks(f"check {batch.stream}", read, batch.splits)
     return sum(parts, _NOTHING)
 
 
-def _scan_split(reader: Reader, split: Split) -> list[_Found]:
+def _scan_split(reader: Reader, split: Split) -> list[_RecordCounts]:
     found = reader.scan(split)
-    return [_Found(found.rows, len(found.bad), tuple(bad.fault for bad in found.bad[:_FIRST]))]
+    return [
+        _RecordCounts(found.rows, len(found.bad), tuple(bad.fault for bad in found.bad[:_FIRST]))
+    ]
 
 
-def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
+def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules) -> StreamPlan:
     from lakeport.loading.batches import Part, columns_of
     from lakeport.loading.policies import Policies
     from lakeport.schema.width import check_width
@@ -261,9 +263,9 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies(prepared.config)
-    planned = wanted.planned(prepared, seen.batch)
+    planned = rules.plan_batch(prepared, seen.batch)
     batch = planned.batch
-    source = columns_of(seen.batch).names if wanted.transform else ()
+    source = columns_of(seen.batch).names if rules.transform else ()
     shape = policies.shape(planned.columns, batch, source=source)
     check_width(stream, shape.schema, prepared.config.max_columns)
     keys = policies.keys_of(batch)
@@ -321,8 +323,8 @@ def _warnings(
     writer: TableWriter, part: Part, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
     """Return a load's warnings about its table, or the error that it would end with."""
-    from lakeport.loading.batches import misfit
-    from lakeport.loading.conflicts import explained
+    from lakeport.loading.batches import find_misfit
+    from lakeport.loading.conflicts import explain_conflict
     from lakeport.schema.evolution import TypeConflict
 
     def planned(part: Part) -> tuple[str, ...]:
@@ -340,11 +342,11 @@ def _warnings(
                 narrow = TypeConflict(
                     names[source], type_, part.shape.schema.field(names[source]).type, conflict.hint
                 )
-                if misfit(narrow, [part]):
+                if find_misfit(narrow, [part]):
                     raise narrow from None
             return warnings
     except TypeConflict as conflict:
-        told = explained(conflict, writer.uri, now, misfit(conflict, [part]))
+        told = explain_conflict(conflict, writer.uri, now, find_misfit(conflict, [part]))
         return (f"the load would fail: {_sentence(told)}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)

@@ -1,4 +1,4 @@
-"""How a load starts, and what finds out what one would do: everything that comes before the data.
+"""Prepare a load, or the plan of one: all that is done before its source is read.
 
 ```
 config ─▶ layout ─▶ store ─▶ Spark with the jars that the tables need ─▶ place ─▶ source ─▶ workers
@@ -43,8 +43,8 @@ _MOUNT = (
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What a load needs beside its source.
+class PreparedLoad:
+    """A load that is prepared: config, store and engine, without its source.
 
     Attributes:
         config: the target's config.
@@ -52,8 +52,8 @@ class Prepared:
         engine: runs the tasks; its Spark may be starting yet.
         warnings: what the user has to know.
         of_workers: those of them that `check_workers` has found.
-        anew: the mode that the config had, where its sources begin anew and the tables with them;
-            None: they go on from what the tables remember.
+        original_mode: of a full refresh, the mode that the config had; None: sources go on from
+            the bookmarks of their tables.
         writes: whether anything is written at all; a plan writes nothing.
     """
 
@@ -62,11 +62,11 @@ class Prepared:
     engine: Engine
     warnings: tuple[str, ...]
     of_workers: tuple[str, ...] = ()
-    anew: Mode | None = None
+    original_mode: Mode | None = None
     writes: bool = True
 
-    def check_workers(self, source: object = None) -> Prepared:
-        """See that those who run the tasks can land; waits for Spark where they are not ours.
+    def check_workers(self, source: object = None) -> PreparedLoad:
+        """Check that the workers have the packages that tasks import; waits for Spark on a cluster.
 
         Returns:
             The same, with what the user has to know of the workers.
@@ -82,8 +82,8 @@ class Prepared:
             return self
         return replace(self, warnings=(*self.warnings, _MOUNT), of_workers=(_MOUNT,))
 
-    def begun_anew(self) -> Prepared:
-        """The same with tables that are replaced by what their sources have now.
+    def for_full_refresh(self) -> PreparedLoad:
+        """Return the load with the mode that replaces its tables by what the sources have now.
 
         Raises:
             ConfigError: files are only ever added.
@@ -97,17 +97,17 @@ class Prepared:
         merges = self.config.mode is Mode.MERGE  # which keeps keys unique, an overwrite does not
         mode = Mode.MERGE if merges else Mode.OVERWRITE
         config = self.config.model_copy(update={"mode": mode})
-        return replace(self, config=config, anew=self.config.mode)
+        return replace(self, config=config, original_mode=self.config.mode)
 
     @contextmanager
-    def opened(
+    def open_source(
         self,
         source: Any,
         options: ReadOptions,
         on_progress: Callable[[str, int, int], None],
         check: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[Source, Prepared]]:
-        """The source, opened for as long as the body runs, and what `check_workers` returns.
+    ) -> Iterator[tuple[Source, PreparedLoad]]:
+        """Open the source while the body runs; yield it, and what `check_workers` returns.
 
         Args:
             source: as for `lakeport.land`.
@@ -124,7 +124,7 @@ class Prepared:
 
         with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
-                self._memory, self._keys, self.storage, self.anew or self.config.mode
+                self._memory, self._keys, self.storage, self.original_mode or self.config.mode
             )
             opener = SourceOpener(
                 options, self.config, spool, self.engine, on_progress, tables, check
@@ -136,21 +136,21 @@ class Prepared:
                 found.close()
 
     def table(self, stream: str, run: str) -> TableWriter:
-        """The table that a stream lands in; see `open_table`."""
+        """Open the table that a stream lands in; see `open_table`."""
         writer = open_table(self.config, self.storage, self.engine, stream, run)
-        if self.anew is Mode.MERGE:
+        if self.original_mode is Mode.MERGE:
             writer.begin_anew()
         return writer
 
     def _memory(self, stream: str) -> Memory:
-        """What a stream's table remembers of its sources."""
+        """Return the bookmarks of a stream's table; empty ones for a full refresh."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
-        return _Forgetful(memory) if self.anew else memory
+        return _EmptyMemory(memory) if self.original_mode else memory
 
     def _keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
-        """Columns of a stream's table, of rows that are not marked; None if there is none."""
-        if self.anew:
+        """Read key columns of a stream's table, rows with a mark left out; None without a table."""
+        if self.original_mode:
             return None
         from lakeport.schema.sparktypes import quoted
         from lakeport.tables.views import fetch, read_table
@@ -169,8 +169,8 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Forgetful:
-    """A table's memory without what is in it; loads that move it meanwhile still conflict."""
+class _EmptyMemory:
+    """A table's memory that recalls nothing; loads that move its bookmarks meanwhile conflict."""
 
     memory: Memory
 
@@ -198,7 +198,7 @@ def prepare(
     warm: bool = True,
     source: Any = None,
     begin: bool = True,
-) -> Prepared:
+) -> PreparedLoad:
     """Check the config, open the store, choose the engine and have it begin to start.
 
     Never waits for it.
@@ -242,4 +242,4 @@ def prepare(
     except BaseException:
         engine.close()
         raise
-    return Prepared(config, storage, engine, warnings)
+    return PreparedLoad(config, storage, engine, warnings)

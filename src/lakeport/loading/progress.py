@@ -1,4 +1,4 @@
-"""Shows what goes on: on a terminal, as lines of a log, in a notebook, or to a function."""
+"""Progress of what goes on: as lines of a log, in a notebook, or handed to a function."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Moment:
 
 
 def lines(moment: Moment, width: int) -> list[str]:
-    """What goes on, a line each: the newest activities, or the label while there is none.
+    """Return a line for each activity: the newest activities, or the label while there is none.
 
     Args:
         moment: what is to be shown.
@@ -54,12 +54,12 @@ def lines(moment: Moment, width: int) -> list[str]:
 
 
 def newest(moment: Moment) -> tuple[Activity, ...]:
-    """The activities that are shown: those that began last, or the whole while there is none."""
+    """Return the activities to show: those that began last, or the whole while there is none."""
     return (moment.activities or (Activity(moment.label, "", moment.began),))[-_MOST:]
 
 
 def line(activity: Activity, now: float, width: int) -> str:
-    """One activity on one line; what does not fit is left out, what matters least first.
+    """Format one activity as one line; what does not fit is left out, what matters least first.
 
     >>> it = Activity("reading", "people", 0.0, total=93_100_000, done=45_200_000, rows=210_000)
     >>> line(it, 2.0, 100)
@@ -89,7 +89,7 @@ def line(activity: Activity, now: float, width: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time that people wait.
+    """Format a duration of seconds for people.
 
     >>> seconds(4.6), seconds(75), seconds(3700)
     ('5 s', '1 m 15 s', '1 h 1 m')
@@ -158,7 +158,7 @@ class Notebook:
 
     @classmethod
     def here(cls) -> Notebook | None:
-        """One below the running cell; None where this process is no notebook's kernel."""
+        """Open an output below the running cell; None outside of a notebook's kernel."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython is not None else None
         if shell is None or not hasattr(shell, "kernel"):
@@ -247,8 +247,8 @@ class Progress:
             self._thread.join()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Show nothing while the body writes where the display is."""
+    def hide(self) -> Iterator[None]:
+        """Hide the display while the body writes to its terminal."""
         with self._lock:
             self.display.clear()
             yield
@@ -325,7 +325,7 @@ def switched_off() -> bool:
 
 
 @contextmanager
-def shown(wanted: bool | Hook | None, label: str) -> Iterator[None]:
+def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
     """Show what goes on while the body runs.
 
     Args:

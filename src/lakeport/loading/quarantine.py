@@ -1,4 +1,4 @@
-"""Bad records set aside: JSON lines beside the lake, and how many of them a run may have.
+"""The quarantine: bad records as JSON lines beside the lake, and how many a run may have.
 
 Each line is one object: `stream`, `line` (from 1, 0 if unknown), `column` (empty: the whole
 record), `reason`, `run_id`, and the record's bytes as they came, under `raw` where they are UTF-8,
@@ -31,8 +31,8 @@ _MOST_REASONS = 20
 _OTHERS = ("", "other reasons")
 
 
-class Of(Enum):
-    """What a quarantine file holds, by what its name ends with."""
+class RejectedKind(Enum):
+    """Kind of the records in a quarantine file; the value ends the file's name."""
 
     RECORDS = ""
     """Records of a batch that break the schema, as they came."""
@@ -63,7 +63,7 @@ class Quarantine:
         self,
         records: Iterable[BadRecord],
         sequence: int,
-        of: Of = Of.RECORDS,
+        kind: RejectedKind = RejectedKind.RECORDS,
     ) -> tuple[str, ...]:
         """Write one file for each stream; write before the batch lands, so that none gets lost.
 
@@ -71,7 +71,7 @@ class Quarantine:
             records: bad records of one batch, or bad lines of one flush.
             sequence: the batch's (the flush's) ordinal in the run, from 0. A repeated run finds
                 its files.
-            of: what they are.
+            kind: what they are.
 
         Returns:
             The files' URIs.
@@ -84,7 +84,9 @@ class Quarantine:
             streams.setdefault(record.stream, []).append(record)
         return tuple(
             self._put(
-                quarantine_key(self.run_id, stream, sequence, of if stream else Of.LINES),
+                quarantine_key(
+                    self.run_id, stream, sequence, kind if stream else RejectedKind.LINES
+                ),
                 b"".join(encode_record(record, self.run_id) for record in found),
             )
             for stream, found in streams.items()
@@ -113,8 +115,8 @@ class Rejections:
             kind = record.column, record.reason
             kinds[kind if kind in kinds or len(kinds) < _MOST_KINDS else _OTHERS] += 1
 
-    def told(self) -> tuple[Rejection, ...]:
-        """Each stream's most frequent reasons, and the sum of the others."""
+    def most_frequent(self) -> tuple[Rejection, ...]:
+        """Return each stream's most frequent reasons, and the sum of the others."""
         found: list[Rejection] = []
         for stream, kinds in self._streams.items():
             named = Counter(kinds)
@@ -131,26 +133,26 @@ def quarantine_key(
     run_id: str,
     stream: str,
     sequence: int,
-    of: Of = Of.RECORDS,
+    kind: RejectedKind = RejectedKind.RECORDS,
 ) -> str:
-    """The key of a quarantine file; no two streams, runs, batches or flushes share one.
+    """Return the key of a quarantine file; no two streams, runs, batches or flushes share one.
 
     Example:
         >>> quarantine_key("r/1", "orders", 0)
         '_lakeport/quarantine/r%2F1/orders.jsonl'
         >>> quarantine_key("r1", "orders", 2)
         '_lakeport/quarantine/r1/orders-2.jsonl'
-        >>> quarantine_key("r1", "", 0, Of.LINES)
+        >>> quarantine_key("r1", "", 0, RejectedKind.LINES)
         '_lakeport/quarantine/r1/~lines.jsonl'
     """
     name = _ENDS_LIKE_A_SEQUENCE.sub("%2D", _segment(stream))
-    name += of.value
+    name += kind.value
     suffix = f"-{sequence}" if sequence else ""
     return f"{QUARANTINE}/{_segment(run_id)}/{name}{suffix}.jsonl"
 
 
 def encode_record(record: BadRecord, run_id: str) -> bytes:
-    r"""One bad record as one line of JSON.
+    r"""Encode one bad record as one line of JSON.
 
     Example:
         >>> encode_record(BadRecord("t", 2, "n", "not a number", b'{"n": "x"}'), "r1")
@@ -172,7 +174,7 @@ def encode_record(record: BadRecord, run_id: str) -> bytes:
 
 
 def check_limit(bad: int, total: int, limit: float | None) -> None:
-    """Fail when a run has more bad records than it may.
+    """Raise InputError if a run has more bad records than `max_bad_records` allows.
 
     Args:
         bad: bad records so far.
@@ -203,7 +205,7 @@ def check_limit(bad: int, total: int, limit: float | None) -> None:
 
 
 def _segment(name: str) -> str:
-    """A name as one safe segment of a key."""
+    """Escape a name as one segment of a key."""
     text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
     if text.startswith((".", "_")):
         text = f"%{ord(text[0]):02X}{text[1:]}"

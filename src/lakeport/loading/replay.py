@@ -27,7 +27,7 @@ from lakeport.engine.sql.frames import cast_to
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
-from lakeport.loading.quarantine import QUARANTINE, Of
+from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode, Rejection, UnknownPolicy
@@ -89,10 +89,10 @@ def _declared(field: pa.Field) -> dict[str, Any] | None:
     return None
 
 
-KEPT: Final = frozenset(Of) - {Of.SAMPLES}
+KEPT: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
 """What holds records that were set aside."""
 
-_ENDINGS: Final = (Of.LINES, Of.ROWS, Of.SAMPLES)
+_ENDINGS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def set_aside(
     config: DestinationConfig, storage: Storage, table: str, run: str
 ) -> tuple[SetAside, ...]:
     """See `quarantined`."""
-    found: dict[tuple[str, str], Counter[tuple[str, Of, str, str]]] = {}
+    found: dict[tuple[str, str], Counter[tuple[str, RejectedKind, str, str]]] = {}
     for key, run_id, of in _files(storage, run):
         for line in _lines(storage, key):
             stream = line["stream"]
@@ -162,7 +162,9 @@ def set_aside(
     )
 
 
-def records(storage: Storage, found: SetAside, kinds: Collection[Of] = KEPT) -> Iterator[bytes]:
+def records(
+    storage: Storage, found: SetAside, kinds: Collection[RejectedKind] = KEPT
+) -> Iterator[bytes]:
     """The records of a run and stream as they came, one after the other; no samples."""
     for uri in found.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
@@ -177,24 +179,26 @@ def _summed(
     storage: Storage,
     run_id: str,
     stream: str,
-    kinds: Counter[tuple[str, Of, str, str]],
+    kinds: Counter[tuple[str, RejectedKind, str, str]],
 ) -> SetAside:
     """Sum up the lines of a run and stream, counted by file, what it holds, column and reason."""
-    reasons, of_kind = Counter[tuple[str, str]](), Counter[Of]()
+    reasons, of_kind = Counter[tuple[str, str]](), Counter[RejectedKind]()
     for (_, of, column, reason), count in kinds.items():
         of_kind[of] += count
-        if of is not Of.SAMPLES:
+        if of is not RejectedKind.SAMPLES:
             reasons[column, reason] += count
     return SetAside(
         run_id,
         stream,
         table_name(config.table_pattern, stream) if stream else "",
         records=reasons.total(),
-        samples=of_kind[Of.SAMPLES],
+        samples=of_kind[RejectedKind.SAMPLES],
         reasons=tuple(Rejection(stream, *kind, count) for kind, count in reasons.most_common()),
         files=tuple(dict.fromkeys(storage.uri(key) for key, *_ in kinds)),
-        expectations=tuple(dict.fromkeys(why for _, of, _, why in kinds if of is Of.ROWS)),
-        rows=of_kind[Of.ROWS],
+        expectations=tuple(
+            dict.fromkeys(why for _, of, _, why in kinds if of is RejectedKind.ROWS)
+        ),
+        rows=of_kind[RejectedKind.ROWS],
     )
 
 
@@ -202,7 +206,7 @@ def _names(config: DestinationConfig, stream: str) -> set[str]:
     return {stream, table_name(config.table_pattern, stream)} if stream else set()
 
 
-def _files(storage: Storage, run: str) -> Iterator[tuple[str, str, Of]]:
+def _files(storage: Storage, run: str) -> Iterator[tuple[str, str, RejectedKind]]:
     """Quarantine files with their runs, and what each holds."""
     for stored in storage.list(QUARANTINE):
         parts = stored.key.removeprefix(f"{QUARANTINE}/").split("/")
@@ -214,10 +218,10 @@ def _files(storage: Storage, run: str) -> Iterator[tuple[str, str, Of]]:
             yield stored.key, run_id, _kind(stored.key)
 
 
-def _kind(key: str) -> Of:
+def _kind(key: str) -> RejectedKind:
     name = key.rpartition("/")[2].removesuffix(".jsonl")
     base = name.rpartition("-")[0] if name.rpartition("-")[2].isdecimal() else name
-    return next((of for of in _ENDINGS if base.endswith(of.value)), Of.RECORDS)
+    return next((of for of in _ENDINGS if base.endswith(of.value)), RejectedKind.RECORDS)
 
 
 def _lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
@@ -252,12 +256,12 @@ class Share:
 
     run_id: str
     records: int
-    kinds: frozenset[Of] = KEPT
+    kinds: frozenset[RejectedKind] = KEPT
     transforms: Mapping[str, Any] = field(default_factory=dict)
     schema: str | Mapping[str, Any] | None = None
 
 
-def shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share]:
+def plan_shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share]:
     """How a run's records land.
 
     Args:
@@ -285,15 +289,15 @@ def shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share]:
             "table, or the load's own query.",
         )
     return [
-        Share(f"{run_id}:records", raw, KEPT - {Of.ROWS}, transforms, schema),
-        Share(run_id, one.rows, frozenset({Of.ROWS})),
+        Share(f"{run_id}:records", raw, KEPT - {RejectedKind.ROWS}, transforms, schema),
+        Share(run_id, one.rows, frozenset({RejectedKind.ROWS})),
     ]
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def wanted_of(
+def load_settings(
     to: Target | DestinationConfig,
     one: SetAside,
     expect: Sequence[Mapping[str, Any] | Expectation] | None,
@@ -439,9 +443,9 @@ def replay(
     given = {"sql": sql, "python": python}
     planned = []
     for one in found:
-        target, expected, load = wanted_of(to, one, expect, keys)
+        target, expected, load = load_settings(to, one, expect, keys)
         made_by = None if sql or python else load
-        for share in shares(one, made_by, edited=bool(records_from)):
+        for share in plan_shares(one, made_by, edited=bool(records_from)):
             planned.append((one, share, target, {**given, **share.transforms, "expect": expected}))
     done = []
     for one, share, target, asked in planned:

@@ -106,7 +106,7 @@ class Observer(Protocol):
 Kind = TypeVar("Kind")
 
 
-class _Together:
+class _ObserverGroup:
     """Hands on each call to several observers, in order."""
 
     def __init__(self, observers: Iterable[object]) -> None:
@@ -120,9 +120,9 @@ class _Together:
         return tell
 
 
-def together(*observers: Kind) -> Kind:
+def fan_out(*observers: Kind) -> Kind:
     """Return one observer that tells all of these, in order."""
-    return cast(Kind, _Together(observers))
+    return cast(Kind, _ObserverGroup(observers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class LandingReport:
         return json.dumps(self.to_dict())
 
 
-def keep(report: LandingReport, storage: Storage) -> None:
+def save_report(report: LandingReport, storage: Storage) -> None:
     """Write a report beside the lake; that it can't be written fails no load."""
     stamp = report.started.strftime("%Y%m%d-%H%M%S")
     key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
@@ -237,14 +237,14 @@ def keep(report: LandingReport, storage: Storage) -> None:
 
 
 def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in fields}
+    return {name: plain_value(value) for name, value in fields}
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as JSON has it: seconds in milliseconds' precision, a STATE as it is in itself."""
     match value:
         case tuple():
-            return [plain(each) for each in value]
+            return [plain_value(each) for each in value]
         case float():
             return round(value, 3)
         case datetime():

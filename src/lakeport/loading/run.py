@@ -32,13 +32,13 @@ from lakeport.errors import (
 )
 from lakeport.host.activity import activity, joining
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation, waited_for
+from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.expect.judging import Judge
 from lakeport.loading.flushes import check_streams, raise_first, streams_at_once
-from lakeport.loading.prepare import Prepared, prepare
-from lakeport.loading.progress import shown
-from lakeport.loading.quarantine import Of, Quarantine, check_limit
-from lakeport.loading.report import LandingReport, Observer, keep, together
+from lakeport.loading.prepare import PreparedLoad, prepare
+from lakeport.loading.progress import show_progress
+from lakeport.loading.quarantine import Quarantine, RejectedKind, check_limit
+from lakeport.loading.report import LandingReport, Observer, fan_out, save_report
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
-    from lakeport.loading.transform.wanted import Wanted
+    from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -127,19 +127,19 @@ def land(
         2
     """
     visible = False if progress is None and observer is not None else progress
-    with shown(visible, "landing"):
+    with show_progress(visible, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer, source=source)
         with prepared.engine:
-            prepared = prepared.begun_anew() if full_refresh else prepared
+            prepared = prepared.for_full_refresh() if full_refresh else prepared
             # They load pyarrow, while Java starts.
-            from lakeport.loading.transform.wanted import Wanted
+            from lakeport.loading.transform.rules import RowRules
             from lakeport.sources.files.declared import declaration
 
             declared = declaration(schema)
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
-            wanted = Wanted.given(prepared, sql, python, views, expect)
+            rules = RowRules.from_arguments(prepared, sql, python, views, expect)
             secrets = source.secrets() if isinstance(source, Input) else ()
-            run = _LoadRun(prepared, observer, on_state, wanted, secrets)
+            run = _LoadRun(prepared, observer, on_state, rules, secrets)
             return run.land(source, options)
 
 
@@ -148,14 +148,14 @@ class _LoadRun:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedLoad,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
-        wanted: Wanted,
+        rules: RowRules,
         secrets_of_source: tuple[str, ...] = (),
     ) -> None:
         self.prepared = prepared
-        self.wanted = wanted
+        self.rules = rules
         self.config = prepared.config
         self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
@@ -164,7 +164,7 @@ class _LoadRun:
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
         self.engine.run = self.name
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
-        self.observer = together(*([] if observer is None else [observer]))
+        self.observer = fan_out(*([] if observer is None else [observer]))
         self.on_state = on_state
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
@@ -199,7 +199,7 @@ class _LoadRun:
         with translate_jvm_errors(self.engine.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 check = self.cancellation.check
-                opening = self.prepared.opened(source, options, self._progress, check)
+                opening = self.prepared.open_source(source, options, self._progress, check)
                 opened, ready = stack.enter_context(opening)
             self.prepared, self.storage = ready, ready.storage
             for text in ready.of_workers:
@@ -214,11 +214,13 @@ class _LoadRun:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with waited_for(ThreadPoolExecutor(1, "lakeport-flush", joining())) as executor:
+        with wait_unless_interrupted(
+            ThreadPoolExecutor(1, "lakeport-flush", joining())
+        ) as executor:
             landing: Future[None] | None = None
-            if self.wanted:
-                self.wanted, source = self.wanted.over(source)
-                landing = self._landing = executor.submit(self.wanted.check)
+            if self.rules:
+                self.rules, source = self.rules.bind(source)
+                landing = self._landing = executor.submit(self.rules.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -229,7 +231,7 @@ class _LoadRun:
                 self.cancellation.outcome(landing)
         if not self._loaders:  # not even a schema came
             self._check_none(source.name)
-        check_streams(self.config, source.streams(), bool(self.wanted))
+        check_streams(self.config, source.streams(), bool(self.rules))
         self.report.stray(source.stray())
 
     def _progress(self, stream: str, records: int, size: int) -> None:
@@ -243,7 +245,7 @@ class _LoadRun:
     def _flush(self, flush: Flush, source: Source) -> None:
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
-        self._set_aside(flush.bad, sequence, Of.LINES)
+        self._set_aside(flush.bad, sequence, RejectedKind.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
                 self.report.rejected(stream, count)
@@ -251,7 +253,7 @@ class _LoadRun:
                 self.report.stray(count)
         self._check_limit()
         streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
-        check_streams(self.config, streams, bool(self.wanted))
+        check_streams(self.config, streams, bool(self.rules))
         by_stream: dict[str, list[Batch]] = {}
         for batch in flush.batches:
             if not batch.schema_only or self._makes_table(batch):
@@ -288,9 +290,9 @@ class _LoadRun:
         return len(columns) > 0 and self._loader(batch.stream).writer.current() is None
 
     def _check_none(self, stream: str, *, quiet: bool = False) -> None:
-        """See whether a stream may bring no batch; see `Checks.without_rows`."""
-        if self.wanted.expected and (checks := self._loader(stream).checks) is not None:
-            checks.without_rows(stream, quiet=quiet)
+        """See whether a stream may bring no batch; see `Checks.judge_empty_load`."""
+        if self.rules.expected and (checks := self._loader(stream).checks) is not None:
+            checks.judge_empty_load(stream, quiet=quiet)
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         with self.report.timeline.stage("planning", stream):
@@ -339,7 +341,7 @@ class _LoadRun:
             if stream not in self._loaders:
                 writer = self.prepared.table(stream, self.name)
                 policies = Policies(self.config)
-                on_bad_rows = partial(self._on_bad, of=Of.ROWS)
+                on_bad_rows = partial(self._on_bad, kind=RejectedKind.ROWS)
                 judge = Judge(self.report, Quarantine(self.storage, self.name), on_bad_rows)
                 self._loaders[stream] = StreamLoader(
                     writer,
@@ -348,25 +350,29 @@ class _LoadRun:
                     self._on_bad,
                     self.cancellation,
                     self.report.timeline,
-                    self.wanted.transform,
-                    self.wanted.checks(self.prepared, judge, stream),
+                    self.rules.transform,
+                    self.rules.checks(self.prepared, judge, stream),
                 )
             return self._loaders[stream]
 
     def _on_bad(
-        self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS
+        self,
+        batch: Batch,
+        bad: Sequence[BadRecord],
+        records: int,
+        kind: RejectedKind = RejectedKind.RECORDS,
     ) -> None:
         with self._lock:
             self._records += records
-            self._set_aside(bad, batch.sequence, of)
+            self._set_aside(bad, batch.sequence, kind)
             self.report.rejected(batch.stream, len(bad))
             self._check_limit()
 
-    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, of: Of) -> None:
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, kind: RejectedKind) -> None:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(bad, quarantine.write(bad, sequence, of))
+            self.report.quarantined(bad, quarantine.write(bad, sequence, kind))
 
     def _check_limit(self) -> None:
         """Raise InputError if the run has more bad records than it may; these are kept by now."""
@@ -399,7 +405,7 @@ class _LoadRun:
         report = self.report.finish(error)
         if not self.cancellation.at_once:
             if self.config.manifest:
-                keep(report, self.storage)
+                save_report(report, self.storage)
             with suppress(LakeportError):
                 self.storage.sweep()
         self.observer.on_finished(report)

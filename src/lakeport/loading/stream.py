@@ -25,22 +25,22 @@ from lakeport.host.activity import activity
 from lakeport.loading.batches import (
     Part,
     Task,
+    clear_type,
     columns_of,
-    described,
-    groups,
-    misfit,
+    describe_columns,
+    find_misfit,
+    group_splits,
+    merge_batches,
     opened_columns,
     read_columns,
-    staged_of,
-    together,
-    uneven,
-    union,
-    without_type,
+    skew_warnings,
+    staged_objects,
+    union_columns,
 )
 from lakeport.loading.cancellation import Cancellation
-from lakeport.loading.conflicts import explained
+from lakeport.loading.conflicts import explain_conflict
 from lakeport.loading.expect.arrow import Findings
-from lakeport.loading.expect.conditions import blaming
+from lakeport.loading.expect.conditions import name_failed_sql
 from lakeport.loading.policies import Policies
 from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
@@ -124,7 +124,7 @@ class StreamLoader:
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         keyed = [self.policies.renamed(batch) for batch in batches]
-        whole = together(keyed)
+        whole = merge_batches(keyed)
         if self.transform is not None and not whole.gone:
             whole = self.transform.named(whole)
         with self.timeline.stage("planning", whole.stream):
@@ -223,9 +223,9 @@ class StreamLoader:
 
             transform = Transform(spark)
         items = [(reader, splits, b.untyped) for b, reader in read for splits in self._shared(b)]
-        whole, columns = together(batches), schemas[0]
+        whole, columns = merge_batches(batches), schemas[0]
         if read:
-            found = union([opened_columns(b, reader.schema) for b, reader in read])
+            found = union_columns([opened_columns(b, reader.schema) for b, reader in read])
             whole, columns = replace(whole, untyped=open_columns(found)), with_text(found)
         with self.timeline.stage("planning", batches[0].stream):
             return transform.applied(whole, columns, items)
@@ -317,7 +317,9 @@ class StreamLoader:
         left_out, known_files, clashes = tuple[str, ...](), set[str](), 0
         otherwise: str | None = None
         check_width(
-            whole.stream, union([p.shape.schema for p in parts]), self.policies.config.max_columns
+            whole.stream,
+            union_columns([p.shape.schema for p in parts]),
+            self.policies.config.max_columns,
         )
         with ExitStack() as stack:
             for part in given:
@@ -325,13 +327,16 @@ class StreamLoader:
                     stack.callback(part.made.close)
             stack.enter_context(self.writer.at_work())
             while True:
-                incoming, tasks = union([part.shape.schema for part in parts]), self._tasks(parts)
+                incoming, tasks = (
+                    union_columns([part.shape.schema for part in parts]),
+                    self._tasks(parts),
+                )
                 plan, staged = None, list[Staged]()
                 try:
                     plan = self._planned(incoming, whole, names, parts[0].shape.clock, len(tasks))
                     staged, found = self._staged(tasks, plan, whole)
                     # A cluster that is gone by then must not fail what is committed.
-                    skewed = uneven(staged, self.engine.cores, self.policies.min_file_bytes)
+                    skewed = skew_warnings(staged, self.engine.cores, self.policies.min_file_bytes)
                     known = replace(whole, content=contents_of(incoming, staged))
                     # What is left out is not set aside again.
                     once = self.policies.config.once and not judged
@@ -340,7 +345,7 @@ class StreamLoader:
                         for batch, scans in self._bad:
                             self._hand_on(batch, scans, known_files)
                         if self.checks is not None:
-                            self.checks.passed(whole, found, counted_before=self._scans)
+                            self.checks.judge_findings(whole, found, counted_before=self._scans)
                         judged = True  # what is staged again is the same
                     if whole.optional and not staged and whole.bookmark is None:
                         return None
@@ -360,10 +365,10 @@ class StreamLoader:
                     if plan is not None and not staged:  # a value has no equal of its type
                         path, table, new = conflict.path, conflict.table, conflict.new
                         conflict = TypeConflict(path, table, new, otherwise or "")
-                    valueless = without_type(conflict, given)
+                    valueless = clear_type(conflict, given)
                     if valueless is None:
-                        value = misfit(conflict, given)
-                        raise explained(conflict, self.writer.uri, now, value) from None
+                        value = find_misfit(conflict, given)
+                        raise explain_conflict(conflict, self.writer.uri, now, value) from None
                     note = f"{conflict.path!r} has no value in this batch: its type is the table's"
                     whole = replace(whole, notes=(*whole.notes, note))
                     given, parts, otherwise = valueless, valueless, None
@@ -413,10 +418,10 @@ class StreamLoader:
         """Add to a commit what there is to tell of its batch."""
         warnings = (*whole.warnings, *landed.warnings, *skewed)
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
-            warnings = (*warnings, _emptied(landed))
-        columns, notes = described(incoming, plan), landed.notes
+            warnings = (*warnings, _empty_overwrite_warning(landed))
+        columns, notes = describe_columns(incoming, plan), landed.notes
         if self.transform is not None:
-            notes = (*notes, *_quoted(incoming, columns))
+            notes = (*notes, *_json_string_notes(incoming, columns))
         return replace(landed, warnings=warnings, notes=notes, columns=columns)
 
     @contextmanager
@@ -440,7 +445,7 @@ class StreamLoader:
     def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
         size = int(max(batch.bytes, 0) * batch.output_ratio)
         files = self.policies.number_of_files(size, self.engine.cores)
-        return groups(batch.splits, files)
+        return group_splits(batch.splits, files)
 
     def _staged(
         self, tasks: Sequence[Task], plan: TablePlan, whole: Batch
@@ -449,7 +454,7 @@ class StreamLoader:
         size, rows = whole.bytes, whole.records
         with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
             results = self._run(tasks, plan)
-            staged = staged_of(results)
+            staged = staged_objects(results)
             self.timeline.tasks(whole.stream, staged, start)
         return staged, [one for one in results if isinstance(one, Findings)]
 
@@ -467,7 +472,7 @@ class StreamLoader:
             return self.engine.run_tasks(step, land, items, sizes=sizes, discard=self._discard)
         shape = first.shape.aligned(plan.schema)
         spark = self.engine.require_spark("a Spark frame")
-        with blaming(self.transform, self.checks, first, spark.secrets):
+        with name_failed_sql(self.transform, self.checks, first, spark.secrets):
             run = partial(land_frame, shape, plan.sink, first.sieve)
             results = spark.run_frame(step, first.frame, run, discard=self._discard)
         try:
@@ -479,10 +484,10 @@ class StreamLoader:
         return results
 
     def _discard(self, results: Sequence[Staged | Findings]) -> None:
-        self.writer.discard(staged_of(results))
+        self.writer.discard(staged_objects(results))
 
 
-def _quoted(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
+def _json_string_notes(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
     """Say which texts that a query or function made become JSON strings in the table."""
     for column in made:
         plain = pa.types.is_string(column.type) and not is_json(column)
@@ -493,7 +498,7 @@ def _quoted(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
             )
 
 
-def _emptied(landed: Landed) -> str:
+def _empty_overwrite_warning(landed: Landed) -> str:
     """Say what an overwrite by no row did with the rows that the table had."""
     if not landed.removed_files:
         return "the source has no row: the overwrite replaced nothing."

@@ -32,11 +32,11 @@ from lakeport.engine.failures import translated
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import is_row_wise, named, query, session_like
 from lakeport.errors import LakeportError, SourceError
-from lakeport.loading.batches import columns_of, union
+from lakeport.loading.batches import columns_of, union_columns
 from lakeport.loading.policies import Policies
-from lakeport.loading.prepare import Prepared
+from lakeport.loading.prepare import PreparedLoad
+from lakeport.loading.transform.rules import RowRules
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
-from lakeport.loading.transform.wanted import Wanted
 from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_of
 from lakeport.pipeline.run import Schedule, function_of, select_loads, start_engine
@@ -301,9 +301,11 @@ class ResultPlanner:
 
     def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
         views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
-        prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
-        wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
-        planned = wanted.planned(prepared, batch)
+        prepared = PreparedLoad(
+            load.target, open_storage(load.target), self.engine, (), writes=False
+        )
+        rules = RowRules.from_arguments(prepared, load.sql, function_of(load), views, load.expect)
+        planned = rules.plan_batch(prepared, batch)
         shape = Policies(load.target).shape(planned.columns, planned.batch)
         return LoadResult(planned.how, shape.schema)
 
@@ -319,7 +321,7 @@ class ResultPlanner:
             if planned is None:
                 return there
             if mode is not Mode.OVERWRITE:
-                planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
+                planned = union_columns([columns_of(Batch(load.name, 0, frame=there)), planned])
         with translated(self.engine.secrets):
             return empty_frame(self.engine.require_spark("a query").spark, planned)
 

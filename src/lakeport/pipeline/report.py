@@ -45,7 +45,7 @@ from urllib.parse import urlsplit
 
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
-from lakeport.loading.report import Failure, LandingReport, plain
+from lakeport.loading.report import Failure, LandingReport, plain_value
 from lakeport.tables import Table
 from lakeport.writers.naming import table_name
 
@@ -95,7 +95,7 @@ class LoadReport:
         """
         names = "load outcome reason run_id seconds rows rejected tables exit_code uses"
         return {
-            **{name: plain(getattr(self, name)) for name in names.split()},
+            **{name: plain_value(getattr(self, name)) for name in names.split()},
             "error": asdict(self.error) if self.error else None,
             "report": self.landing.to_dict() if whole and self.landing else None,
         }
@@ -163,7 +163,7 @@ class PipelineReport:
         names = (
             "ok run_id file resumes started finished seconds rows rejected loads warnings command"
         )
-        facts = {name: plain(getattr(self, name)) for name in names.split()}
+        facts = {name: plain_value(getattr(self, name)) for name in names.split()}
         return {"run": 1, **facts, "loads": [load.to_dict(whole=whole) for load in self.loads]}
 
     def to_json(self) -> str:

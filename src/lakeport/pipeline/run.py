@@ -33,9 +33,9 @@ from lakeport.errors import ConfigError, LakeportError, LoadsFailed
 from lakeport.host.activity import carried, whole
 from lakeport.host.extras import missing
 from lakeport.host.process import available_cores, command_line, masked
-from lakeport.loading.cancellation import Cancellation, waited_for
-from lakeport.loading.progress import shown
-from lakeport.loading.report import Failure, Observer, together
+from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
+from lakeport.loading.progress import show_progress
+from lakeport.loading.report import Failure, Observer, fan_out
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode
@@ -421,7 +421,7 @@ def run(
         336776
     """
     wanted = False if progress is None and observer is not None else progress
-    with shown(wanted, "running"):
+    with show_progress(wanted, "running"):
         return run_lake(
             read_lake(path),
             only=only,
@@ -501,9 +501,9 @@ class _PipelineRun:
         self.earlier = earlier or Earlier("", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
-        self.users = together(*observers)
+        self.users = fan_out(*observers)
         lineage = [] if lake.lineage is None else [_lineage(lake, lake.lineage, self.warn)]
-        self.observer = together(self.users, *lineage)
+        self.observer = fan_out(self.users, *lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         before = self.earlier.outcomes
@@ -537,7 +537,7 @@ class _PipelineRun:
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with (
             start_engine(self.loads.values()) as engine,
-            waited_for(threads, cancels=True) as executor,
+            wait_unless_interrupted(threads, cancels=True) as executor,
         ):
             try:
                 self._drive(executor, engine)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.engine.failures import translate, translated
 from lakeport.errors import LakeportError
-from lakeport.loading.report import LandingReport, keep
+from lakeport.loading.report import LandingReport, save_report
 
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkEngine, StreamingQuery
@@ -154,7 +154,7 @@ class LandingStream:
             try:
                 report = self._batches.close(error)
                 if self._storage is not None:
-                    keep(report, self._storage)
+                    save_report(report, self._storage)
             finally:
                 self._engine.count_streams(-1)
                 self._engine.close()

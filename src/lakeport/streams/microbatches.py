@@ -22,7 +22,7 @@ from lakeport.engine.sql.streaming import knows_scheme
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
-from lakeport.loading.report import LandingReport, Observer, together
+from lakeport.loading.report import LandingReport, Observer, fan_out
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.sources.target import storage_of
@@ -75,7 +75,7 @@ class MicroBatches:
         self._engine = engine
         self._stream = stream
         self._untyped = untyped
-        self._observer = together(*([] if observer is None else [observer]))
+        self._observer = fan_out(*([] if observer is None else [observer]))
         self._target = storage.uri()
         self._policies = Policies(config)
         self._writer = open_table(config, storage, engine, stream)

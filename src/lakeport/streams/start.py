@@ -18,7 +18,7 @@ from lakeport.destinations import check_place, open_table
 from lakeport.engine.sql.frames import normalised, without_marks, without_values
 from lakeport.engine.sql.streaming import bind, start_query
 from lakeport.errors import ConfigError
-from lakeport.loading.prepare import Prepared, prepare
+from lakeport.loading.prepare import PreparedLoad, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
 from lakeport.sources.target import one_table
@@ -103,7 +103,7 @@ def land_stream(
 
 
 def _started(
-    prepared: Prepared,
+    prepared: PreparedLoad,
     engine: SparkEngine,
     given: DataFrame,
     checkpoint: str | os.PathLike[str],

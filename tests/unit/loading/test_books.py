@@ -74,6 +74,6 @@ def test_nothing_is_asked_of_the_engine_once_a_batch_is_committed(
         return commit(*given)
 
     monkeypatch.setattr(stream.StreamLoader, "_committed", committed)
-    monkeypatch.setattr(stream, "uneven", lambda *_: order.append("cores") or ())
+    monkeypatch.setattr(stream, "skew_warnings", lambda *_: order.append("cores") or ())
     lakeport.land(singer({"id": 1}), tmp_path)
     assert order == ["cores", "commit"]

@@ -12,7 +12,7 @@ import pytest
 
 from lakeport.errors import CommitConflict, InputError, LakeportError, OutcomeUnknown, Unreachable
 from lakeport.loading import cancellation as module
-from lakeport.loading.cancellation import Asked, Cancellation, Cancelled
+from lakeport.loading.cancellation import Cancellation, Cancelled, EndRequested
 
 TABLE = "s3://lake/t"
 UNKNOWN = "whether the batch in progress has landed in s3://lake/t is unknown"
@@ -113,9 +113,9 @@ def test_another_thread_asks() -> None:
     cancellation.check()
     cancellation.ask()
     cancellation.ask()
-    with pytest.raises(Asked):
+    with pytest.raises(EndRequested):
         cancellation.check()
-    with pytest.raises(Asked):
+    with pytest.raises(EndRequested):
         cancellation.outcome(Future())
     with pytest.raises(Cancelled), cancellation.committing(TABLE):
         raise AssertionError("it began")
@@ -124,7 +124,7 @@ def test_another_thread_asks() -> None:
 def test_who_waits_for_a_batch_hears_that_another_thread_asks() -> None:
     cancellation = Cancellation()
     threading.Timer(0.02, cancellation.ask).start()
-    with pytest.raises(Asked):
+    with pytest.raises(EndRequested):
         cancellation.outcome(Future())
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.loading.quarantine import (
-    Of,
     Quarantine,
+    RejectedKind,
     Rejections,
     check_limit,
     encode_record,
@@ -85,7 +85,7 @@ def test_lines_and_records_of_one_stream_do_not_meet(memory: Memory) -> None:
     uris = {
         *store.write([A], 0),
         *store.write([A], 1),
-        *store.write([A, STRAY], 0, Of.LINES),
+        *store.write([A, STRAY], 0, RejectedKind.LINES),
         *store.write([STRAY], 1),
     }
     assert len(uris) == len(memory.objects) == 5
@@ -108,9 +108,9 @@ def test_no_two_names_share_a_key() -> None:
     names += ["x" * 301, "a.jsonl", "\ud800", " ", "a\n"]
     keys = [
         quarantine_key("r", name, sequence, of)
-        for name, sequence, of in itertools.product(names, (0, 1, 10), Of)
+        for name, sequence, of in itertools.product(names, (0, 1, 10), RejectedKind)
     ]
-    keys += [quarantine_key("r", "", sequence, Of.LINES) for sequence in (0, 1)]
+    keys += [quarantine_key("r", "", sequence, RejectedKind.LINES) for sequence in (0, 1)]
     assert len(set(keys)) == len(keys)
     for key in keys:
         folder, name = key.rsplit("/", 1)
@@ -176,7 +176,7 @@ def test_bad_records_are_counted_by_their_reasons() -> None:
     found.add([BadRecord("a", 1, "n", "no number"), BadRecord("", 2, "", "no message")])
     found.add([BadRecord("a", 3, "d", "no date", b"canary")] * 3)
     found.add([BadRecord("a", 9, "n", "no number")])
-    assert found.told() == (
+    assert found.most_frequent() == (
         Rejection("a", "d", "no date", 3),
         Rejection("a", "n", "no number", 2),
         Rejection("", "", "no message", 1),
@@ -189,8 +189,8 @@ def test_of_many_reasons_the_most_frequent_are_told_and_the_others_summed() -> N
         count = 500 if number in (3, 150) else 1 + number % 3
         expected += count
         found.add([BadRecord("a", 1, f"c{number}", "no number")] * count)
-    told = found.told()
+    told = found.most_frequent()
     assert len(told) == 21 and sum(one.count for one in told) == expected
     assert [(one.column, one.count) for one in told[:2]] == [("c3", 500), ("c150", 500)]
     assert told[-1] == Rejection("a", "", "other reasons", told[-1].count)
-    assert found.told() == told
+    assert found.most_frequent() == told

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.loading.cancellation import Asked, Cancellation
+from lakeport.loading.cancellation import Cancellation, EndRequested
 from tests.contract.targets import INTEGER, record, schema, singer
 
 
@@ -37,7 +37,7 @@ class AsksBehind(io.RawIOBase):
 @pytest.mark.timeout(120)
 def test_what_has_landed_stays_and_nothing_lands_any_more(tmp_path: Path) -> None:
     stop = Cancellation()
-    with pytest.raises(Asked), stop.used():
+    with pytest.raises(EndRequested), stop.used():
         lakeport.land(
             AsksBehind(stop, tmp_path / "lake"),
             tmp_path / "lake",

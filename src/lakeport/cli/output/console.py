@@ -233,12 +233,12 @@ class Console(_Streams):
         return nearby(text) if (self._width if width is None else width) else text
 
     def _write(self, line: str) -> None:
-        with progress.aside():
+        with progress.hide():
             self._out.write(f"{line}\n")
             self._out.flush()
 
     def _error(self, text: str) -> None:
-        with progress.aside():
+        with progress.hide():
             self._err.write(f"{text}\n")
             self._err.flush()
 

@@ -14,7 +14,7 @@ from lakeport.cli.output.formatting import cells, padded, shown
 from lakeport.cli.pages import leave_page
 from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.progress import Moment, line, seconds
-from lakeport.loading.report import together
+from lakeport.loading.report import fan_out
 from lakeport.pages.file import alone
 from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
 from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
@@ -146,7 +146,7 @@ def observer(output: Output, page: Path | None) -> PipelineObserver:
     if page is None:
         return shown
     check_output(page)
-    return together(_PipelinePage(page, output), shown)
+    return fan_out(_PipelinePage(page, output), shown)
 
 
 def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:

@@ -122,6 +122,6 @@ def end() -> None:
         _shown.pop().end()
 
 
-def aside() -> AbstractContextManager[None]:
+def hide() -> AbstractContextManager[None]:
     """Show nothing while the body writes to the terminal."""
-    return _shown[0].aside() if _shown else nullcontext()
+    return _shown[0].hide() if _shown else nullcontext()

@@ -107,7 +107,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(value, type_)
 
 
-def marked(
+def mask_failures(
     expected: Sequence[Expectation], batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return the batch and a bit mask per row of the expectations that the row fails.
@@ -156,7 +156,7 @@ def _failing(one: Expectation, name: str, column: pa.Array) -> pa.Array:
 Mask = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
 
 
-def last_column(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
+def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
     """A batch, and the bits that are its last column."""
     bits = batch.column(batch.num_columns - 1)
     columns = batch.schema.names[:-1]

@@ -1,4 +1,4 @@
-"""What is expected of a stream's rows: how it is told of them, and what follows from it.
+"""The expectations of a stream: checked in the tasks that write, judged before the commit.
 
 ```
 plan ─▶ sieve, in the tasks that write ─▶ findings ─▶ judged before the commit
@@ -24,12 +24,12 @@ from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
     Findings,
     Sieve,
-    last_column,
-    marked,
+    mask_failures,
     needs_spark,
     seconds_of,
+    split_mask,
 )
-from lakeport.loading.expect.conditions import masked
+from lakeport.loading.expect.conditions import add_failure_mask
 from lakeport.loading.expect.judging import failure, no_column, result_of
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
@@ -41,7 +41,7 @@ from lakeport.writers.naming import table_folder
 if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.judging import Judge
-    from lakeport.loading.prepare import Prepared
+    from lakeport.loading.prepare import PreparedLoad
     from lakeport.model import Batch, ExpectationResult
 
 _MOST: Final = 62
@@ -50,7 +50,7 @@ _MOST: Final = 62
 
 @dataclass(frozen=True)
 class Checks:
-    """What is expected of one stream's rows.
+    """The expectations of one stream's rows.
 
     Attributes:
         expected: the expectations, whose place tells their bit.
@@ -101,7 +101,7 @@ class Checks:
         if batch.gone:
             return None
         check_columns(self.expected, schema, batch.untyped)
-        return Sieve(batch.stream, self.expected, partial(marked, self.expected))
+        return Sieve(batch.stream, self.expected, partial(mask_failures, self.expected))
 
     def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve]:
         """Return a batch's frame with the column of bits that its sieve reads, and the sieve.
@@ -112,10 +112,12 @@ class Checks:
         check_columns(self.expected, columns_of(batch), batch.untyped)
         grown = self.mode is Mode.APPEND and any(one.kind == "unique" for one in self.expected)
         known = self.table(self.own) if grown else None
-        sieve = Sieve(batch.stream, self.expected, last_column)
-        return masked(frame, self.expected, self._others(), known), sieve
+        sieve = Sieve(batch.stream, self.expected, split_mask)
+        return add_failure_mask(frame, self.expected, self._others(), known), sieve
 
-    def passed(self, batch: Batch, found: Iterable[Findings], *, counted_before: bool) -> None:
+    def judge_findings(
+        self, batch: Batch, found: Iterable[Findings], *, counted_before: bool
+    ) -> None:
         """Judge what the tasks found; returns where the batch may be committed.
 
         Args:
@@ -138,8 +140,8 @@ class Checks:
             raise failure(batch.stream, failing, file)
         self.judge.set_aside(batch, total.set_aside, 0 if counted_before else total.rows)
 
-    def without_rows(self, stream: str, *, quiet: bool) -> None:
-        """Judge a load whose source brings no batch, as `passed` does.
+    def judge_empty_load(self, stream: str, *, quiet: bool) -> None:
+        """Judge a load whose source brings no batch, as `judge_findings` does.
 
         Args:
             stream: its stream.
@@ -147,7 +149,7 @@ class Checks:
                 what the table has tells anything.
 
         Raises:
-            ExpectationFailed: see `passed`.
+            ExpectationFailed: see `judge_findings`.
         """
         if self.judge is None:
             return
@@ -158,7 +160,7 @@ class Checks:
     def _judged(
         self, judge: Judge, stream: str, total: Findings, *, quiet: bool = False
     ) -> list[ExpectationResult]:
-        """Have the results taken down; gives those for which the load fails."""
+        """Report the results; return those for which the load fails."""
         results = []
         for number, one in enumerate(self.expected):
             newest = total.newest.get(number)
@@ -171,11 +173,11 @@ class Checks:
                     judge.report.warn(f"{one.title} was not checked: {error.message}.", stream)
                     continue
             results.append(result_of(number, one, total, newest))
-        judge.told(stream, results)
+        judge.report_results(stream, results)
         return [one for one in results if one.failed and one.otherwise == "fail"]
 
     def _others(self) -> dict[str, DataFrame]:
-        """The tables that `references` name, as far as there are any."""
+        """Return the tables that `references` expectations name, those that exist."""
         names = {one.references_table for one in self.expected if one.kind == "references"}
         found = {name: self.views.get(name) or self.table(name) for name in names}
         return {name: frame for name, frame in found.items() if frame is not None}
@@ -190,11 +192,11 @@ class NewestOfTable:
         table: the table's name.
     """
 
-    prepared: Prepared
+    prepared: PreparedLoad
     table: str
 
     def __call__(self, column: str) -> float | None:
-        """In seconds since 1970: by log or footers, or by Spark where a Delta log does not tell.
+        """Return the newest value in seconds since 1970: by log or footers, or else by Spark.
 
         Args:
             column: as expectations name it, before `rename`.
@@ -207,7 +209,7 @@ class NewestOfTable:
             LakeportError: the store or Spark refused.
         """
         config, storage = self.prepared.config, self.prepared.storage
-        if config.mode is Mode.OVERWRITE or self.prepared.anew:
+        if config.mode is Mode.OVERWRITE or self.prepared.original_mode:
             return None
         name = header_name(config.rename.get(column, column), config.column_header_format)
         try:

@@ -43,7 +43,7 @@ _CALLED: Final = "compare columns with values of their own type; `sql` can cast 
 _LONGEST: Final = 200
 
 
-def masked(
+def add_failure_mask(
     frame: DataFrame,
     expected: Sequence[Expectation],
     others: Mapping[str, DataFrame],
@@ -175,7 +175,7 @@ def _has(frame: DataFrame, name: str) -> bool:
 
 
 @contextmanager
-def blaming(
+def name_failed_sql(
     transform: Transform | None, checks: Checks | None, part: Part, secrets: Iterable[str]
 ) -> Iterator[None]:
     """Name what has failed where the body ends as a value can't be computed.

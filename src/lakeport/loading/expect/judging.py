@@ -1,4 +1,4 @@
-"""What an expectation comes to, what a run does with it, and the errors of those not met."""
+"""Results of expectations: how a run reports them, and the errors of those that are not met."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.config.expectations import Expectation
 from lakeport.config.explain import nearest
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed
-from lakeport.loading.quarantine import Of, Quarantine
+from lakeport.loading.quarantine import Quarantine, RejectedKind
 from lakeport.model import ExpectationResult
 from lakeport.units import counted
 
@@ -37,11 +37,11 @@ class Judge:
 
     def samples(self, batch: Batch, rows: Sequence[BadRecord]) -> str:
         """Keep some of the rows for which the load fails; return the file's URI."""
-        (uri,) = self.quarantine.write(rows, batch.sequence, Of.SAMPLES)
+        (uri,) = self.quarantine.write(rows, batch.sequence, RejectedKind.SAMPLES)
         self.report.quarantined((), [uri])
         return uri
 
-    def told(self, stream: str, results: Sequence[ExpectationResult]) -> None:
+    def report_results(self, stream: str, results: Sequence[ExpectationResult]) -> None:
         """Report the results of a stream's expectations, and a warning for each `warn` not met."""
         self.report.expected(stream, results)
         for one in results:
@@ -52,7 +52,7 @@ class Judge:
 def result_of(
     number: int, one: Expectation, total: Findings, newest: float | None
 ) -> ExpectationResult:
-    """What came of an expectation.
+    """Return the result of an expectation.
 
     Args:
         number: its place.
@@ -81,7 +81,7 @@ def _age(seconds: float) -> str:
 
 
 def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -> ExpectationFailed:
-    """The error of a load that commits nothing.
+    """Return the error of a load whose expectations are not met.
 
     Args:
         stream: its stream.
@@ -99,7 +99,7 @@ def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -
 
 
 def no_column(one: Expectation, name: str, columns: Sequence[str]) -> ConfigError:
-    """The error of an expectation that names a column that is not there."""
+    """Return the error of an expectation on a column that does not exist."""
     close = nearest(name, columns)
     return ConfigError(
         f"expectation {one.title}: there is no column {name!r}"

@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.host.activity import Activity, activity, advance
-from lakeport.loading.progress import Lines, Moment, Progress, shown
+from lakeport.loading.progress import Lines, Moment, Progress, show_progress
 
 
 def test_a_function_hears_what_goes_on() -> None:
@@ -24,7 +24,7 @@ def test_a_function_hears_what_goes_on() -> None:
         heard.append(activities)
         told.set()
 
-    with activity("reading", "a"), shown(hook, "landing"):
+    with activity("reading", "a"), show_progress(hook, "landing"):
         advance(7)
         told.clear()
         assert told.wait(30)
@@ -40,7 +40,7 @@ def test_a_function_that_fails_fails_nothing_else() -> None:
         called.set()
         raise RuntimeError("broken")
 
-    with activity("reading"), shown(hook, "landing"):
+    with activity("reading"), show_progress(hook, "landing"):
         assert called.wait(30)
 
 
@@ -127,7 +127,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> _Cell:
 
 
 def test_a_notebook_shows_it_below_the_cell_and_nothing_in_the_end(cell: _Cell) -> None:
-    with activity("reading", "<a>"), shown(None, "landing"):
+    with activity("reading", "<a>"), show_progress(None, "landing"):
         assert cell.drawn.wait(30)
     assert cell.shown[0]["text/plain"].startswith("reading <a> ...")
     assert cell.shown[0]["text/html"].startswith("<div>reading &lt;a&gt; ...")
@@ -135,7 +135,7 @@ def test_a_notebook_shows_it_below_the_cell_and_nothing_in_the_end(cell: _Cell) 
 
 
 def test_a_notebook_draws_a_bar_where_the_share_is_known(cell: _Cell) -> None:
-    with activity("reading", "a.csv", total=200), shown(None, "landing"):
+    with activity("reading", "a.csv", total=200), show_progress(None, "landing"):
         advance(50)
         for _ in range(2):  # the first may have looked before
             cell.drawn.clear()
@@ -145,10 +145,10 @@ def test_a_notebook_draws_a_bar_where_the_share_is_known(cell: _Cell) -> None:
 
 
 def test_a_notebook_can_do_without(cell: _Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    with shown(False, "landing"):
+    with show_progress(False, "landing"):
         pass
     monkeypatch.setenv("LAKEPORT_PROGRESS", "off")
-    with shown(None, "landing"):
+    with show_progress(None, "landing"):
         pass
     assert cell.shown == []
 
@@ -165,7 +165,7 @@ def test_asked_for_outside_of_notebooks_it_goes_to_standard_error(
 
     err = Heard()
     monkeypatch.setattr(sys, "stderr", err)
-    with activity("reading", "a"), shown(True, "landing"):
+    with activity("reading", "a"), show_progress(True, "landing"):
         assert err.written.wait(30)
     assert err.getvalue().startswith("reading a ...")
 

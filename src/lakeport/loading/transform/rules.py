@@ -1,4 +1,4 @@
-"""What a user wants of the rows between a source and its table: made so, and held to that."""
+"""The rules for the rows of a load: the transform that makes them, and what is expected of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.expect.judging import Judge
-    from lakeport.loading.prepare import Prepared
+    from lakeport.loading.prepare import PreparedLoad
     from lakeport.loading.transform.transform import Transform
     from lakeport.sources.open import Source
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """What a batch lands as.
+    """The rows that a batch becomes, before any is read.
 
     Attributes:
         batch: with the frame that is run, where Spark makes its rows.
@@ -52,8 +52,8 @@ class PlannedBatch:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A transform and expectations, of which there may be none.
+class RowRules:
+    """Transform and expectations of a load; false where it has neither.
 
     Attributes:
         transform: what is made of the source's rows; None: they land as they are.
@@ -66,15 +66,15 @@ class Wanted:
     views: Mapping[str, DataFrame] | None = None
 
     @classmethod
-    def given(
+    def from_arguments(
         cls,
-        prepared: Prepared,
+        prepared: PreparedLoad,
         sql: str,
         python: str | Callable[[DataFrame], DataFrame],
         views: Mapping[str, DataFrame] | None,
         expect: Sequence[Mapping[str, Any] | Expectation],
-    ) -> Wanted:
-        """What the arguments of a load say; Spark begins to start where they need it.
+    ) -> RowRules:
+        """Return the rules that the arguments of a load give.
 
         Raises:
             ConfigError: an expectation is wrong, or `once` can't be had.
@@ -122,20 +122,19 @@ class Wanted:
         if self.transform is not None:
             self.transform.check()
 
-    def over(self, source: Source) -> tuple[Wanted, Source]:
-        """The same with the tables that the source has for `sql`, by name, beside the other frames.
+    def bind(self, source: Source) -> tuple[RowRules, Source]:
+        """Add the tables that a source has for `sql` to the views; return rules and source.
 
-        Returns:
-            It, and the source in as many flushes as can land one after the other.
+        The source has one flush where the whole input is needed at once.
         """
-        wanted = self
+        rules = self
         if self.transform is not None and self.transform.sql:
             views = {**source.frames(), **(self.views or {})}
-            wanted = replace(self, transform=replace(self.transform, views=views), views=views)
-        return wanted, _gathered(source, wanted._at_once) if wanted else source
+            rules = replace(self, transform=replace(self.transform, views=views), views=views)
+        return rules, _gather_flushes(source, rules._needs_whole_input) if rules else source
 
-    def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
-        """The expectations of one stream; None without any."""
+    def checks(self, prepared: PreparedLoad, judge: Judge | None, stream: str) -> Checks | None:
+        """Return the checks of one stream; None without expectations."""
         if not self.expected:
             return None
         from lakeport.loading.expect.checks import Checks, NewestOfTable
@@ -146,8 +145,8 @@ class Wanted:
         newest = NewestOfTable(prepared, own)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
 
-    def planned(self, prepared: Prepared, batch: Batch) -> PlannedBatch:
-        """What a batch lands as; nothing is read.
+    def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
+        """Return what a batch would land as; nothing is read.
 
         Raises:
             ConfigError: `sql` or an expectation names what is not there.
@@ -172,7 +171,7 @@ class Wanted:
                 checks.by_arrow(batch, columns)
         return PlannedBatch(batch, columns, how, self.expected)
 
-    def _at_once(self, batch: Batch) -> bool:
+    def _needs_whole_input(self, batch: Batch) -> bool:
         if batch.gone:
             return False
         if any(one.at_once for one in self.expected):
@@ -180,8 +179,8 @@ class Wanted:
         return self.transform is not None and not self.transform.planned(batch).row_wise
 
 
-def _gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
-    """The same source, with one flush for all if the first batch says so; spools stay until then.
+def _gather_flushes(source: Source, whole: Callable[[Batch], bool]) -> Source:
+    """Return the source, with one flush for all if the first batch needs that; spools stay.
 
     Args:
         source: any.
@@ -200,7 +199,7 @@ def _gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
             else:
                 yield flush
         if kept:
-            yield _together(kept)
+            yield _join_flushes(kept)
 
     def landed(flush: Flush) -> None:
         for one in kept or [flush]:
@@ -209,7 +208,7 @@ def _gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
     return replace(source, flushes=flushes(), landed=landed)
 
 
-def _together(flushes: list[Flush]) -> Flush:
+def _join_flushes(flushes: list[Flush]) -> Flush:
     return Flush(
         batches=tuple(chain.from_iterable(flush.batches for flush in flushes)),
         states=tuple(chain.from_iterable(flush.states for flush in flushes)),
