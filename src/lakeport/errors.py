@@ -54,6 +54,8 @@ __all__ = [
     "Unreachable",
 ]
 
+_RESUME = "`--resume` does what failed and what was skipped, and nothing else."
+
 
 def causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
     """An error, what it was raised from, and so on, each once.
@@ -255,6 +257,3 @@ class LoadsFailed(LakeportError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (LoadsFailed, (self.report,))
-
-
-_RESUME = "`--resume` does what failed and what was skipped, and nothing else."

@@ -29,6 +29,8 @@ from lakeport.schema.nested import OBJECT, ValueFound, assembled, emptied, is_js
 from lakeport.schema.text import cast_declared, json_column, text_column
 from lakeport.schema.types import declared_type, storable
 
+HeaderCase = Literal["lower", "upper"]
+
 
 @dataclass(frozen=True)
 class ColumnRules:
@@ -116,9 +118,6 @@ class ColumnRules:
     def _named(self) -> list[tuple[str, str]]:
         rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
         return [(what, column) for what, columns in rules.items() for column in columns]
-
-
-HeaderCase = Literal["lower", "upper"]
 
 
 def header_name(name: str, case: HeaderCase | None) -> str:

@@ -48,6 +48,8 @@ from lakeport.sources.csv.dialect import CsvOptions
 
 _NO_INTERNAL = "--no-internal-columns"
 
+_READING = "How to read a source"
+
 
 class Key(NamedTuple):
     """An option that gives one key of a class.
@@ -155,7 +157,6 @@ _NEW_FILES = KeyOptions(
     "Only new files",
     (Key("new_only", kind=bool), Key("again"), Key("ordered", kind=bool)),
 )
-_READING = "How to read a source"
 _FORMAT = KeyOptions(
     FilesSource,
     _READING,

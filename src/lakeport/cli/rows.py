@@ -61,6 +61,8 @@ Expect = Annotated[
     ),
 ]
 
+Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
+
 
 def transform_options(
     sql: str | None,
@@ -96,8 +98,6 @@ def _expectation(text: str) -> dict[str, Any]:
         )
     return found
 
-
-Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
 
 quarantine = group("Look at what was set aside, and land it once it is right.")
 

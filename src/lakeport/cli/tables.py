@@ -76,6 +76,23 @@ ToTarget = Annotated[
     ),
 ]
 
+Version = Annotated[
+    int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
+]
+Timestamp = Annotated[
+    str | None, typer.Option("--timestamp", metavar="TIME", help="As of this moment, ISO 8601.")
+]
+_SPARE = (
+    "engine",
+    "mode",
+    "files_removed",
+    "files_added",
+    "run_id",
+    "bytes_added",
+    "rows_added",
+)
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
@@ -290,23 +307,6 @@ def _tells(value: object) -> bool:
 
 
 table = group("Look at a table, now or as it was, and keep it in order.")
-
-Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
-]
-Timestamp = Annotated[
-    str | None, typer.Option("--timestamp", metavar="TIME", help="As of this moment, ISO 8601.")
-]
-_SPARE = (
-    "engine",
-    "mode",
-    "files_removed",
-    "files_added",
-    "run_id",
-    "bytes_added",
-    "rows_added",
-)
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
 
 
 @table.command(

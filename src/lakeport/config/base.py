@@ -63,6 +63,29 @@ _MAY_BE_EMPTY = ("column_header_format", "date_partition_format")  # as in Mage:
 OTHER_NAMES: Mapping[str, str] = {**_ALIASES, **{name: name for name in _UNUSED}}
 """Mage's and Meltano's names of keys -> lakeport's own, of those that it has."""
 
+_PLACES = frozenset({"bucket", "table_uri", "path"})
+
+Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
+
+_DESTINATIONS = {
+    "local": "lakeport.config.destinations.local:LocalConfig",
+    "amazon_s3": "lakeport.config.destinations.s3:AmazonS3Config",
+    "delta_lake_azure": "lakeport.config.destinations.azure:DeltaLakeAzureConfig",
+    "delta_lake_s3": "lakeport.config.destinations.s3:DeltaLakeS3Config",
+    "google_cloud_storage": ("lakeport.config.destinations.gcs:GoogleCloudStorageConfig"),
+}
+_SCHEMES = {
+    "abfs": "delta_lake_azure",
+    "abfss": "delta_lake_azure",
+    "file": "local",
+    "gs": "google_cloud_storage",
+    "s3": "amazon_s3",
+}
+_TABLES = {"amazon_s3": "delta_lake_s3"}  # files -> tables in the same store
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
+
 
 def _smallest(values: dict[str, Any]) -> float:
     return min(32.0, float(values.get("target_file_size_mb", 32.0)))
@@ -75,13 +98,6 @@ def _condition(text: str) -> str:
 
 def _switched(value: object) -> object:
     return "off" if value is False else value  # as YAML reads a bare `off`
-
-
-_PLACES = frozenset({"bucket", "table_uri", "path"})
-
-Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Text = Annotated[str, Field(min_length=1)]
-Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
 
 
 class DestinationConfig(BaseModel):
@@ -427,24 +443,6 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"`{other}` and `{key}` are the same key", "give one of them.")
         known[key] = value
     return known
-
-
-_DESTINATIONS = {
-    "local": "lakeport.config.destinations.local:LocalConfig",
-    "amazon_s3": "lakeport.config.destinations.s3:AmazonS3Config",
-    "delta_lake_azure": "lakeport.config.destinations.azure:DeltaLakeAzureConfig",
-    "delta_lake_s3": "lakeport.config.destinations.s3:DeltaLakeS3Config",
-    "google_cloud_storage": ("lakeport.config.destinations.gcs:GoogleCloudStorageConfig"),
-}
-_SCHEMES = {
-    "abfs": "delta_lake_azure",
-    "abfss": "delta_lake_azure",
-    "file": "local",
-    "gs": "google_cloud_storage",
-    "s3": "amazon_s3",
-}
-_TABLES = {"amazon_s3": "delta_lake_s3"}  # files -> tables in the same store
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def destinations() -> tuple[str, ...]:

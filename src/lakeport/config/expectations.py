@@ -32,6 +32,13 @@ _KINDS: Final = ("not_null", "unique", *_OF_VALUES, *_OF_ALL_ROWS, "references")
 _FIELDS: Final = {"in": "one_of"}
 """Kind whose key is no name in Python -> its field."""
 
+Seconds = Annotated[
+    float,
+    BeforeValidator(seconds),
+    Field(gt=0, allow_inf_nan=False),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number", "exclusiveMinimum": 0}]}),
+]
+
 
 def _columns(value: object) -> object:
     """One column, or a list of them, each once."""
@@ -80,12 +87,6 @@ Columns = Annotated[
 ]
 Limits = Annotated[tuple[Value | None, Value | None], BeforeValidator(_limits)]
 ByColumn = AfterValidator(_complete)
-Seconds = Annotated[
-    float,
-    BeforeValidator(seconds),
-    Field(gt=0, allow_inf_nan=False),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number", "exclusiveMinimum": 0}]}),
-]
 
 
 class RowCount(Input):

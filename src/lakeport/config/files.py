@@ -31,6 +31,8 @@ _SCALARS = (
     ),
 )
 
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # not all that YAML takes for one: editors don't
+
 
 def read_text(path: Path) -> str:
     """The text of a config file; see `read_with_mode`."""
@@ -312,9 +314,6 @@ def _loader(text: Text, name: str) -> Any:
         Loader.add_implicit_resolver(tag, pattern, list(starts))
     with _yaml_errors(text, name):  # its reader looks at characters at once
         return Loader(text.parsed)
-
-
-_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # not all that YAML takes for one: editors don't
 
 
 class TextPosition(NamedTuple):

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _MOST: Final = 2  # types that are named, of those that are allowed
 
+_EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres", "sqlite": "sqlite"}
+
+_PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
+
 
 class Input(BaseModel):
     """Base of the descriptions: immutable and complete; a wrong value shows at once.
@@ -124,11 +128,6 @@ def _reasons(details: Sequence[ErrorDetails]) -> str:
     if len(words) > _MOST:
         return "has to be one value: text, a number, true or false, a date or a time"
     return " or ".join([words[0], *(word.removeprefix("has to be ") for word in words[1:])])
-
-
-_EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres", "sqlite": "sqlite"}
-
-_PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
 
 
 def scheme_of(uri: str) -> str:

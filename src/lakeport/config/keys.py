@@ -34,6 +34,22 @@ Names = str | list[str] | tuple[str, ...]
 Settings = Mapping[str, str | float]
 """Names and their values: texts, numbers, true or false."""
 
+_MODES = {"append-only": "append", "upsert": "merge"}
+_DURATION = re.compile(
+    r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)?\s*"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_LITERAL = r"'(?:[^']|'')*'|-?[0-9]+(?:\.[0-9]+)?|true|false"
+_CONDITION = re.compile(
+    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\W\d]\w*))\s*"
+    rf"(?:==?\s*(?P<value>{_LITERAL})"
+    rf"|IN\s*\(\s*(?P<values>(?:{_LITERAL})(?:\s*,\s*(?:{_LITERAL}))*)\s*\)"
+    r"|IS\s+(?P<any>NOT\s+NULL))\s*",
+    re.IGNORECASE,
+)
+
 
 class StoreKeys(TypedDict, total=False):
     """How a store is reached; the pages on configuration describe each key."""
@@ -130,14 +146,6 @@ class TargetKeys(StoreKeys, total=False):
     table_properties: Settings | None
     cluster_by: Names | None
     auto_optimize: bool | None
-
-
-_MODES = {"append-only": "append", "upsert": "merge"}
-_DURATION = re.compile(
-    r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)?\s*"
-)
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def names(value: object) -> object:
@@ -241,16 +249,6 @@ def _setting(value: str | float | SecretStr) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
-
-
-_LITERAL = r"'(?:[^']|'')*'|-?[0-9]+(?:\.[0-9]+)?|true|false"
-_CONDITION = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\W\d]\w*))\s*"
-    rf"(?:==?\s*(?P<value>{_LITERAL})"
-    rf"|IN\s*\(\s*(?P<values>(?:{_LITERAL})(?:\s*,\s*(?:{_LITERAL}))*)\s*\)"
-    r"|IS\s+(?P<any>NOT\s+NULL))\s*",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,14 @@ if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """
 
+_Start = tuple["Future[subprocess.Popen[bytes]]", Callable[[], subprocess.Popen[bytes]]]
+
+# Spark's own to its workers, and what Python and the C library have read when they started.
+_WORKERS: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
+
+_TAP: Final = "--from-tap"
+_JOINED: Final = frozenset("={ ")
+
 
 def is_there(process: int) -> bool:
     """Whether a process of this user's runs; 0 is none.
@@ -90,9 +98,6 @@ def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
     return started.result()
 
 
-_Start = tuple["Future[subprocess.Popen[bytes]]", Callable[[], subprocess.Popen[bytes]]]
-
-
 @lru_cache
 def _starter(process: int) -> SimpleQueue[_Start]:
     """Return the queue of a process's starter thread, and start that on the first call.
@@ -133,10 +138,6 @@ def forbid_core_dumps(process: int = 0) -> None:
             resource.prlimit(process, resource.RLIMIT_CORE, nothing)
         elif not process:
             resource.setrlimit(resource.RLIMIT_CORE, nothing)
-
-
-# Spark's own to its workers, and what Python and the C library have read when they started.
-_WORKERS: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,6 @@ def available_cores() -> int:
         pass
     return max(1, count)
 
-
-_TAP: Final = "--from-tap"
-_JOINED: Final = frozenset("={ ")
 
 _given: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command", default=None)
 

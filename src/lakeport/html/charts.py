@@ -24,6 +24,27 @@ _WIDTH, _DEPTH = 1000, 100
 _TOP, _BOTTOM = 14, 20  # pixels above and below the box of a picture
 _STEPS = (1, 2, 2.5, 5, 10)
 
+Bin = tuple[int, int, int]
+"""Least and most bytes of a bin, and its files."""
+
+Span = tuple[str, str, float, float]
+"""A stage, the stream that it is of (empty for all), its start and its end in seconds."""
+
+_STAGES = (
+    "opening",
+    "starting Spark",
+    "reading",
+    "checking",
+    "planning",
+    "writing",
+    "parsing",
+    "encoding",
+    "uploading",
+    "committing",
+    "optimizing",
+)
+"""Stages with a colour of their own, in the order in which data pass them."""
+
 
 def line(
     points: Sequence[tuple[float, float]],
@@ -198,9 +219,6 @@ def sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
     )
 
 
-Bin = tuple[int, int, int]
-"""Least and most bytes of a bin, and its files."""
-
 _LEAST, _MOST = 10, 33  # powers of two: below 1 KB, beyond 8 GB
 
 
@@ -251,23 +269,6 @@ def _power(value: int) -> int:
     return min(max(value.bit_length(), _LEAST), _MOST)
 
 
-Span = tuple[str, str, float, float]
-"""A stage, the stream that it is of (empty for all), its start and its end in seconds."""
-
-_STAGES = (
-    "opening",
-    "starting Spark",
-    "reading",
-    "checking",
-    "planning",
-    "writing",
-    "parsing",
-    "encoding",
-    "uploading",
-    "committing",
-    "optimizing",
-)
-"""Stages with a colour of their own, in the order in which data pass them."""
 _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
 
 

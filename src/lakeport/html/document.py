@@ -20,6 +20,15 @@ from lakeport import units
 from lakeport.html import text
 from lakeport.html.text import tag
 
+_ICON = "data:image/svg+xml," + quote(
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
+    'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'
+)
+Href = Callable[[str], str]
+"""Turns a page's path into what a link to it says."""
+Trail = Sequence[tuple[str, str]]
+"""Where a page is: names and paths, from the lake on; no path for the page itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -79,16 +88,6 @@ def _environment() -> Environment:
     )
     made.globals.update(cell=cell, counted=units.counted, share=text.share)
     return made
-
-
-_ICON = "data:image/svg+xml," + quote(
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
-    'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'
-)
-Href = Callable[[str], str]
-"""Turns a page's path into what a link to it says."""
-Trail = Sequence[tuple[str, str]]
-"""Where a page is: names and paths, from the lake on; no path for the page itself."""
 
 
 def linked(page: Page, trail: Trail, href: Href) -> str:

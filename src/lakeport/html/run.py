@@ -18,6 +18,14 @@ from lakeport.html.text import duration, moment
 from lakeport.model import StreamReport
 from lakeport.units import count, counted, size
 
+Plan = Mapping[str, Any]
+
+_MODES = {
+    "append": "append the rows to {}",
+    "overwrite": "replace the rows of {}",
+    "merge": "merge the rows into {} by their keys",
+}
+
 
 def run_body(
     run: RunFacts,
@@ -159,15 +167,6 @@ class LoadBox:
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     error: Mapping[str, Any] | None = None
-
-
-Plan = Mapping[str, Any]
-
-_MODES = {
-    "append": "append the rows to {}",
-    "overwrite": "replace the rows of {}",
-    "merge": "merge the rows into {} by their keys",
-}
 
 
 def plan_body(plan: Plan) -> Markup:

@@ -12,6 +12,9 @@ from lakeport.loading.report import Failure
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
+_FEWEST: Final = 4  # streams at once
+_AT_ONCE_BYTES: Final = 64 << 20
+
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
     """Refuse what is meant for one stream, and one table for several, where there are more.
@@ -64,10 +67,6 @@ def raise_first(
         warn(f"stream {name!r} failed, too: {words}")
     for error in errors.values():
         raise error
-
-
-_FEWEST: Final = 4  # streams at once
-_AT_ONCE_BYTES: Final = 64 << 20
 
 
 def streams_at_once(streams: int, size: int, most: int) -> int:

@@ -18,6 +18,16 @@ from lakeport.host.activity import Activity, running
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _MOST = 4  # activities at once
 
+_WIDTH = 100
+
+Hook = Callable[[tuple[Activity, ...]], object]
+"""Takes what goes on; called about five times a second, from a thread of its own."""
+
+_VARIABLE = "LAKEPORT_PROGRESS"
+_OFF = frozenset({"off", "false", "no", "0"})
+_EVERY = 0.2  # seconds
+_UNLIMITED = 10_000  # columns
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -143,9 +153,6 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-_WIDTH = 100
-
-
 class Notebook:
     """An output of the running cell, changed in place and empty in the end.
 
@@ -190,15 +197,6 @@ def _bar(share: float | None) -> str:
     if share is None:
         return ""
     return f'<progress max="1" value="{share:.3f}" aria-label="share that is done"></progress> '
-
-
-Hook = Callable[[tuple[Activity, ...]], object]
-"""Takes what goes on; called about five times a second, from a thread of its own."""
-
-_VARIABLE = "LAKEPORT_PROGRESS"
-_OFF = frozenset({"off", "false", "no", "0"})
-_EVERY = 0.2  # seconds
-_UNLIMITED = 10_000  # columns
 
 
 class Display(Protocol):

@@ -57,6 +57,13 @@ _NAMED: Final[dict[Any, dict[str, Any]]] = {
     pa.binary(): {"type": ["null", "string"], "contentEncoding": "base64"},
 }
 
+KEPT: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
+"""What holds records that were set aside."""
+
+_ENDINGS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
 
 def json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
     """Return the JSON schema of records with these fields, without fields of types that it lacks.
@@ -87,12 +94,6 @@ def _declared(field: pa.Field) -> dict[str, Any] | None:
         items = _declared(type_.value_field)
         return {"type": ["null", "array"], **({} if items is None else {"items": items})}
     return None
-
-
-KEPT: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
-"""What holds records that were set aside."""
-
-_ENDINGS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +293,6 @@ def plan_shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share
         Share(f"{run_id}:records", raw, KEPT - {RejectedKind.ROWS}, transforms, schema),
         Share(run_id, one.rows, frozenset({RejectedKind.ROWS})),
     ]
-
-
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def load_settings(

@@ -71,6 +71,21 @@ from lakeport.writers.stopwatch import Pace, Point, within
 if TYPE_CHECKING:
     from lakeport.model import Staged, Storage
 
+Kind = TypeVar("Kind")
+
+T = TypeVar("T")
+
+MOST_SPANS = 200
+"""Spans that a report has at the most."""
+MOST_POINTS = 120
+"""Points that each pace of a report has at the most."""
+
+_ADJACENT = 0.005
+_TOO_SHORT = 0.001
+
+_Lanes = dict[tuple[str, str], list[Span]]
+"""Stream and stage -> its spans, in the order of time."""
+
 
 class Observer(Protocol):
     """Who wants to know how a load goes on, from several threads.
@@ -101,9 +116,6 @@ class Observer(Protocol):
     def on_finished(self, report: LandingReport) -> None:
         """The load is over."""
         return
-
-
-Kind = TypeVar("Kind")
 
 
 class _ObserverGroup:
@@ -262,21 +274,6 @@ def _place(error: BaseException) -> str:
 def iso(moment: datetime) -> str:
     """A moment as reports have it: ISO 8601 in UTC, in microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-T = TypeVar("T")
-
-MOST_SPANS = 200
-"""Spans that a report has at the most."""
-MOST_POINTS = 120
-"""Points that each pace of a report has at the most."""
-
-_ADJACENT = 0.005
-_TOO_SHORT = 0.001
-
-
-_Lanes = dict[tuple[str, str], list[Span]]
-"""Stream and stage -> its spans, in the order of time."""
 
 
 class Timeline:

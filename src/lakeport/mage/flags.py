@@ -18,6 +18,30 @@ if TYPE_CHECKING:
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off", "")
 
+_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_region", "bucket", "object_key_path")
+_KEYS: dict[str, tuple[str, ...]] = {
+    "amazon_s3": (
+        *_AWS,
+        "table",
+        "file_type",
+        "aws_endpoint",
+        "role_arn",
+        "column_header_format",
+        "date_partition_format",
+    ),
+    "delta_lake_azure": ("account_name", "access_key", "table_uri", "mode"),
+    "delta_lake_s3": (*_AWS, "table", "mode"),
+    "google_cloud_storage": (
+        "bucket",
+        "object_key_path",
+        "table",
+        "file_type",
+        "date_partition_format",
+        "google_application_credentials",
+    ),
+    "local": ("path", "table", "file_type", "mode"),
+}
+
 
 @dataclass(frozen=True)
 class Flags:
@@ -166,31 +190,6 @@ def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str,
         "`--config_json` holds secrets, and every user of this machine can read a command line "
         "while it runs: a file (`--config`, chmod 600) or LAKEPORT_ variables keep them.",
     )
-
-
-_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_region", "bucket", "object_key_path")
-_KEYS: dict[str, tuple[str, ...]] = {
-    "amazon_s3": (
-        *_AWS,
-        "table",
-        "file_type",
-        "aws_endpoint",
-        "role_arn",
-        "column_header_format",
-        "date_partition_format",
-    ),
-    "delta_lake_azure": ("account_name", "access_key", "table_uri", "mode"),
-    "delta_lake_s3": (*_AWS, "table", "mode"),
-    "google_cloud_storage": (
-        "bucket",
-        "object_key_path",
-        "table",
-        "file_type",
-        "date_partition_format",
-        "google_application_credentials",
-    ),
-    "local": ("path", "table", "file_type", "mode"),
-}
 
 
 def caller(destination: str) -> str:

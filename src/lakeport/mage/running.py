@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from lakeport.mage.flags import Flags
     from lakeport.mage.observer import LogLines, MageObserver
 
+_WORD = b'"SCHEMA"'
+_LONGEST = 4 << 20
+
+SECONDS = 6.0
+"""From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
+
+_SPARK_SECONDS = 8.0
+
 
 def land(
     config: DestinationConfig,
@@ -62,10 +70,6 @@ def land(
             observer=observer,
             on_state=sink.emit,
         )
-
-
-_WORD = b'"SCHEMA"'
-_LONGEST = 4 << 20
 
 
 class SchemaNotes:
@@ -130,12 +134,6 @@ class _Noting(io.RawIOBase):
             stop = len(lines) if stop < 0 else stop
             self._note(lines[lines.rfind(b"\n", 0, at) + 1 : stop])
             at = lines.find(_WORD, stop)
-
-
-SECONDS = 6.0
-"""From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
-
-_SPARK_SECONDS = 8.0
 
 
 def test_connection(

@@ -25,6 +25,11 @@ _WAITING: Final = 128
 _HTTP: Final = 80
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?")
 
+_WAY: Final = (
+    '<!doctype html>\n<meta charset="utf-8">\n<title>lakeport</title>\n'
+    '<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open the pages</a>\n'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -140,12 +145,6 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-_WAY: Final = (
-    '<!doctype html>\n<meta charset="utf-8">\n<title>lakeport</title>\n'
-    '<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open the pages</a>\n'
-)
 
 
 def has_display() -> bool:

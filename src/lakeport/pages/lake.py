@@ -44,6 +44,37 @@ if TYPE_CHECKING:
 _LOADS: Final = "loads.html"
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
+_AS_TABLE: Final = ("which gives", "columns")
+
+_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
+_TABLE: Final = "/table/"
+_RUN: Final = "/run/"
+_RUNS = 200
+_SAMPLES = 20
+_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
+
+_RunLine = tuple["LakeRun", str, int, list[tuple[str, str]]]
+"""A run, its page, how many bad records it set aside, and names and pages of its tables."""
+
+_LAKE_COLUMNS = (
+    ("table", ""),
+    ("format", ""),
+    ("rows", "n"),
+    ("growth", ""),
+    ("size", "n"),
+    ("files", "n"),
+    ("version", "n"),
+    ("last change", ""),
+    ("age", ""),
+)
+_DAYS = 14
+_Day = tuple[str, int, int, int]
+"""Day (UTC), good runs, failed ones, rows."""
+
+_ROWS: Final = 10
+_MOST_COLUMNS: Final = 100
+_LONGEST: Final = 120  # characters of a value
+
 
 def page_of_lake_plan(plan: PipelinePlan) -> Page:
     """What a run of a lake's file would do."""
@@ -59,9 +90,6 @@ def _planned(load: LoadPlan) -> LoadBox:
     words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
     columns = load.result or load.columns
     return LoadBox(load.load, load.uses, words, facts=list(facts.items()), columns=columns)
-
-
-_AS_TABLE: Final = ("which gives", "columns")
 
 
 def page_of_lake_run(
@@ -112,14 +140,6 @@ def _ended(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
         [words for stream in streams for words in stream["warnings"]],
         load["error"],
     )
-
-
-_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
-_TABLE: Final = "/table/"
-_RUN: Final = "/run/"
-_RUNS = 200
-_SAMPLES = 20
-_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
 
 
 def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
@@ -249,10 +269,6 @@ def _unreadable(run: LakeRun) -> SourceError:
     )
 
 
-_RunLine = tuple["LakeRun", str, int, list[tuple[str, str]]]
-"""A run, its page, how many bad records it set aside, and names and pages of its tables."""
-
-
 def _line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
     facts = run_facts(run.report)
     uris = [each.table for each in facts.streams] if facts else []
@@ -271,22 +287,6 @@ def _is_name(part: str) -> bool:
     """
     escapes = part in ("", ".", "..") or "\\" in part or "\0" in part
     return not escapes and len(part.encode()) <= _LONGEST_NAME
-
-
-_LAKE_COLUMNS = (
-    ("table", ""),
-    ("format", ""),
-    ("rows", "n"),
-    ("growth", ""),
-    ("size", "n"),
-    ("files", "n"),
-    ("version", "n"),
-    ("last change", ""),
-    ("age", ""),
-)
-_DAYS = 14
-_Day = tuple[str, int, int, int]
-"""Day (UTC), good runs, failed ones, rows."""
 
 
 def lake_body(
@@ -375,11 +375,6 @@ def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
     good, bad = (sum(each[kind] for each in found.values()) for kind in ("good", "bad"))
     ticks = [(0, days[0][5:]), (0.5, days[_DAYS // 2][5:]), (1, days[-1][5:])]
     return bars(columns, f"runs by day: {count(good)} good, {count(bad)} failed", ticks, 110)
-
-
-_ROWS: Final = 10
-_MOST_COLUMNS: Final = 100
-_LONGEST: Final = 120  # characters of a value
 
 
 def preview(view: DeltaView | FilesView, uri: str) -> Preview:

@@ -81,6 +81,34 @@ _FRAME: Final = Markup(
     "</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</body>\n</html>\n"
 )
 
+TOKEN: Final = "token"  # noqa: S105  # a name
+"""The query's key for the token, and the scheme of the `Authorization` header."""
+HEAD_BYTES: Final = 16 << 10
+"""The most that the headers of a request may have."""
+_LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
+_CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
+_READING: Final = ("GET", "HEAD")
+
+_OWN: Final = ("same-origin", "none")
+"""What `Sec-Fetch-Site` says of requests of our pages, and of what a reader types."""
+
+_HEAD_SECONDS: Final = 10.0
+"""The longest that a connection may be open without a whole request's head."""
+_CONNECTIONS: Final = 64
+"""The most connections: a browser opens six, and each takes a file of the process's."""
+
+OnError = Callable[[BaseException], None]
+"""Is told of an error that ended a page, in the page's thread."""
+
+_AT_ONCE: Final = 4
+_STATUS: Final = (
+    (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DestinationError, HTTPStatus.BAD_GATEWAY),
+    (MissingDependency, HTTPStatus.NOT_IMPLEMENTED),
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (InputError, HTTPStatus.NOT_FOUND),
+)
+
 
 def plain(
     status: int, title: str, body: Markup, headers: dict[str, str] | None = None, more: str = ""
@@ -111,15 +139,6 @@ def _coded(text: str) -> Markup:
     pieces = enumerate(text.split("`"))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(piece) if place % 2 else piece for place, piece in pieces)
-
-
-TOKEN: Final = "token"  # noqa: S105  # a name
-"""The query's key for the token, and the scheme of the `Authorization` header."""
-HEAD_BYTES: Final = 16 << 10
-"""The most that the headers of a request may have."""
-_LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
-_CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
-_READING: Final = ("GET", "HEAD")
 
 
 class Gate:
@@ -210,10 +229,6 @@ class Gate:
         )
 
 
-_OWN: Final = ("same-origin", "none")
-"""What `Sec-Fetch-Site` says of requests of our pages, and of what a reader types."""
-
-
 def _foreign(request: Request) -> bool:
     """Whether a page of another origin sent it, other than by a link that the reader follows."""
     headers = request.headers
@@ -226,12 +241,6 @@ def _foreign(request: Request) -> bool:
         "navigate",
         "document",
     )
-
-
-_HEAD_SECONDS: Final = 10.0
-"""The longest that a connection may be open without a whole request's head."""
-_CONNECTIONS: Final = 64
-"""The most connections: a browser opens six, and each takes a file of the process's."""
 
 
 def server(app: ASGIApp) -> Server:
@@ -332,19 +341,6 @@ class _Protocol(H11Protocol):
             lines += [name + b": " + value for name, value in headers]
             self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self.transport.close()
-
-
-OnError = Callable[[BaseException], None]
-"""Is told of an error that ended a page, in the page's thread."""
-
-_AT_ONCE: Final = 4
-_STATUS: Final = (
-    (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
-    (DestinationError, HTTPStatus.BAD_GATEWAY),
-    (MissingDependency, HTTPStatus.NOT_IMPLEMENTED),
-    (ConfigError, HTTPStatus.BAD_REQUEST),
-    (InputError, HTTPStatus.NOT_FOUND),
-)
 
 
 def site(

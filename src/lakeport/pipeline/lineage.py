@@ -61,6 +61,18 @@ _PORTS: Final = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
 _SCHEMES: Final = {"postgresql": "postgres", "sqlserver": "mssql", "mariadb": "mysql"}
 _SCHEMA: Final = {"postgres": "public", "mssql": "dbo"}
 
+_KINDS: Final = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
+"""OpenLineage's words for how a field becomes a value, from the least to the most that is done."""
+
+_UNNAMED: Final = re.compile(r"_col_\d+")
+
+Origins = Mapping[tuple[str, str], str]
+"""Table and column of an input -> the kind, of `_KINDS`."""
+
+_SECONDS: Final = 5.0
+_STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
+_PRODUCER: Final = "https://github.com/lakeport/lakeport"
+
 
 class Name(NamedTuple):
     """A dataset's name, which no other one has."""
@@ -124,15 +136,6 @@ def _of_database(uri: str, table: str) -> Name:
     full = table if "." in table or not schema else f"{schema}.{table}"
     database = unquote(parts.path).strip("/")
     return Name(place, f"{database}.{full}" if database else full)
-
-
-_KINDS: Final = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
-"""OpenLineage's words for how a field becomes a value, from the least to the most that is done."""
-
-_UNNAMED: Final = re.compile(r"_col_\d+")
-
-Origins = Mapping[tuple[str, str], str]
-"""Table and column of an input -> the kind, of `_KINDS`."""
 
 
 def lineage_of(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origins] | None:
@@ -288,11 +291,6 @@ def schema_of(columns: Mapping[str, str]) -> schema_dataset.SchemaDatasetFacet:
     """The facet of a dataset's columns."""
     fields = [schema_dataset.SchemaDatasetFacetFields(*column) for column in columns.items()]
     return schema_dataset.SchemaDatasetFacet(fields)
-
-
-_SECONDS: Final = 5.0
-_STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
-_PRODUCER: Final = "https://github.com/lakeport/lakeport"
 
 
 class Events(PipelineObserver):

@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.model import Memory
 
+_UNREAD: Final = "its source's columns are known once it is read"
+
+_ALL = "all rows: none was landed yet"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
@@ -212,9 +216,6 @@ def _words(source: Input) -> str:
     return f"tap {source.tap[0]}" if isinstance(source, TapSource) else "a source"
 
 
-_UNREAD: Final = "its source's columns are known once it is read"
-
-
 @dataclass(frozen=True)
 class LoadResult:
     """The columns that a load gives its table, and how its rows are transformed.
@@ -361,6 +362,3 @@ def _found(load: Load, memory: partial[Memory]) -> str:
         value = memory().bookmark(tables.bookmark_name(name)).value
         return f"rows behind version {value['version']}" if "version" in value else _ALL
     return ""
-
-
-_ALL = "all rows: none was landed yet"

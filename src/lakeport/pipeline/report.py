@@ -56,6 +56,12 @@ if TYPE_CHECKING:
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 
+_SECONDS: Final = 5.0
+_LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
+
+_FOLDER = "_lakeport/runs"
+_SUFFIX = ".json"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
@@ -171,10 +177,6 @@ class PipelineReport:
         return json.dumps(self.to_dict())
 
 
-_SECONDS: Final = 5.0
-_LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
-
-
 class PipelineObserver(Protocol):
     """Who wants to know how a run of a lake's file goes on, from several threads.
 
@@ -204,10 +206,6 @@ class PipelineObserver(Protocol):
     def on_finished(self, report: PipelineReport) -> None:
         """The run is over."""
         return
-
-
-_FOLDER = "_lakeport/runs"
-_SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)

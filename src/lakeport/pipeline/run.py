@@ -65,6 +65,12 @@ if TYPE_CHECKING:
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage
 
+_DONE = frozenset({"landed", "left out"})
+
+_MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
+_LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
+_END_SECONDS = 8.5  # for loads that are asked to end, which takes each eight at most
+
 
 class Schedule:
     """The order of loads that need each other.
@@ -267,9 +273,6 @@ def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:
     }
 
 
-_DONE = frozenset({"landed", "left out"})
-
-
 def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
     """The loads that are asked for, in the file's order; all, if nothing is said.
 
@@ -375,11 +378,6 @@ def _tables_of(load: Load) -> dict[str, str]:
     """Return the tables that a load reads, by the names that `sql` has for them."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {**load.tables, **own}
-
-
-_MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
-_LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
-_END_SECONDS = 8.5  # for loads that are asked to end, which takes each eight at most
 
 
 def run(

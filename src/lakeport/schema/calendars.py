@@ -37,6 +37,17 @@ _DAYS = np.array([-719164, -682945, -646420, -609895, -536845, -500320, -463795,
 _AMOUNTS = np.array([*range(2, -11, -1), 0])
 """Days to add to a Julian count."""
 
+_DATE = r"(\d{4})-(\d\d)-(\d\d)"
+_TIME = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
+_ZONE = r"([Zz]|[+-]\d\d(?::?\d\d)?)?"
+_TEXT = re.compile(rf"{_DATE}(?:[Tt ]{_TIME}{_ZONE})?", re.ASCII)
+_FAR = re.compile(r"(?:[+-]\d{4,}|\d{5,})-\d\d-\d\d.*", re.ASCII | re.DOTALL)
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_MICROSECONDS = 86_400_000_000
+_FIRST = (1 - _EPOCH) * _DAY_MICROSECONDS
+_END = (date.max.toordinal() + 1 - _EPOCH) * _DAY_MICROSECONDS
+_MICRO_DIGITS = 6
+
 
 @dataclass(frozen=True, slots=True)
 class HybridCalendar:
@@ -153,16 +164,6 @@ def _flat_types(t: Any) -> Iterable[Any]:
         yield t
 
 
-_DATE = r"(\d{4})-(\d\d)-(\d\d)"
-_TIME = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
-_ZONE = r"([Zz]|[+-]\d\d(?::?\d\d)?)?"
-_TEXT = re.compile(rf"{_DATE}(?:[Tt ]{_TIME}{_ZONE})?", re.ASCII)
-_FAR = re.compile(r"(?:[+-]\d{4,}|\d{5,})-\d\d-\d\d.*", re.ASCII | re.DOTALL)
-_EPOCH = date(1970, 1, 1).toordinal()
-_DAY_MICROSECONDS = 86_400_000_000
-_FIRST = (1 - _EPOCH) * _DAY_MICROSECONDS
-_END = (date.max.toordinal() + 1 - _EPOCH) * _DAY_MICROSECONDS
-_MICRO_DIGITS = 6
 _LAST_HOUR, _LAST_MINUTE = 23, 59
 
 

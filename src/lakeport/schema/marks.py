@@ -26,6 +26,10 @@ UNTYPED = "lakeport.noValueYet"
 
 _OBJECT = "{}"
 
+DELETED_AT = "_sdc_deleted_at"
+SEQUENCE = "_sdc_sequence"
+TABLE_VERSION = "_sdc_table_version"
+
 
 def opened(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
     """A table's columns, with the types of `lakeport.schema.nested` in places without a value.
@@ -143,11 +147,6 @@ def _typed(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -> Any:
         return typed(spark, type_)
     parts = [one for one in parts_of(type_) if one[0] in spark]
     return {**spark, **{k: _typed(spark[k], part, _below(marks, n)) for k, n, part in parts}}
-
-
-DELETED_AT = "_sdc_deleted_at"
-SEQUENCE = "_sdc_sequence"
-TABLE_VERSION = "_sdc_table_version"
 
 
 def lowest_version(rows: pa.RecordBatch) -> int | None:

@@ -17,6 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+JSON_TEXT = {b"lakeport": b"json"}
+"""Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
+
+OBJECT = pa.struct([])
+"""An object of which no member is known yet."""
+
 
 def is_list(t: Any) -> bool:
     """Tell whether a type is a list of any kind."""
@@ -83,13 +89,6 @@ def _entries(array: Any) -> Any:
 def _offsets(lengths: Any) -> Any:
     sums = pc.cumulative_sum(lengths)
     return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
-
-
-JSON_TEXT = {b"lakeport": b"json"}
-"""Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
-
-OBJECT = pa.struct([])
-"""An object of which no member is known yet."""
 
 
 class ValueFound(Exception):

@@ -31,6 +31,10 @@ from lakeport.schema.numbers import double
 MAX_PRECISION = 38
 """Most decimal digits that a column can hold."""
 
+_LONG_DIGITS = 19
+
+_LONG = range(-(2**63), 2**63)
+
 
 class Kind(StrEnum):
     """What a declared column holds."""
@@ -210,7 +214,6 @@ def check_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> N
 
 _JSON = FieldType(Kind.JSON)
 _TEXTS = (Kind.STRING, Kind.TIMESTAMP, Kind.DATE, Kind.BINARY)
-_LONG_DIGITS = 19
 _OPENING = {Kind.STRUCT: frozenset("{"), Kind.LIST: frozenset("[")}
 
 
@@ -290,9 +293,6 @@ def _decimal(a: FieldType, b: FieldType) -> FieldType:
         return _JSON
     text = all(t.text for t in (a, b))
     return FieldType(Kind.DECIMAL, precision=whole + scale, scale=scale, text=text)
-
-
-_LONG = range(-(2**63), 2**63)
 
 
 def number_kind(literal: str) -> str:

@@ -61,6 +61,26 @@ if TYPE_CHECKING:
     from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions
 
+_ROWS = 4096  # of a batch: a few dozen segments are read side by side
+_SORTED = 65_536  # files that are sorted in memory
+_SCHEMA = pa.schema(
+    [
+        pa.field("uri", pa.binary(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("tag", pa.string(), nullable=False),
+    ]
+)
+
+_THREADS = 16
+_PAGE = 1000  # objects that stores list in one request
+_TOLD = 20  # files whose names an error may tell
+
+_NAME: Final = "files"
+_FORMAT: Final = 1
+_KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
+_SKEW: Final = 3600.0  # between the store's clock and ours
+_SMALL = 50_000  # files of a segment that is put in one request
+
 
 def unseen(
     listed: Iterable[Listed], seen: Iterable[Listed]
@@ -116,17 +136,6 @@ def _described(file: Listed) -> str:
         moment = datetime.fromtimestamp(int(file.tag) / 1e9, UTC)
         return f"{file.bytes:,} bytes of {moment:%Y-%m-%d %H:%M:%S.%f}"
     return f"{file.bytes:,} bytes with the tag {file.tag}"
-
-
-_ROWS = 4096  # of a batch: a few dozen segments are read side by side
-_SORTED = 65_536  # files that are sorted in memory
-_SCHEMA = pa.schema(
-    [
-        pa.field("uri", pa.binary(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("tag", pa.string(), nullable=False),
-    ]
-)
 
 
 def write_segment(files: Iterable[Listed], target: Any) -> None:
@@ -193,11 +202,6 @@ def _groups(files: Iterable[Listed], size: int) -> Iterator[list[Listed]]:
     waiting = iter(files)
     while group := list(islice(waiting, size)):
         yield group
-
-
-_THREADS = 16
-_PAGE = 1000  # objects that stores list in one request
-_TOLD = 20  # files whose names an error may tell
 
 
 class NewFiles:
@@ -331,13 +335,6 @@ class NewFiles:
         with ThreadPoolExecutor(_THREADS, "lakeport-look") as executor:
             found = executor.map(lambda file: self._place(file).again(file), self._new)
             yield from (file for file in found if file is not None)
-
-
-_NAME: Final = "files"
-_FORMAT: Final = 1
-_KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
-_SKEW: Final = 3600.0  # between the store's clock and ours
-_SMALL = 50_000  # files of a segment that is put in one request
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MODULUS = 1 << 256
 
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
 
 class Content:
     """Takes what is read of one split."""
@@ -122,9 +124,6 @@ class _Hashed(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:

@@ -39,6 +39,17 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _THREADS = 4
 
+LINES = ".lines"
+TIMES = ".times"
+
+_PAIR = struct.Struct("<QQ")
+
+_SEGMENT_BUFFER = 1 << 20
+_DIRECT = 1 << 18  # a run of this size is written from where it is
+_ALL_BUFFERS = 64 << 20
+_TICK = 1000  # microseconds
+_REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
+
 
 @dataclass(frozen=True, slots=True)
 class SpoolLocation:
@@ -146,11 +157,6 @@ def _remove(storage: Storage) -> None:
             done.result()
 
 
-LINES = ".lines"
-TIMES = ".times"
-
-_PAIR = struct.Struct("<QQ")
-
 pack_pair = _PAIR.pack
 """A record's ordinal, and what holds from it on -> bytes to append to a sidecar."""
 
@@ -173,13 +179,6 @@ def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
             "it belongs to the spooled input: leave the spool alone during the load.",
         )
     return pairs
-
-
-_SEGMENT_BUFFER = 1 << 20
-_DIRECT = 1 << 18  # a run of this size is written from where it is
-_ALL_BUFFERS = 64 << 20
-_TICK = 1000  # microseconds
-_REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
 
 
 @dataclass(slots=True)

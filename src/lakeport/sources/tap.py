@@ -47,6 +47,8 @@ _LONGEST: Final = 500
 _LEAVE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.5
 
+_MARKERS: Final = "_lakeport/taps"
+
 
 class TapProcess(io.RawIOBase):
     """Starts a tap; reads what it writes to its standard output.
@@ -181,9 +183,6 @@ def _lines(pipe: IO[bytes]) -> Iterable[str]:
         text = line.decode(errors="replace").rstrip()
         if text:
             yield "".join(char if char.isprintable() else " " for char in text)
-
-
-_MARKERS: Final = "_lakeport/taps"
 
 
 @dataclass

@@ -25,6 +25,12 @@ _RULE = (
     "hold backslashes or control characters, and must be Unicode text"
 )
 
+_LEAST = 256 << 10
+_MOST = 8 << 20
+
+_READ_BUFFER = 64 << 10
+_LEVEL_PAGES = 10
+
 
 def clean_prefix(text: str, name: str = "object_key_path") -> str:
     """A prefix as users write it -> without slashes at its ends and without empty parts.
@@ -109,10 +115,6 @@ class _Written(io.RawIOBase):
         return self._writer.write(data)
 
 
-_LEAST = 256 << 10
-_MOST = 8 << 20
-
-
 class RangedReader(io.RawIOBase):
     """One object, read in ranges.
 
@@ -180,8 +182,6 @@ class RangedReader(io.RawIOBase):
         return self._buffer[offset : offset + wanted]
 
 
-_READ_BUFFER = 64 << 10
-_LEVEL_PAGES = 10
 _honoured: dict[tuple[str, str], bool] = {}
 """Endpoint and folder -> whether the store honours create-only conditions, once probed."""
 

@@ -17,6 +17,13 @@ from lakeport.storage.retry import RetryPolicy
 PROBE_KEY = "_lakeport/probe"
 _PROBE_BODY = b"lakeport: this object shows that the store refuses to overwrite it\n"
 
+Status = Literal["ok", "failed", "skipped"]
+Checks = Iterator["CheckItem"]
+
+_BODY = b"lakeport: written by a connection test\n"
+_REFUSED_SKEW = 15 * 60
+_NOTED_SKEW = 60
+
 
 class ConditionUnknown(DestinationError):
     """The store does not know the condition at all, and refuses the request because of it."""
@@ -76,14 +83,6 @@ def _publish(storage: Storage) -> bool:
         storage.discard(staged)
         return False
     return True
-
-
-Status = Literal["ok", "failed", "skipped"]
-Checks = Iterator["CheckItem"]
-
-_BODY = b"lakeport: written by a connection test\n"
-_REFUSED_SKEW = 15 * 60
-_NOTED_SKEW = 60
 
 
 @dataclass(frozen=True, slots=True)

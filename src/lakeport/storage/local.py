@@ -40,6 +40,14 @@ _HINTS: Mapping[int, str] = {
     errno.ENOTDIR: "a file stands where a folder is needed: move it away.",
 }
 
+STAGING = "_lakeport/staging"
+"""Folder of files that are not visible yet, and of what crashed runs left."""
+
+PRIVATE = "_lakeport/quarantine"
+"""Folder whose files hold records as they came: only their owner may read them."""
+
+_WEEK = 7 * 24 * 3600
+
 
 @contextlib.contextmanager
 def translated(action: str, uri: str) -> Iterator[None]:
@@ -172,15 +180,6 @@ def _reserve_and_rename(source: Path, target: Path) -> None:
         source.replace(target)
     finally:
         reservation.unlink(missing_ok=True)
-
-
-STAGING = "_lakeport/staging"
-"""Folder of files that are not visible yet, and of what crashed runs left."""
-
-PRIVATE = "_lakeport/quarantine"
-"""Folder whose files hold records as they came: only their owner may read them."""
-
-_WEEK = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,17 @@ _AFTERMATH = 30.0  # if they come within these
 _SHARE = 3  # requests that stay without an answer use a deadline up,
 _LEAST_TIMEOUT = 5.0  # unless that left them less than these seconds each
 
+_LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
+
+NEXT_NAME = "the next free name is tried."
+"""The hint where a name is taken."""
+
+Condition = Literal["none", "absent", "same"]
+"""When the store is to do what a request asks: always; if no object has the name; if the object is
+still the version that was read."""
+
+_LEAST_RATE: Final = 16 << 10  # bytes a second; a large body may take as long as it needs at this
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -235,16 +246,6 @@ def _in_time(send: Callable[[], T], end: float) -> T:
         raise NoAnswer from None
 
 
-_LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
-
-NEXT_NAME = "the next free name is tried."
-"""The hint where a name is taken."""
-
-Condition = Literal["none", "absent", "same"]
-"""When the store is to do what a request asks: always; if no object has the name; if the object is
-still the version that was read."""
-
-
 class NotFound(DestinationError):
     """There is no such object, bucket or upload."""
 
@@ -350,9 +351,6 @@ def untrusted(error: BaseException) -> bool:
     """Return whether a TLS connection was refused for the store's certificate."""
     refused = ssl.SSLCertVerificationError
     return any(isinstance(each, refused) for each in causes(error, contexts=True))
-
-
-_LEAST_RATE: Final = 16 << 10  # bytes a second; a large body may take as long as it needs at this
 
 
 class _LimitedAnswer(io.RawIOBase):

@@ -55,6 +55,10 @@ _INVENTORY = pa.schema(
 
 _CHANGES = "_change_data/"
 
+_CLUSTERED = (
+    "the table is clustered: `optimize` sorts its rows into new files, and may rewrite more"
+)
+
 
 def hours(text: str) -> int:
     """Return the hours of a retention as people write it; a bare number is hours.
@@ -268,11 +272,6 @@ def _shown(
         for name, file in files.items()
         if file.modified < before or name in removed or name.startswith(_CHANGES)
     }
-
-
-_CLUSTERED = (
-    "the table is clustered: `optimize` sorts its rows into new files, and may rewrite more"
-)
 
 
 def report(contents: Contents) -> CompactReport:

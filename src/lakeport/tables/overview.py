@@ -55,6 +55,36 @@ if TYPE_CHECKING:
 _DEPTH = 4
 _PHYSICAL = "delta.columnMapping.physicalName"
 
+_UNREADABLE = (ValueError, TypeError, ArithmeticError)
+_KINDS = (
+    (pa.types.is_string, str),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_date, date),
+    (pa.types.is_timestamp, datetime),
+)
+_CUT = 32
+_TEXTS = "long texts are cut in the statistics"
+_TIMES = "the statistics keep times to the millisecond"
+
+_DELETED = "rows that are deleted still count in the log"
+_EMPTY: Mapping[str, Any] = {}
+
+_LOG_BYTES = 128 << 20
+_PROGRAMS = ("Athena", "delta-rs", "DuckDB", "Spark", "Trino")
+
+_FOOTERS = 1_000
+_UNREAD = {
+    "csv": "CSV files do not say how many rows and nulls they have, nor their bounds.",
+    "parquet": f"The footers of more than {_FOOTERS:,} files are not read.",
+}
+_NANS = "the statistics leave out NaN"
+_LOADS = 1_000
+
+_FILES = 100
+"""Files of a Delta table among which its first rows are."""
+
+_TYPES: Final = ("date", "timestamp", "timestamp_ntz")
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -108,18 +138,6 @@ def _walk(
             yield from _walk(type_["fields"], f"{name}.", inner)
         else:
             yield name, inner, field
-
-
-_UNREADABLE = (ValueError, TypeError, ArithmeticError)
-_KINDS = (
-    (pa.types.is_string, str),
-    (pa.types.is_boolean, bool),
-    (pa.types.is_date, date),
-    (pa.types.is_timestamp, datetime),
-)
-_CUT = 32
-_TEXTS = "long texts are cut in the statistics"
-_TIMES = "the statistics keep times to the millisecond"
 
 
 def value_of(value: Any, type_: pa.DataType) -> Any:
@@ -198,10 +216,6 @@ def cut_reason(value: Any) -> str:
     if isinstance(value, datetime):
         return "" if value.microsecond % 1000 else _TIMES
     return ""
-
-
-_DELETED = "rows that are deleted still count in the log"
-_EMPTY: Mapping[str, Any] = {}
 
 
 def column_facts(
@@ -392,10 +406,6 @@ def _total(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-_LOG_BYTES = 128 << 20
-_PROGRAMS = ("Athena", "delta-rs", "DuckDB", "Spark", "Trino")
-
-
 def delta_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
     """Read a Delta table's log.
 
@@ -557,15 +567,6 @@ def _notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     return tuple(notes)
 
 
-_FOOTERS = 1_000
-_UNREAD = {
-    "csv": "CSV files do not say how many rows and nulls they have, nor their bounds.",
-    "parquet": f"The footers of more than {_FOOTERS:,} files are not read.",
-}
-_NANS = "the statistics leave out NaN"
-_LOADS = 1_000
-
-
 def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> TableFacts:
     """Tell a folder of files.
 
@@ -658,10 +659,6 @@ def _pairs(path: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-_FILES = 100
-"""Files of a Delta table among which its first rows are."""
-
-
 def table_and_rows(
     storage: Storage, folder: str, name: str
 ) -> tuple[TableFacts, DeltaView | FilesView]:
@@ -684,9 +681,6 @@ def table_and_rows(
     facts = delta_facts(storage, folder, name, versions.files, history)
     first = Contents(history.state, tuple(known.file for known in history.files[:_FILES]))
     return facts, DeltaView(storage, folder, first)
-
-
-_TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 
 def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None:

@@ -39,6 +39,11 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
 _SOUGHT = 1000  # loads among which one is sought by its id
 
+_FOLDER = "_lakeport/quarantine"
+_FILES = 32
+_BYTES = 256 << 10
+_CHARACTERS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class LakeRun:
@@ -263,12 +268,6 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
             else "no run has left a report there: `manifest: true` has each leave one.",
         )
     return found
-
-
-_FOLDER = "_lakeport/quarantine"
-_FILES = 32
-_BYTES = 256 << 10
-_CHARACTERS = 500
 
 
 def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:

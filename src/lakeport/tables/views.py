@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 
 _THREADS = 16
 
+_LOST = (
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FileNotFoundException",
+    "PathNotFound",
+    "DELTA_FILE_NOT_FOUND",
+)
+
+_BEGINNING = re.compile(r"(?:[\s(]|--(?:\\\n|[^\n])*)*([A-Za-z]\w*|$)?")
+_QUERIES = frozenset({"select", "with", "from", "values", "table"})
+
 
 @dataclass(frozen=True)
 class DeltaView:
@@ -351,17 +361,6 @@ def entry(commit: Commit) -> HistoryEntry:
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
         engine=info.get("engineInfo"),
     )
-
-
-_LOST = (
-    "FAILED_READ_FILE.FILE_NOT_EXIST",
-    "FileNotFoundException",
-    "PathNotFound",
-    "DELTA_FILE_NOT_FOUND",
-)
-
-_BEGINNING = re.compile(r"(?:[\s(]|--(?:\\\n|[^\n])*)*([A-Za-z]\w*|$)?")
-_QUERIES = frozenset({"select", "with", "from", "values", "table"})
 
 
 def check_beginning(sql: str) -> None:

@@ -32,6 +32,8 @@ _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _PROGRAMS: Final = ("lakeport", "target-lakeport")
 
+_OPEN: Final = {"folder", "files"}
+
 
 @dataclass(frozen=True)
 class Command:
@@ -102,9 +104,6 @@ class Command:
         """The command, without what may be secret in it."""
         verb = next((each for each in self.arguments if not each.startswith("-")), "")
         return f"{self.program} {verb}".strip()
-
-
-_OPEN: Final = {"folder", "files"}
 
 
 def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:

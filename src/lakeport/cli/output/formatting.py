@@ -24,6 +24,14 @@ _TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d*)?( .*)?")
 _PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 
+_MOST_LINES = 4
+_KEPT = "\0"  # in place of a space at which no line is broken
+REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
+REPORT_SPARE = ("table", "seconds", "version", "files", "size")
+"""Those that a narrow terminal can do without, in this order."""
+
+_MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
+
 
 def terminal_width(stream: TextIO) -> int:
     """The columns of the terminal that a stream writes to; 0 where it is none."""
@@ -208,15 +216,6 @@ def pairs(
             continue
         for place, line in enumerate(lines):
             yield f"{padded(label if place == 0 else '', start)}{line}".rstrip()
-
-
-_MOST_LINES = 4
-_KEPT = "\0"  # in place of a space at which no line is broken
-REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
-REPORT_SPARE = ("table", "seconds", "version", "files", "size")
-"""Those that a narrow terminal can do without, in this order."""
-
-_MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def moment(value: datetime) -> str:

@@ -46,6 +46,11 @@ _COMPLETION: Final = {
 }
 _TYPE: Final = re.compile(r"<[^>]*>")
 
+RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
+"""The hint of a load with the option `--run-id` that is asked to end."""
+
+_DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
+
 
 def about(
     group: str, *examples: str, words: str = "", late: Callable[[], Any] | None = None
@@ -166,10 +171,6 @@ def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
         if rows:
             with formatter.section(heading):
                 formatter.write_dl(rows)
-
-
-RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
-"""The hint of a load with the option `--run-id` that is asked to end."""
 
 
 class Guard:
@@ -301,9 +302,6 @@ def _unknown(error: BaseException) -> str:
     """Join the notes of an error and its causes, which name commits whose outcome is unknown."""
     notes = (getattr(each, "__notes__", ()) for each in causes(error, contexts=True))
     return "; ".join(chain.from_iterable(notes))
-
-
-_DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
 
 
 def mute_stdout() -> None:

@@ -27,6 +27,9 @@ _URI = re.compile(
 _CONTAINER = re.compile(r"\$root|\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _STREAM = "{stream}"
 
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+
 
 class _TableUri(NamedTuple):
     container: str
@@ -91,10 +94,6 @@ def _without_query(value: object) -> object:
 def _checked(uri: str) -> str:
     _parsed(uri)
     return uri
-
-
-_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
-_PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 
 
 def _account(value: str) -> str:

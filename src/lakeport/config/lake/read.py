@@ -34,6 +34,46 @@ Made = TypeVar("Made")
 
 _MISTAKE_HINT = "`lakeport docs lake-file` tells what each key means."
 
+KINDS: dict[str, type[Input]] = {
+    "files": FilesSource,
+    "database": DatabaseSource,
+    "tap": TapSource,
+    "tables": TablesSource,
+}
+_SOURCE_HINT = (
+    "such as `from: {files: data/*.csv}`; the kinds are `files`, `database`, `tap`, `tables`."
+)
+_RELATIVE_FILE = re.compile(r"(sqlite|duckdb):(///)?(?!/)(?!:memory:)(.+)")
+
+_STREAM = "{stream}"
+_NAMED = re.compile(r"`([a-z_]+)")
+
+_PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
+
+TOP_KEYS = {
+    "target": "Where the loads land: keys of a destination, a config file, a folder or a URI.",
+    "defaults": "Keys of the destination that all loads have, unless they say otherwise.",
+    "loads": "The loads, by name.",
+    "lineage": "Where OpenLineage events go.",
+    "notices": "Webhooks that are told of failures, and of data that are too old.",
+}
+LOAD_KEYS = {
+    "from": "Where the load's rows come from: `files`, `database`, `tap` or `tables`.",
+    "sql": "Spark SQL over `source`, and over other tables of the file by name.",
+    "python": "A function, as module:function, that takes and gives a Spark DataFrame.",
+    "expect": "What is expected of the rows, checked before they are committed.",
+    "tags": "Names by which `lakeport run --tag` chooses loads.",
+    "description": "What the load is, in words.",
+}
+_NAME = re.compile(r"[^\W_][\w-]*")
+_Settings = TypeVar("_Settings", bound=Input)
+
+_MERGED = (
+    "YAML's merge is not read: keys that loads share are in `defaults`, and `*name` stands for a "
+    "value as a whole."
+)
+_EXPECT = "write one on each line, such as `- {not_null: [id]}`."
+
 
 @dataclass
 class Mistakes:
@@ -95,18 +135,6 @@ class Mistakes:
         raise ConfigError(f"{self.name} has {len(found)} mistakes:{lines}", _MISTAKE_HINT)
 
 
-KINDS: dict[str, type[Input]] = {
-    "files": FilesSource,
-    "database": DatabaseSource,
-    "tap": TapSource,
-    "tables": TablesSource,
-}
-_SOURCE_HINT = (
-    "such as `from: {files: data/*.csv}`; the kinds are `files`, `database`, `tap`, `tables`."
-)
-_RELATIVE_FILE = re.compile(r"(sqlite|duckdb):(///)?(?!/)(?!:memory:)(.+)")
-
-
 def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes) -> Input | None:
     """The description of a load's source; None where something is wrong with it.
 
@@ -150,10 +178,6 @@ def _placed(given: dict[str, Any], kind: str, folder: Path, load: str) -> dict[s
         if match:
             keys["database"] = f"{match[1]}:///{folder / match[3]}"
     return keys
-
-
-_STREAM = "{stream}"
-_NAMED = re.compile(r"`([a-z_]+)")
 
 
 def shared_keys(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,9 +269,6 @@ class Targets:
                     if OTHER_NAMES.get(written, written) == key:
                         return (*nested, written)
         return None
-
-
-_PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
 
 
 def _place(target: DestinationConfig) -> tuple[object, ...]:
@@ -361,25 +382,6 @@ def refuse_shared_overwrites(tables: Tables, mistakes: Mistakes) -> None:
                 "overwrites it",
                 "name another `table`; loads that append or merge may share one.",
             )
-
-
-TOP_KEYS = {
-    "target": "Where the loads land: keys of a destination, a config file, a folder or a URI.",
-    "defaults": "Keys of the destination that all loads have, unless they say otherwise.",
-    "loads": "The loads, by name.",
-    "lineage": "Where OpenLineage events go.",
-    "notices": "Webhooks that are told of failures, and of data that are too old.",
-}
-LOAD_KEYS = {
-    "from": "Where the load's rows come from: `files`, `database`, `tap` or `tables`.",
-    "sql": "Spark SQL over `source`, and over other tables of the file by name.",
-    "python": "A function, as module:function, that takes and gives a Spark DataFrame.",
-    "expect": "What is expected of the rows, checked before they are committed.",
-    "tags": "Names by which `lakeport run --tag` chooses loads.",
-    "description": "What the load is, in words.",
-}
-_NAME = re.compile(r"[^\W_][\w-]*")
-_Settings = TypeVar("_Settings", bound=Input)
 
 
 def read_lake(path: str | os.PathLike[str]) -> LakeFile:
@@ -654,13 +656,6 @@ class _Reader:
             self.mistakes.add((key,), f"`{key}` has to hold keys", TOP_KEYS[key])
             return None
         return None if given is None else self.mistakes.tried((key,), lambda: kind(**given))
-
-
-_MERGED = (
-    "YAML's merge is not read: keys that loads share are in `defaults`, and `*name` stands for a "
-    "value as a whole."
-)
-_EXPECT = "write one on each line, such as `- {not_null: [id]}`."
 
 
 def _missing(key: str) -> str:

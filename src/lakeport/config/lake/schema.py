@@ -25,6 +25,13 @@ _SINK = {
 }
 _NAMES = r"^[^\W_][\w-]*$"
 
+_MORE: Mapping[str, tuple[object, ...]] = {
+    "mode": ("append-only", "upsert"),
+    "partition_columns": (False,),
+    "warm": (False,),
+}
+"""Values that keys take besides those of their class."""
+
 
 def lake_schema() -> dict[str, Any]:
     """The schema, in the words of draft 2020-12.
@@ -121,14 +128,6 @@ def _wide(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
     if "enum" in strict:
         strict = {"enum": [*strict["enum"], *more]}
     return {**kept, "anyOf": [strict, *others]}
-
-
-_MORE: Mapping[str, tuple[object, ...]] = {
-    "mode": ("append-only", "upsert"),
-    "partition_columns": (False,),
-    "warm": (False,),
-}
-"""Values that keys take besides those of their class."""
 
 
 def _model(model: type[Input], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,24 @@ _KEYS = {
     "google_cloud_storage": {},
 }
 
+_OVERRIDE_KEYS = {"columns": "constant_columns", "partition_keys": "partition_keys"}
+
+_NO_EFFECT = ("unique_constraints", "unique_conflict_method")
+
+_DESTINATIONS = {
+    "amazon_s3": "amazon_s3",
+    "google_cloud_storage": "google_cloud_storage",
+    "azure_data_lake": "delta_lake_azure",
+}
+_RENAMED = {
+    "path_to_credentials_json_file": "google_application_credentials",
+    "region": "aws_region",
+}
+SINK_KEYS = frozenset(
+    {"connector_type", "prefix", "buffer_size_mb", "buffer_timeout_seconds", *_RENAMED}
+)
+"""Keys of sinks that destinations do not have."""
+
 
 class ConfigLoader(Protocol):
     """What gives a setting by its name; Mage's own loaders are such."""
@@ -183,9 +201,6 @@ def _google_key(loader: ConfigLoader) -> Any:
     return key or _filled(loader, "GOOGLE_SERVICE_ACC_KEY_FILEPATH")
 
 
-_OVERRIDE_KEYS = {"columns": "constant_columns", "partition_keys": "partition_keys"}
-
-
 def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
     """Keys without `_streams`: its `columns` are `constant_columns`, its keys stand behind yours.
 
@@ -236,9 +251,6 @@ def _override_names(value: Any) -> list[Any]:
             f"`partition_keys` is {value!r}, which is no list", "write it like `[day, country]`."
         )
     return list(value)
-
-
-_NO_EFFECT = ("unique_constraints", "unique_conflict_method")
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,21 +330,6 @@ def _stream_names(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, 
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
     return tuple(dict.fromkeys(names))
-
-
-_DESTINATIONS = {
-    "amazon_s3": "amazon_s3",
-    "google_cloud_storage": "google_cloud_storage",
-    "azure_data_lake": "delta_lake_azure",
-}
-_RENAMED = {
-    "path_to_credentials_json_file": "google_application_credentials",
-    "region": "aws_region",
-}
-SINK_KEYS = frozenset(
-    {"connector_type", "prefix", "buffer_size_mb", "buffer_timeout_seconds", *_RENAMED}
-)
-"""Keys of sinks that destinations do not have."""
 
 
 def is_sink(values: Mapping[str, Any]) -> bool:

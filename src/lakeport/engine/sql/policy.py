@@ -24,6 +24,21 @@ SINGLE_SELECT: Final = "write a single SELECT on `t`; nothing else runs."
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
 _EXPRESSIONS: Final = f"{_CATALYST}expressions."
 
+_REFUSED_EXPRESSION: Final = f"{_EXPRESSIONS}FunctionTableSubqueryArgumentExpression"
+_COLLECTIONS: Final = ("scala.collection.", "scala.Some", "scala.Tuple")
+_VALUES: Final = (
+    "java.util.UUID",
+    "org.apache.spark.sql.types.",
+    "org.apache.spark.sql.util.CaseInsensitiveStringMap",
+    "org.apache.spark.unsafe.types.",
+    "scala.Enumeration$Val",
+    "scala.None$",
+    f"{_CATALYST}AliasIdentifier",
+    f"{_CATALYST}FunctionIdentifier",
+    f"{_EXPRESSIONS}ExprId",
+    f"{_EXPRESSIONS}GenericInternalRow",
+)
+
 
 def _named(pattern: str, names: str) -> frozenset[str]:
     """Put each of several names into a pattern."""
@@ -41,20 +56,6 @@ _NODES: Final = _named(
     """MultiAlias UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedHaving
     UnresolvedInlineTable UnresolvedOrdinal UnresolvedQualify UnresolvedRegex UnresolvedStar
     UnresolvedStarExceptOrReplace UnresolvedSubqueryColumnAliases UnresolvedTVFAliases""",
-)
-_REFUSED_EXPRESSION: Final = f"{_EXPRESSIONS}FunctionTableSubqueryArgumentExpression"
-_COLLECTIONS: Final = ("scala.collection.", "scala.Some", "scala.Tuple")
-_VALUES: Final = (
-    "java.util.UUID",
-    "org.apache.spark.sql.types.",
-    "org.apache.spark.sql.util.CaseInsensitiveStringMap",
-    "org.apache.spark.unsafe.types.",
-    "scala.Enumeration$Val",
-    "scala.None$",
-    f"{_CATALYST}AliasIdentifier",
-    f"{_CATALYST}FunctionIdentifier",
-    f"{_EXPRESSIONS}ExprId",
-    f"{_EXPRESSIONS}GenericInternalRow",
 )
 _GROUPS: Final = _named(
     "{}_funcs",

@@ -46,6 +46,8 @@ _PORTABLE: Final = re.compile(rf"(?:\((?:\?:)?|\||(?:{_ATOM})(?:{_REPEATED})?(?!
 name but for digits; no flag, reference or lookaround; nothing lazy or possessive.
 """
 
+Mask = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
+
 
 def needs_spark(one: Expectation, schema: pa.Schema | None = None) -> bool:
     """Return whether only Spark can check an expectation.
@@ -151,9 +153,6 @@ def _failing(one: Expectation, name: str, column: pa.Array) -> pa.Array:
     # Not `greater`: NaN is above any number.
     ends += [] if high is None else [pc.invert(pc.less_equal(column, _scalar(high, type_)))]
     return reduce(pc.or_, ends)
-
-
-Mask = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
 
 
 def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:

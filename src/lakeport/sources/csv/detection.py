@@ -38,6 +38,34 @@ _PAIR = 2  # fields, of which one may well be empty
 
 Row = Sequence[str]
 
+SAMPLE_BYTES = 1 << 16
+"""How much of a file is looked at."""
+
+_DELIMITERS = (",", ";", "\t", "|")
+_RARE = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only where all records have as many
+_SEPARATOR = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
+_BODY = 0.8  # of the records from the first to the last regular one are regular,
+_BELOW_HEADER = 0.5  # or so many, where the very first one is
+_TYPED_ROWS = 100
+_LONE = 3  # so many quotes that are never closed are none
+
+_DOUBTED_DELIMITERS = ";,\t|:#!*/ "
+_WORDS = 2  # in each record are a habit of names
+_FIRST = 20  # values tell whether there is any doubt
+_LEAST = 2  # other values beside which one is odd
+_ODD = 0.05
+_DOUBTED_CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
+_GROUPED = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
+_SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
+_MONTHS = 12
+_NULLS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
+
+_SIGNED = re.compile(
+    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
+    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
+    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
+)
+
 
 def is_typed(cell: str) -> bool:
     """Whether a field is a number or a date, in whatever country."""
@@ -149,18 +177,6 @@ def contrast(rows: Sequence[Row], place: int) -> bool:
     width = len(rows[place])
     body = [row for row in rows[place + 1 : place + _ROWS] if len(row) == width]
     return any(_column([row[n] for row in body]) for n in range(width))
-
-
-SAMPLE_BYTES = 1 << 16
-"""How much of a file is looked at."""
-
-_DELIMITERS = (",", ";", "\t", "|")
-_RARE = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only where all records have as many
-_SEPARATOR = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
-_BODY = 0.8  # of the records from the first to the last regular one are regular,
-_BELOW_HEADER = 0.5  # or so many, where the very first one is
-_TYPED_ROWS = 100
-_LONE = 3  # so many quotes that are never closed are none
 
 
 class _Cut(NamedTuple):
@@ -339,22 +355,7 @@ def _best(cuts: Sequence[_Cut]) -> _Cut:
     return max(fit, key=lambda cut: cut.regular, default=usual)
 
 
-_DOUBTED_DELIMITERS = ";,\t|:#!*/ "
-_WORDS = 2  # in each record are a habit of names
-_FIRST = 20  # values tell whether there is any doubt
-_LEAST = 2  # other values beside which one is odd
-_ODD = 0.05
-_DOUBTED_CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
-_GROUPED = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
-_SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
-_MONTHS = 12
-_NULLS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
 _NULLS |= {"(null)", "#null!", "missing", "\\n", "-", "--", "---", ".", "?", "*"}
-_SIGNED = re.compile(
-    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
-    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
-    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
-)
 
 
 def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:

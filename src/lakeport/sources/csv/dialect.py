@@ -11,6 +11,9 @@ from lakeport.sources.csv.formats import check_date_format
 
 _ENCODINGS = {"cp1252": "Windows-1252", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 
+_SPACES = dict.fromkeys("\u00a0\u202f\u2009", " ")
+_THOUSANDS = {"", ".", ",", " ", "'"}
+
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
@@ -79,10 +82,6 @@ class CsvDialect:
 
 def _named(character: str) -> str:
     return {"\t": "tab"}.get(character, repr(character))
-
-
-_SPACES = dict.fromkeys("\u00a0\u202f\u2009", " ")
-_THOUSANDS = {"", ".", ",", " ", "'"}
 
 
 @dataclass(frozen=True, slots=True)

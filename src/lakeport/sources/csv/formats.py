@@ -16,6 +16,23 @@ _CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"
 _MARKS = {".": "point", ",": "comma"}
 _GROUPS = {" ": "a space", "'": "an apostrophe"}
 
+ISO = "%Y-%m-%d"
+"""The format that needs no other: dates are read so wherever they occur."""
+
+_PARTS = {
+    "%Y": "[0-9]{4}",
+    "%y": "[0-9]{2}",
+    "%m": "[0-9]{1,2}",
+    "%d": "[0-9]{1,2}",
+    "%H": "[0-9]{1,2}",
+    "%M": "[0-9]{2}",
+    "%S": "[0-9]{2}",
+    "%f": "[0-9]{1,6}",
+}
+_DATE = ("%m", "%d")
+_TIME = ("%H", "%M", "%S", "%f")
+_CLOCK = r"[ T]([0-9]{1,2}):([0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
+
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
@@ -72,23 +89,6 @@ NUMBER_FORMATS = (
     NumberFormat(".", "'"),
 )
 """All that are looked for; the narrower before the wider ones."""
-
-ISO = "%Y-%m-%d"
-"""The format that needs no other: dates are read so wherever they occur."""
-
-_PARTS = {
-    "%Y": "[0-9]{4}",
-    "%y": "[0-9]{2}",
-    "%m": "[0-9]{1,2}",
-    "%d": "[0-9]{1,2}",
-    "%H": "[0-9]{1,2}",
-    "%M": "[0-9]{2}",
-    "%S": "[0-9]{2}",
-    "%f": "[0-9]{1,6}",
-}
-_DATE = ("%m", "%d")
-_TIME = ("%H", "%M", "%S", "%f")
-_CLOCK = r"[ T]([0-9]{1,2}):([0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
 
 
 @dataclass(frozen=True, slots=True)

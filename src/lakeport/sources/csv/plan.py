@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
+_DOUBTS = {
+    "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
+    "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",
+    "date_format": "{} has dates that begin with the day or the month: `--date-format` says which, "
+    "such as %d/%m/%Y",
+}
+
 
 def plan_csv(files: FileSet) -> Batch:
     """Find out how files are written, infer the types of undeclared columns, and cut the files.
@@ -258,14 +265,6 @@ def _kinds(
     for form, some in splits.items():
         found += files.run(InferKinds(form, wanted, readings, thorough), some)
     return merged(found)
-
-
-_DOUBTS = {
-    "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
-    "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",
-    "date_format": "{} has dates that begin with the day or the month: `--date-format` says which, "
-    "such as %d/%m/%Y",
-}
 
 
 def _notes_of(

@@ -39,6 +39,14 @@ BOM = b"\xef\xbb\xbf"
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
 
+Layout = tuple[str, ...]
+"""The columns of one file, in its order; empty names are those of columns to leave out."""
+
+_OTHERWISE = (
+    "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
+    "the good records and set the bad ones aside."
+)
+
 
 class CsvBlock(NamedTuple):
     """Whole records.
@@ -301,10 +309,6 @@ def _spec(column: pa.Field) -> Spec | None:
         return column.name, "decimal", (column.type.precision, column.type.scale)
     kind = TEXT_KINDS.get(column.type)
     return None if kind is None else (column.name, kind.value, None)
-
-
-Layout = tuple[str, ...]
-"""The columns of one file, in its order; empty names are those of columns to leave out."""
 
 
 class Form(NamedTuple):
@@ -639,12 +643,6 @@ def blocks_of(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlo
     """
     with open_range(split) as source:
         yield from blocks(source, split, dialect, stream)
-
-
-_OTHERWISE = (
-    "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
-    "the good records and set the bad ones aside."
-)
 
 
 def hint_for(bad: BadRecord, type_: pa.DataType, dialect: CsvDialect) -> str:

@@ -44,6 +44,9 @@ _DATES = tuple(
 _FEW = 8
 _CODE = "^[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$"
 
+_COMMA_GROUPS = NumberFormat(".", ",")
+_DOT_GROUPS = NumberFormat(",", ".")
+
 
 @dataclass(frozen=True, slots=True)
 class Readings:
@@ -213,10 +216,6 @@ def convert_by(
     fits = pc.match_substring_regex(texts, format_.pattern)
     values, _ = convert(format_.plain(pc.if_else(fits, texts, None)), type_)
     return values, masked(texts, values)
-
-
-_COMMA_GROUPS = NumberFormat(".", ",")
-_DOT_GROUPS = NumberFormat(",", ".")
 
 
 class Choice(NamedTuple):

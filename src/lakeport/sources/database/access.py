@@ -80,6 +80,37 @@ _STATE: Final = re.compile(r"SQLSTATE: (\w{5})")
 _NAMING: Final = ("08", "0A", "0B", "25", "28", "3D", "3F", "42", "53", "54", "55", "57", "58")
 _LONGEST: Final = 300
 
+_ROWS: Final = 1 << 15
+_BYTES: Final = 16 << 20
+
+_WAITS: Final = {
+    "connect_timeout": "30",
+    "keepalives_idle": "60",
+    "keepalives_interval": "10",
+    "keepalives_count": "6",
+}
+"""Seconds until a silent host is given up: one that does not answer, and one that has gone since.
+
+The system's own limit for the second is hours. Source: libpq's connection parameters, tcp(7).
+"""
+_VARIABLES: Final = {
+    "USER": "user",
+    "PASSWORD": "password",
+    "PASSFILE": "passfile",
+    "HOST": "host",
+    "PORT": "port",
+    "DATABASE": "dbname",
+    "OPTIONS": "options",
+    "SERVICE": "service",
+    "SSLMODE": "sslmode",
+    "SSLROOTCERT": "sslrootcert",
+    "SSLCERT": "sslcert",
+    "SSLKEY": "sslkey",
+    "CONNECT_TIMEOUT": "connect_timeout",
+}
+"""libpq's variables, without the `PG` before them -> what a URI calls them."""
+_SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path or jdbc:..."
+
 
 @contextmanager
 def named(place: str, secrets: Sequence[str]) -> Iterator[None]:
@@ -144,10 +175,6 @@ def _first(text: str) -> str:
         before, found, after = text.partition(mark)
         text = after if found else before
     return " ".join(text.split())[:_LONGEST]
-
-
-_ROWS: Final = 1 << 15
-_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,35 +310,6 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
-
-
-_WAITS: Final = {
-    "connect_timeout": "30",
-    "keepalives_idle": "60",
-    "keepalives_interval": "10",
-    "keepalives_count": "6",
-}
-"""Seconds until a silent host is given up: one that does not answer, and one that has gone since.
-
-The system's own limit for the second is hours. Source: libpq's connection parameters, tcp(7).
-"""
-_VARIABLES: Final = {
-    "USER": "user",
-    "PASSWORD": "password",
-    "PASSFILE": "passfile",
-    "HOST": "host",
-    "PORT": "port",
-    "DATABASE": "dbname",
-    "OPTIONS": "options",
-    "SERVICE": "service",
-    "SSLMODE": "sslmode",
-    "SSLROOTCERT": "sslrootcert",
-    "SSLCERT": "sslcert",
-    "SSLKEY": "sslkey",
-    "CONNECT_TIMEOUT": "connect_timeout",
-}
-"""libpq's variables, without the `PG` before them -> what a URI calls them."""
-_SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path or jdbc:..."
 
 
 def access_of(source: DatabaseSource) -> Access:

@@ -30,6 +30,70 @@ from lakeport.sources.splits import aligned
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _NEAREST = 5
 
+_UTC: Final = "SET TimeZone = 'UTC'"
+_CASTS: Final = {
+    "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits
+    "UHUGEINT": "DECIMAL(38,0)",
+    **dict.fromkeys(
+        ("TIME", "TIME WITH TIME ZONE", "TIME_NS", "INTERVAL", "UUID", "BIT", "BIGNUM"), "VARCHAR"
+    ),
+}
+_LISTED: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
+_LOST: Final = re.compile(
+    r"\b(TIME|TIME_NS|INTERVAL|BIT|BIGNUM|U?HUGEINT|TIME WITH TIME ZONE|UNION)\b(?! ZONE)"
+)
+"""What Arrow would change, or lacks, within another value."""
+_DUCKDB_KEY: Final = """
+SELECT unnest(constraint_column_names) FROM duckdb_constraints()
+WHERE constraint_type = 'PRIMARY KEY' AND table_name = '{}' AND schema_name = {}
+"""
+_PACKED: Final = 4
+"""About how much larger rows are than their file."""
+
+_BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SETTINGS: Final = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "3",
+    "client_encoding": "UTF8",
+    "idle_in_transaction_session_timeout": "0",  # the snapshot's holder waits for the tasks
+}
+_SET: Final = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items())
+_NUMBERS: Final = ("bool", "int2", "int4", "int8", "float4", "float8")
+_TIMES: Final = ("date", "timestamp", "timestamptz")
+_TEXTS: Final = ("text", "varchar", "bpchar", "name", "char", "bytea")
+_AS_IT_IS: Final = frozenset((*_NUMBERS, *_TIMES, *_TEXTS))
+
+_OPEN: Final = pa.null()
+"""Stands for the type of numbers whose digits only the values tell."""
+_SCALES: Final = (9, 18, 28)
+"""Digits behind the point of numbers whose type has no scale: few, so that they stay the same."""
+_TABLES: Final = """
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
+  'information_schema', 'pg_toast') AND has_schema_privilege(n.oid, 'USAGE')
+"""
+_POSTGRES_KEY: Final = """
+SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(n, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n
+WHERE i.indisprimary AND i.indrelid = '{}'::regclass ORDER BY k.place
+"""
+
+_KINDS: Final = ("integer", "real", "text", "blob")
+_EXACT: Final = 1 << 53
+"""Up to here a double holds every whole number."""
+_WHOLE: Final = pa.int64()
+_SAMPLE: Final = {
+    _WHOLE: "0",
+    pa.bool_(): "0",
+    pa.float64(): "0.5",
+    pa.string(): "''",
+    pa.binary(): "x''",
+    pa.json_(): "''",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseColumn:
@@ -242,27 +306,6 @@ def absent(table: str, known: Sequence[str]) -> SourceError:
     )
 
 
-_UTC: Final = "SET TimeZone = 'UTC'"
-_CASTS: Final = {
-    "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits
-    "UHUGEINT": "DECIMAL(38,0)",
-    **dict.fromkeys(
-        ("TIME", "TIME WITH TIME ZONE", "TIME_NS", "INTERVAL", "UUID", "BIT", "BIGNUM"), "VARCHAR"
-    ),
-}
-_LISTED: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
-_LOST: Final = re.compile(
-    r"\b(TIME|TIME_NS|INTERVAL|BIT|BIGNUM|U?HUGEINT|TIME WITH TIME ZONE|UNION)\b(?! ZONE)"
-)
-"""What Arrow would change, or lacks, within another value."""
-_DUCKDB_KEY: Final = """
-SELECT unnest(constraint_column_names) FROM duckdb_constraints()
-WHERE constraint_type = 'PRIMARY KEY' AND table_name = '{}' AND schema_name = {}
-"""
-_PACKED: Final = 4
-"""About how much larger rows are than their file."""
-
-
 class DuckDb(SqlDialect):
     """See the module."""
 
@@ -334,36 +377,7 @@ def _asked(name: str, kind: str) -> str:
     return sql
 
 
-_BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_SETTINGS: Final = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO, YMD",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "3",
-    "client_encoding": "UTF8",
-    "idle_in_transaction_session_timeout": "0",  # the snapshot's holder waits for the tasks
-}
-_SET: Final = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items())
-_NUMBERS: Final = ("bool", "int2", "int4", "int8", "float4", "float8")
-_TIMES: Final = ("date", "timestamp", "timestamptz")
-_TEXTS: Final = ("text", "varchar", "bpchar", "name", "char", "bytea")
-_AS_IT_IS: Final = frozenset((*_NUMBERS, *_TIMES, *_TEXTS))
 _TEXT, _JSON, _OID = pa.string(), pa.json_(), pa.int64()
-_OPEN: Final = pa.null()
-"""Stands for the type of numbers whose digits only the values tell."""
-_SCALES: Final = (9, 18, 28)
-"""Digits behind the point of numbers whose type has no scale: few, so that they stay the same."""
-_TABLES: Final = """
-SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
-  'information_schema', 'pg_toast') AND has_schema_privilege(n.oid, 'USAGE')
-"""
-_POSTGRES_KEY: Final = """
-SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(n, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n
-WHERE i.indisprimary AND i.indrelid = '{}'::regclass ORDER BY k.place
-"""
 
 
 class Postgres(SqlDialect):
@@ -573,20 +587,6 @@ def _entry(field: pa.Field, key: bytes) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-_KINDS: Final = ("integer", "real", "text", "blob")
-_EXACT: Final = 1 << 53
-"""Up to here a double holds every whole number."""
-_WHOLE: Final = pa.int64()
-_SAMPLE: Final = {
-    _WHOLE: "0",
-    pa.bool_(): "0",
-    pa.float64(): "0.5",
-    pa.string(): "''",
-    pa.binary(): "x''",
-    pa.json_(): "''",
-}
 
 
 class Sqlite(SqlDialect):

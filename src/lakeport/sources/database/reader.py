@@ -22,6 +22,10 @@ from lakeport.sources.database.access import Access, DatabaseSession
 from lakeport.sources.database.dialects import DatabaseColumn, SqlDialect, quoted, typed
 from lakeport.sources.splits import DeclaredReader
 
+_SMALL: Final = 16 << 20
+_LARGE: Final = 128 << 20
+_MOST: Final = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReader(DeclaredReader):
@@ -85,11 +89,6 @@ class DatabaseReader(DeclaredReader):
     def _join(self, session: DatabaseSession) -> None:
         for statement in self.joining:
             session.rows(statement)
-
-
-_SMALL: Final = 16 << 20
-_LARGE: Final = 128 << 20
-_MOST: Final = 1000
 
 
 def number_of_ranges(size: int, cores: int) -> int:

@@ -72,6 +72,22 @@ _TYPE: Final = pa.binary(_WIDTH)
 _KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
 _NONE: Final = pa.array([], _TYPE)
 
+_FEW_ROWS: Final = 500
+_FEW_CHARACTERS: Final = 40_000
+_MOST_CHARACTERS: Final = 16_000_000
+_NO_ROW: Final = "1 = 0"
+_WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
+_HINT: Final = (
+    "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
+)
+
+_OUTPUT_RATIO: Final = 0.4
+_DIALECTS: Final[dict[str, type[SqlDialect]]] = {
+    "postgresql": Postgres,
+    "sqlite": Sqlite,
+    "duckdb": DuckDb,
+}
+
 
 def digests(texts: Iterable[str]) -> pa.Array:
     """The digests of texts that tell rows apart."""
@@ -198,16 +214,6 @@ def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
         wrong = "can't find keys whose names `column_header_format` changes"
     if wrong:
         raise ConfigError(f"`deletes: compare` {wrong}", "or leave it out: deleted rows stay then.")
-
-
-_FEW_ROWS: Final = 500
-_FEW_CHARACTERS: Final = 40_000
-_MOST_CHARACTERS: Final = 16_000_000
-_NO_ROW: Final = "1 = 0"
-_WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
-_HINT: Final = (
-    "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,14 +557,6 @@ def _went_back(source: DatabaseSource, backwards: bool) -> str:
         f"the newest value of the cursor {source.cursor!r} {what}: rows were removed, or it went "
         "back; rows that get older values than it are not seen until a `full_refresh`."
     )
-
-
-_OUTPUT_RATIO: Final = 0.4
-_DIALECTS: Final[dict[str, type[SqlDialect]]] = {
-    "postgresql": Postgres,
-    "sqlite": Sqlite,
-    "duckdb": DuckDb,
-}
 
 
 @dataclass

@@ -24,6 +24,11 @@ from lakeport.sources.files.source_file import SourceFile
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _NOT_TEXT = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
+_WIDE: tuple[tuple[pa.DataType, Any], ...] = (
+    (pa.int64(), pa.types.is_integer),
+    (pa.float64(), pa.types.is_floating),
+)
+
 
 def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
     """The columns that the folders of a file's path give, with their values as text.
@@ -138,12 +143,6 @@ def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
             "declare the column's type, rename the folder, or set `partition_columns: off`.",
         )
     return value
-
-
-_WIDE: tuple[tuple[pa.DataType, Any], ...] = (
-    (pa.int64(), pa.types.is_integer),
-    (pa.float64(), pa.types.is_floating),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ StorageFor = Callable[[str], Storage | None]
 _WILD = re.compile(r"[*?\[]")
 _DELTA_LOG = "_delta_log"
 
+_MAGIC = 4
+_NEARBY = 8
+_ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar")
+_OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
+
 
 class Listed(NamedTuple):
     """A file as its folder lists it.
@@ -305,12 +310,6 @@ def _delta_table(folder: str) -> SourceError:
         "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
         "files with a glob.",
     )
-
-
-_MAGIC = 4
-_NEARBY = 8
-_ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar")
-_OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
 def discover(

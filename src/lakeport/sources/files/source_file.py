@@ -47,6 +47,9 @@ _JSON = ("json", "jsonl")
 _TOLD = ("json", "singer")  # may be read as any JSON
 _WORKBOOK = "xl/workbook.xml"
 
+_CHUNK = 1 << 20
+_CHECKED = UnpackLimits(0, 0)
+
 
 def check_signature(file: SourceFile, *, texts: bool = True) -> None:
     """See that a file does not begin as one of another format.
@@ -117,10 +120,6 @@ def _is_workbook(path: str) -> bool:
             return _WORKBOOK in archive.namelist()
     except Exception:  # what zipfile meets in damaged archives it does not foresee
         return False
-
-
-_CHUNK = 1 << 20
-_CHECKED = UnpackLimits(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

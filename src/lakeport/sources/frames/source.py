@@ -31,6 +31,17 @@ _ROWS = 1 << 16
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _OUTPUT_RATIO = 0.4
 
+_CLASSES = {
+    ("pandas", "DataFrame"): "pandas",
+    ("polars", "DataFrame"): "polars",
+    ("polars", "LazyFrame"): "lazy",
+    ("pyspark", "DataFrame"): "spark",
+    ("pyarrow", "RecordBatch"): "batch",
+    ("pyarrow", "RecordBatchReader"): "reader",
+    ("pyarrow", "Dataset"): "dataset",
+    ("pyarrow", "Scanner"): "reader_of",
+}
+
 
 def is_spark_frame(value: object) -> bool:
     """Whether it is a Spark DataFrame, whose rows are with the workers already.
@@ -52,18 +63,6 @@ def _kind(value: object) -> str:
     if hasattr(value, "__arrow_c_stream__"):
         return "stream"
     return "records" if isinstance(value, (list, tuple, Iterator)) else ""
-
-
-_CLASSES = {
-    ("pandas", "DataFrame"): "pandas",
-    ("polars", "DataFrame"): "polars",
-    ("polars", "LazyFrame"): "lazy",
-    ("pyspark", "DataFrame"): "spark",
-    ("pyarrow", "RecordBatch"): "batch",
-    ("pyarrow", "RecordBatchReader"): "reader",
-    ("pyarrow", "Dataset"): "dataset",
-    ("pyarrow", "Scanner"): "reader_of",
-}
 
 
 def frame_flushes(

@@ -39,6 +39,26 @@ if TYPE_CHECKING:
 
 _FLOOR = 1 << 30
 
+STDIN = "-"
+"""The name that stands for standard input."""
+
+Input = tuple[str, Callable[[], Any]]
+"""The name of an input in errors, and the function that opens it for reading bytes."""
+
+_HEAD = 6  # the longest magic number
+_PIPE_BYTES = 1 << 20
+_BLOCK = 1 << 20
+
+ARCHIVE = ".zip"
+"""The ending of archives' names."""
+HIDDEN = ("_", ".")
+"""First characters of the names of hidden files and folders."""
+
+_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+_CHUNK = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class UnpackLimits:
@@ -98,17 +118,6 @@ class ExpansionGuard:
                 "`max_unpack_ratio` is the limit beyond 1 GiB; set it higher, or to 0 for none, if "
                 "you trust the file.",
             )
-
-
-STDIN = "-"
-"""The name that stands for standard input."""
-
-Input = tuple[str, Callable[[], Any]]
-"""The name of an input in errors, and the function that opens it for reading bytes."""
-
-_HEAD = 6  # the longest magic number
-_PIPE_BYTES = 1 << 20
-_BLOCK = 1 << 20
 
 
 class _Compression(NamedTuple):
@@ -371,17 +380,6 @@ class _Decompressed:
             f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
             "get the file again; nothing of what it holds was taken on trust",
         )
-
-
-ARCHIVE = ".zip"
-"""The ending of archives' names."""
-HIDDEN = ("_", ".")
-"""First characters of the names of hidden files and folders."""
-
-_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 1
-_CHUNK = 1 << 20
 
 
 class Member(NamedTuple):

@@ -10,6 +10,48 @@ from typing import BinaryIO, NamedTuple
 _CHUNK = 8 << 20
 _HEAD_BYTES = 4096
 
+SAMPLE_BYTES = 1 << 20
+"""How much of a file is looked at."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as UTF-16's does
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_EVIDENT = 0.4  # of the bytes of one half are NUL in UTF-16 of mostly Latin letters
+_WESTERN = (
+    "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëìíîïñòóôõöøùúûüŒœŠšŽž"
+    "€£¥§°º\u00aa²³µ±½¼¾·¡¿©®™«»‹›\u2018\u2019\u201a\u201c\u201d\u201e\u2013\u2014•…´¨\u00a0"
+)
+_BETWEEN_LETTERS = re.compile(r"[A-Za-z][²³¹µ±½¼¾¡¿©®£¥][a-z]|[¿¡][a-z]?[³¹¿]")
+_MISPLACED = re.compile(  # as letters of MS-DOS or of a Mac look, such as ö and é: K”ln, Ren‚, pŠre
+    r"[A-Za-z][\u201a\u201e]|[A-Za-z][\u2039\u203a\u201c\u201d\u2022™][A-Za-z]|[a-z][ŠŒŽ]"
+    r"|[A-Z][ŠŒŽ][a-z]|™[A-Za-z]"
+)
+_HUNGARIAN = re.compile(r"õ(?!e)")  # beside û, these are the ő and ű of another encoding
+_WORD = re.compile(r"[A-Za-zÀ-ÖØ-öø-ÿŒœŠšŽž]+")
+_ALPHABETS = (
+    tuple(  # letters that stand in one word: no Dvoøák, which is Dvořák in another encoding
+        frozenset(letters)
+        for letters in (
+            "äöüßéèàáóç",
+            "àâäçèéêëîïôöœùûü",
+            "áéíïóúüñàèòç",
+            "áâãàçéêíóôõúü",
+            "àèéìíîòóùú",
+            "åäöéàü",
+            "æøåéóòôäöü",
+            "áéíóúæöý",
+            "äöõüšž",
+        )
+    )
+)
+_HIGH_RUN = re.compile(r"[^\x00-\x7f\u00a0\u2013\u2014\u2018-\u201e…]{3,}")
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f\x7f]")
+_FEW = 0.1
+
 
 class LineBlock(NamedTuple):
     """Some whole lines of the input, valid until the next block is asked for.
@@ -114,49 +156,6 @@ def line_end(data: bytes | bytearray, start: int, stop: int, lines: int) -> int:
     for _ in range(lines):
         start = data.index(b"\n", start, stop) + 1
     return start
-
-
-SAMPLE_BYTES = 1 << 20
-"""How much of a file is looked at."""
-
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as UTF-16's does
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_EVIDENT = 0.4  # of the bytes of one half are NUL in UTF-16 of mostly Latin letters
-_WESTERN = (
-    "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëìíîïñòóôõöøùúûüŒœŠšŽž"
-    "€£¥§°º\u00aa²³µ±½¼¾·¡¿©®™«»‹›\u2018\u2019\u201a\u201c\u201d\u201e\u2013\u2014•…´¨\u00a0"
-)
-_BETWEEN_LETTERS = re.compile(r"[A-Za-z][²³¹µ±½¼¾¡¿©®£¥][a-z]|[¿¡][a-z]?[³¹¿]")
-_MISPLACED = re.compile(  # as letters of MS-DOS or of a Mac look, such as ö and é: K”ln, Ren‚, pŠre
-    r"[A-Za-z][\u201a\u201e]|[A-Za-z][\u2039\u203a\u201c\u201d\u2022™][A-Za-z]|[a-z][ŠŒŽ]"
-    r"|[A-Z][ŠŒŽ][a-z]|™[A-Za-z]"
-)
-_HUNGARIAN = re.compile(r"õ(?!e)")  # beside û, these are the ő and ű of another encoding
-_WORD = re.compile(r"[A-Za-zÀ-ÖØ-öø-ÿŒœŠšŽž]+")
-_ALPHABETS = (
-    tuple(  # letters that stand in one word: no Dvoøák, which is Dvořák in another encoding
-        frozenset(letters)
-        for letters in (
-            "äöüßéèàáóç",
-            "àâäçèéêëîïôöœùûü",
-            "áéíïóúüñàèòç",
-            "áâãàçéêíóôõúü",
-            "àèéìíîòóùú",
-            "åäöéàü",
-            "æøåéóòôäöü",
-            "áéíóúæöý",
-            "äöõüšž",
-        )
-    )
-)
-_HIGH_RUN = re.compile(r"[^\x00-\x7f\u00a0\u2013\u2014\u2018-\u201e…]{3,}")
-_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f\x7f]")
-_FEW = 0.1
 
 
 def encoding_of(sample: bytes) -> str:

@@ -43,6 +43,22 @@ if TYPE_CHECKING:
 BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 
+_MOST = 64
+
+Unknown = dict[str, tuple[str, int]]
+"""Undeclared field -> kind of its values, number of records that have it."""
+
+_BLANK = b" \t\r"
+_CELLS = 16 << 20
+
+OnBad = Callable[[BadRecord], None]
+OnUnknown = Callable[[Unknown, int], None]
+
+_ONE_A_LINE = (
+    "JSON lines hold one object on each line. A file with objects over several lines, or with "
+    "several on one, is read if it is called `.json`, or with `--source-format json`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JsonBlock:
@@ -139,19 +155,6 @@ class LineNumbers:
             self._runs = read_sidecar(self._split, self._split.lines)
         first, line = self._runs[bisect.bisect_right(self._runs, (ordinal, 2**64)) - 1]
         return line + ordinal - first
-
-
-_MOST = 64
-
-Unknown = dict[str, tuple[str, int]]
-"""Undeclared field -> kind of its values, number of records that have it."""
-
-
-_BLANK = b" \t\r"
-_CELLS = 16 << 20
-
-OnBad = Callable[[BadRecord], None]
-OnUnknown = Callable[[Unknown, int], None]
 
 
 class SplitReader:
@@ -292,10 +295,6 @@ def merge_unknown(into: Unknown, more: Unknown) -> None:
         into[name] = merge_kinds(known, kind), before + count
 
 
-_ONE_A_LINE = (
-    "JSON lines hold one object on each line. A file with objects over several lines, or with "
-    "several on one, is read if it is called `.json`, or with `--source-format json`."
-)
 _columns_of = lru_cache(maxsize=64)(columns_of)
 
 

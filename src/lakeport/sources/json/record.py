@@ -44,6 +44,30 @@ if TYPE_CHECKING:
 
 _KINDS = {**TEXT_KINDS, pa.binary(): Kind.BINARY}
 
+MAX_DEPTH = 500
+"""Levels of nesting that a line may have."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_BRACKET = re.compile(rb"[][{}]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_STARTED = re.compile(r"(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-)\s*\Z")
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
+Converter = Callable[[Any], Any]
+"""A decoded JSON value that is not null -> what `pyarrow.array` takes; raises `Fault`."""
+
+Undeclared = Callable[[str, Any], None]
+"""Told the dotted path and the value of a member that an object column does not declare."""
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_LONG = range(-(2**63), 2**63)
+_LONG_DIGITS = 20
+_NO_NUMBER = (b"[", b"{", b"t", b"f")
+_OF_PARTS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
+_OPENED = {"{": "object", "[": "array"}
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
@@ -168,16 +192,6 @@ def batch_of_rows(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Record
     values = zip(*rows, strict=True)
     arrays = [pa.array(v, t) for v, t in zip(values, schema.types, strict=True)]
     return batch_of(arrays, len(rows), schema)
-
-
-MAX_DEPTH = 500
-"""Levels of nesting that a line may have."""
-
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_BRACKET = re.compile(rb"[][{}]")
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_STARTED = re.compile(r"(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-)\s*\Z")
-_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 
 class Fault(Exception):
@@ -326,18 +340,6 @@ def _broken(part: Any) -> bool:
     return False
 
 
-Converter = Callable[[Any], Any]
-"""A decoded JSON value that is not null -> what `pyarrow.array` takes; raises `Fault`."""
-
-Undeclared = Callable[[str, Any], None]
-"""Told the dotted path and the value of a member that an object column does not declare."""
-
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_LONG = range(-(2**63), 2**63)
-_LONG_DIGITS = 20
-_NO_NUMBER = (b"[", b"{", b"t", b"f")
-_OF_PARTS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
-_OPENED = {"{": "object", "[": "array"}
 _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Literal: "number"}
 
 
@@ -548,9 +550,6 @@ def kind_of_value(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "string" if isinstance(value, str) else "json"
-
-
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class RecordParser:

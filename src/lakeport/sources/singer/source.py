@@ -55,6 +55,12 @@ _HEAD = re.compile(
     rb")[ \t]*,[ \t]*"
 )
 
+_NO_LIMIT = 1 << 62
+
+_BOM = b"\xef\xbb\xbf"
+_MAX_HELD_BAD = 64 << 20
+_SHOWN = 80
+
 
 def stream_of(line: bytes) -> str:
     """Tell the stream of a RECORD line that is broken further on; empty if it doesn't show.
@@ -106,9 +112,6 @@ class Router:
         while data.startswith(found[0], start, end):
             start, count = data.index(b"\n", start, end) + 1, count + 1
         return stream, start, count
-
-
-_NO_LIMIT = 1 << 62
 
 
 @dataclass(slots=True)
@@ -337,9 +340,6 @@ class Collector:
 
 
 _log = logging.getLogger(__name__)
-_BOM = b"\xef\xbb\xbf"
-_MAX_HELD_BAD = 64 << 20
-_SHOWN = 80
 
 
 class SingerSource:

@@ -34,6 +34,35 @@ _MOST_BLOCK = 1 << 30
 _STEP = 1 << 20
 _CRC = 4
 
+_PRIMITIVE: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: dict[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+_MOST_DIGITS = 76
+
+_OWN = {"decimal": "lakeport-decimal", "uuid": "lakeport-uuid"}
+_NAME = "Avro"
+_PART = 1 << 20
+_PIECE = 4 << 20  # bytes of records that are decoded at a time
+_BUFFER = 1 << 18
+
 
 class Opening(NamedTuple):
     """What a file begins with.
@@ -237,30 +266,6 @@ def _exactly(source: BinaryIO, size: int) -> bytes:
     return data
 
 
-_PRIMITIVE: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
-_LOGICAL: dict[tuple[str, str], pa.DataType] = {
-    ("int", "date"): pa.date32(),
-    ("int", "time-millis"): pa.time32("ms"),
-    ("long", "time-micros"): pa.time64("us"),
-    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
-    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
-    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
-    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
-}
-_MOST_DIGITS = 76
-
-
 class AvroColumn(NamedTuple):
     """How an Avro type is read.
 
@@ -414,13 +419,6 @@ def _decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
 
 def _uuid(value: bytes, *_: Any) -> Any:
     return str(uuid.UUID(bytes=value)) if len(value) == 16 else value
-
-
-_OWN = {"decimal": "lakeport-decimal", "uuid": "lakeport-uuid"}
-_NAME = "Avro"
-_PART = 1 << 20
-_PIECE = 4 << 20  # bytes of records that are decoded at a time
-_BUFFER = 1 << 18
 
 
 def look(file: SourceFile, limits: UnpackLimits) -> Footer:

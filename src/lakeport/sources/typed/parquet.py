@@ -26,6 +26,9 @@ _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
 _PIECE = 64 << 20
 
+_NAME = "Parquet"
+_BATCH_ROWS = 1 << 16
+
 
 def repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
     """Paths of the columns that may repeat long texts.
@@ -174,10 +177,6 @@ def _check_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
             f"column {path!r} holds timestamps that are finer than microseconds",
             "round them to microseconds where the file is written, or make the column text.",
         )
-
-
-_NAME = "Parquet"
-_BATCH_ROWS = 1 << 16
 
 
 def look(file: SourceFile, limits: UnpackLimits) -> Footer:

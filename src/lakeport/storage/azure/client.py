@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 _CLOUD = "core.windows.net"
 
+T = TypeVar("T")
+_SCOPE = "https://storage.azure.com/.default"
+_BLOCK = 256 << 10
+_SPENT = 60  # seconds before its end at which a token is not used any more
+
+_DELETED = "_lakeport/probe-delete"
+
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings(CloudSettings):
@@ -107,12 +114,6 @@ class AzureSettings(CloudSettings):
         except (KeyError, ValueError):
             return False
         return end.replace(tzinfo=end.tzinfo or UTC) < datetime.now(UTC)
-
-
-T = TypeVar("T")
-_SCOPE = "https://storage.azure.com/.default"
-_BLOCK = 256 << 10
-_SPENT = 60  # seconds before its end at which a token is not used any more
 
 
 class AzureConnection(Connection):
@@ -291,9 +292,6 @@ def _identity(settings: AzureSettings) -> Any:
         )
     except Exception as error:
         raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
-
-
-_DELETED = "_lakeport/probe-delete"
 
 
 class AzureCheck(CloudCheck):

@@ -37,6 +37,12 @@ _SEARCHED = (
     "searched."
 )
 
+_NO_CONTAINER = failure(
+    DestinationError,
+    "there is no such container: {name}",
+    "check the container's name and `account_name`; lakeport never creates a container.",
+)
+
 
 class BlocksGone(DestinationError):
     """What was staged is no longer there, as another write of the same name took its place."""
@@ -199,11 +205,6 @@ def _unknown_host(error: Exception) -> bool:
     return any(words in str(error) for words in ("Failed to resolve", "NameResolution", "Errno -2"))
 
 
-_NO_CONTAINER = failure(
-    DestinationError,
-    "there is no such container: {name}",
-    "check the container's name and `account_name`; lakeport never creates a container.",
-)
 _GONE = failure(
     BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
 )

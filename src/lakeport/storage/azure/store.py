@@ -29,6 +29,10 @@ from lakeport.storage.retry import Condition, already_exists, condition_of
 ID_KEY = "lakeport_id"
 _MIB = 1 << 20
 
+T = TypeVar("T")
+_FOLDER = "hdi_isfolder"
+_PAGE = 5000
+
 
 def block_bytes(number: int) -> int:
     """Size of block `number`, from 1: 16 MiB, and 128 MiB from block 40,001 on.
@@ -62,11 +66,6 @@ class AzureStageWriter(CloudStageWriter):
 
         self._storage._call("write", self._key, send)
         self._blocks[number] = block
-
-
-T = TypeVar("T")
-_FOLDER = "hdi_isfolder"
-_PAGE = 5000
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 _GOOGLE = "https://storage.googleapis.com"
 
+_MISSING = "google-auth and requests are not installed"
+_SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_LEAST_LIFETIME = timedelta(minutes=20)
+_NONE: Mapping[str, str] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings(CloudSettings):
@@ -77,12 +82,6 @@ class GcpSettings(CloudSettings):
     def upload_url(self, bucket: str) -> str:
         """Address that objects are uploaded to."""
         return f"{self.base}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
-
-
-_MISSING = "google-auth and requests are not installed"
-_SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
-_LEAST_LIFETIME = timedelta(minutes=20)
-_NONE: Mapping[str, str] = {}
 
 
 class GcsConnection(Connection):

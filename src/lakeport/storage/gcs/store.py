@@ -32,6 +32,8 @@ _BRIEF = RetryPolicy(deadline=10)
 _INCOMPLETE = 308
 _STALLS = 3  # answers in a row that tell of no new bytes
 
+_FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
+
 
 class GcsStageWriter(CloudStageWriter):
     """Sends chunks of 8 MiB while the encoder goes on; at most two are in memory.
@@ -123,9 +125,6 @@ class GcsStageWriter(CloudStageWriter):
         )
         kept = answer.headers.get("Range", "")
         return int(kept.rpartition("-")[2]) + 1 if kept else 0
-
-
-_FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,37 @@ ID_KEY = "lakeport-id"
 
 _VIRTUAL_ONLY = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 
+ROLE_SECONDS = 3600
+"""How long a role is assumed for; it is renewed before."""
+_CONTENDED = RetryPolicy(deadline=10)
+_CONNECTIONS = 32  # kept open: as many streams may be landed at once
+_RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
+_CARRIED = {
+    "complete_multipart_upload": "ETag",
+    "create_multipart_upload": "UploadId",
+    "get_object": "ETag",
+    "head_object": "ETag",
+    "list_objects_v2": "IsTruncated",
+    "put_object": "ETag",
+    "upload_part": "ETag",
+}
+_HTML = (b"<!doctype html", b"<html")
+_WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
+
+_SOURCES = {
+    "assume-role": "`role_arn`, assumed",
+    "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
+    "config-file": "~/.aws/config",
+    "container-role": "the container's role",
+    "custom-process": "the profile's credential_process",
+    "env": "the environment (AWS_ACCESS_KEY_ID)",
+    "explicit": "`aws_access_key_id` and `aws_secret_access_key`",
+    "iam-role": "the instance's role",
+    "manual": "`aws_access_key_id` and `aws_secret_access_key`",
+    "shared-credentials-file": "~/.aws/credentials",
+    "sso": "SSO",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings(CloudSettings):
@@ -108,24 +139,6 @@ class AwsSettings(CloudSettings):
             return {}
         key = {"SSEKMSKeyId": self.sse_kms_key_id} if self.sse_kms_key_id else {}
         return {"ServerSideEncryption": self.sse, **key}
-
-
-ROLE_SECONDS = 3600
-"""How long a role is assumed for; it is renewed before."""
-_CONTENDED = RetryPolicy(deadline=10)
-_CONNECTIONS = 32  # kept open: as many streams may be landed at once
-_RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
-_CARRIED = {
-    "complete_multipart_upload": "ETag",
-    "create_multipart_upload": "UploadId",
-    "get_object": "ETag",
-    "head_object": "ETag",
-    "list_objects_v2": "IsTruncated",
-    "put_object": "ETag",
-    "upload_part": "ETag",
-}
-_HTML = (b"<!doctype html", b"<html")
-_WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
 
 class S3Connection(Connection):
@@ -410,21 +423,6 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
         }
 
     return DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")
-
-
-_SOURCES = {
-    "assume-role": "`role_arn`, assumed",
-    "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
-    "config-file": "~/.aws/config",
-    "container-role": "the container's role",
-    "custom-process": "the profile's credential_process",
-    "env": "the environment (AWS_ACCESS_KEY_ID)",
-    "explicit": "`aws_access_key_id` and `aws_secret_access_key`",
-    "iam-role": "the instance's role",
-    "manual": "`aws_access_key_id` and `aws_secret_access_key`",
-    "shared-credentials-file": "~/.aws/credentials",
-    "sso": "SSO",
-}
 
 
 class S3Check(CloudCheck):

@@ -72,6 +72,13 @@ NO_CREDENTIALS = (
     "SSO, ~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
 )
 
+_ENDED = failure(
+    PermissionRefused,
+    "the session of the credentials has expired",
+    "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
+    "`role_arn` be assumed: that is renewed while a run goes on.",
+)
+
 
 class NoSuchUpload(DestinationError):
     """The multipart upload was completed or aborted before."""
@@ -264,12 +271,6 @@ def _role_refused(code: str, words: str, settings: AwsSettings) -> PermissionRef
     return PermissionRefused(f"role {settings.role_arn!r} can't be assumed ({code}): {words}", hint)
 
 
-_ENDED = failure(
-    PermissionRefused,
-    "the session of the credentials has expired",
-    "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
-    "`role_arn` be assumed: that is renewed while a run goes on.",
-)
 _BY_CODE = {
     "NoSuchBucket": failure(
         DestinationError,

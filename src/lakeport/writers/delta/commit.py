@@ -75,6 +75,15 @@ LEFT_OUT: Final = "nothing was added: the table has had this content before"
 _OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
 _ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
 
+_HINT = (
+    "nothing was deleted. Repeat the load with the same `run_id`: what has landed is not landed "
+    "again. A load without one is in {history} by its run's name, if it landed."
+)
+
+_PUBLISHERS = 8
+
+_PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
+
 
 @dataclass(frozen=True, slots=True)
 class KnownContent:
@@ -133,12 +142,6 @@ def overwritten(version: int, moment: int) -> str:
     return transaction_action(_OVERWRITTEN, version, moment)
 
 
-_HINT = (
-    "nothing was deleted. Repeat the load with the same `run_id`: what has landed is not landed "
-    "again. A load without one is in {history} by its run's name, if it landed."
-)
-
-
 def settle(
     log: DeltaLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
 ) -> Commit:
@@ -177,9 +180,6 @@ def _is_unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
     silent = (OutcomeUnknown, Unreachable)
     return any(isinstance(cause, silent) or lost_call(cause) for cause in causes(error))
-
-
-_PUBLISHERS = 8
 
 
 class StagedFiles:
@@ -279,7 +279,6 @@ class StagedFiles:
         self._storage.publish(item, item.key)
 
 
-_PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 _log = logging.getLogger(__name__)
 
 

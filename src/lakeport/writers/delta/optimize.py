@@ -37,6 +37,9 @@ _TARGET = 256 << 20
 
 Values = Mapping[str, str | None]
 
+_AT_ONCE = 100
+"""Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -145,10 +148,6 @@ def _columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
     schema = state.partition_schema
     names = physical_names(state.schema_json, state.partition_columns)
     return {names[name]: (name, schema.field(name).type) for name in state.partition_columns}
-
-
-_AT_ONCE = 100
-"""Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
 
 
 @dataclass(frozen=True, slots=True)

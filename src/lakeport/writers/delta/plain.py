@@ -26,6 +26,29 @@ _NEWEST: Final = {
 _NUMBERS = ("long", "integer", "short", "byte", "double", "float")
 _TYPES = frozenset({"string", "binary", "boolean", "date", "timestamp", *_NUMBERS})
 
+# delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
+# mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
+LACKING_READERS: Mapping[str, tuple[str, ...]] = {
+    "catalogManaged": ("Athena", "delta-rs", "DuckDB", "Trino"),
+    "columnMapping": ("older delta-rs",),
+    "deletionVectors": ("delta-rs",),
+    "timestampNtz": (),
+    "typeWidening": ("Athena", "delta-rs", "DuckDB"),
+    "typeWidening-preview": ("Athena", "delta-rs", "DuckDB"),
+    "v2Checkpoint": ("Athena", "delta-rs"),
+    "vacuumProtocolCheck": (),
+    "variantType": ("Athena", "delta-rs", "Trino"),
+    "variantType-preview": ("Athena", "delta-rs", "Trino"),
+}
+"""Reader feature -> the programs that can't read a table which has it."""
+
+_WRITERS: Mapping[str, tuple[str, ...]] = {
+    "clustering": ("delta-rs", "Trino"),
+    "rowTracking": ("delta-rs", "Trino"),
+    "identityColumns": ("delta-rs", "Trino"),
+}
+_SINCE: Mapping[int, str] = {2: "columnMapping"}
+
 
 def plain(state: TableState) -> bool:
     """Whether a table has no feature and no property that delta-spark had to look after."""
@@ -60,30 +83,6 @@ def _common(type_: Any) -> bool:
     inner = [field["type"] for field in type_.get("fields", ())]
     inner += [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
     return all(map(_common, inner))
-
-
-# delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
-# mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
-LACKING_READERS: Mapping[str, tuple[str, ...]] = {
-    "catalogManaged": ("Athena", "delta-rs", "DuckDB", "Trino"),
-    "columnMapping": ("older delta-rs",),
-    "deletionVectors": ("delta-rs",),
-    "timestampNtz": (),
-    "typeWidening": ("Athena", "delta-rs", "DuckDB"),
-    "typeWidening-preview": ("Athena", "delta-rs", "DuckDB"),
-    "v2Checkpoint": ("Athena", "delta-rs"),
-    "vacuumProtocolCheck": (),
-    "variantType": ("Athena", "delta-rs", "Trino"),
-    "variantType-preview": ("Athena", "delta-rs", "Trino"),
-}
-"""Reader feature -> the programs that can't read a table which has it."""
-
-_WRITERS: Mapping[str, tuple[str, ...]] = {
-    "clustering": ("delta-rs", "Trino"),
-    "rowTracking": ("delta-rs", "Trino"),
-    "identityColumns": ("delta-rs", "Trino"),
-}
-_SINCE: Mapping[int, str] = {2: "columnMapping"}
 
 
 def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]]:

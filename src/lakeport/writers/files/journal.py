@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 
+_LONGEST_SECONDS: Final = 600.0
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -277,7 +279,6 @@ def _planned(item: Mapping[str, Any]) -> Planned:
     return Planned(staged, item["key"])
 
 
-_LONGEST_SECONDS: Final = 600.0
 _publishing: Final[set[str]] = set()
 
 

@@ -52,6 +52,17 @@ if TYPE_CHECKING:
 
 _THREADS = 16
 
+_MOST_TAKEN = 10_000
+
+_HOME: Final = f"{HOME}/bookmarks"
+_KEPT: Final = 5
+
+_PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
+_OTHERWISE = (
+    "`--schema-evolution loose` lands it as it is, in files of another type, which few readers "
+    "take for one table with the others; `--table NAME` lands in another table."
+)
+
 
 class ManifestFile(msgspec.Struct):
     """A file of a load, by its name as users know it, and its rows."""
@@ -129,9 +140,6 @@ def _manifests(storage: Storage, folder: str, most: int) -> Iterator[Manifest]:
         for data in pool.map(storage.get, keys):
             with suppress(msgspec.DecodeError):
                 yield _MANIFEST.decode(data or b"")
-
-
-_MOST_TAKEN = 10_000
 
 
 @dataclass
@@ -291,10 +299,6 @@ def _take_back(publisher: FilePublisher) -> None:
         storage.discard(planned.staged)
 
 
-_HOME: Final = f"{HOME}/bookmarks"
-_KEPT: Final = 5
-
-
 @dataclass(frozen=True, slots=True)
 class FileMemory:
     """The bookmarks of one table; a `lakeport.model.Memory`.
@@ -372,13 +376,6 @@ def place_of(bookmark: Bookmark, storage: Storage, table: str) -> JournalPlace:
 
 def _journal(storage: Storage, table: str, name: str) -> Journal:
     return Journal(storage, name, table, _HOME)
-
-
-_PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
-_OTHERWISE = (
-    "`--schema-evolution loose` lands it as it is, in files of another type, which few readers "
-    "take for one table with the others; `--table NAME` lands in another table."
-)
 
 
 class Clash(ObjectExists):

@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
+_HELD_BYTES = 64 << 20
+
+_POSITION = "position in the batch"
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -210,9 +214,6 @@ class KeyRanges:
 
 def _value(scalar: pa.Scalar) -> Any:
     return scalar.as_py()
-
-
-_HELD_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -584,9 +585,6 @@ def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_empty)
     found: Mask = same.to_numpy(zero_copy_only=False)
     return found
-
-
-_POSITION = "position in the batch"
 
 
 def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:

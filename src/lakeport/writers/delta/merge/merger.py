@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DeltaRows, DeltaSession
 
+_STAGING = "_lakeport/staging"
+
 
 def _delete_condition(change: Upsert) -> str:
     """A condition on rows of the batch whose keys are deleted; empty for none."""
@@ -81,9 +83,6 @@ def _old_rows_condition(change: Retire) -> str:
     column = quoted(change.version_column)
     old = f"{column} < {int(change.version)}"
     return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
-
-
-_STAGING = "_lakeport/staging"
 
 
 @dataclass(frozen=True)
