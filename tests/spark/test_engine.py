@@ -150,6 +150,36 @@ def test_a_load_waits_neither_for_itself_nor_for_one_that_failed(tmp_path: Path)
     assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
 
 
+def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None:
+    """Both would write to one connection; the child has a Spark of its own."""
+    out = run_script(
+        f"""
+    import multiprocessing
+    import lakeport
+    from pyspark.sql import SparkSession
+
+    def land(name):
+        for _ in range(4):
+            report = lakeport.land([{{"id": 1}}] * 50, {str(tmp_path)!r}, table=name)
+        return report.engine.application
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.getOrCreate()
+    forks = multiprocessing.get_context("fork")
+    for name in ("before the parent's first load", "after it"):
+        with forks.Pool(1) as pool:
+            theirs = pool.apply_async(land, ["theirs"])
+            ours = land("ours")
+            assert ours == spark.sparkContext.applicationId != theirs.get(), name
+    print(spark.range(7).count())
+    """,
+        quiet=False,
+    )
+    assert out.split() == ["7"]
+    for name in ("ours", "theirs"):
+        assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == 400
+
+
 @pytest.mark.parametrize("command", ["query", "optimize"])
 def test_tables_commands_say_that_they_take_spark(tmp_path: Path, command: str) -> None:
     lakeport.land([{"id": 1}], tmp_path, table="t", engine="threads")

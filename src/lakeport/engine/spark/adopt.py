@@ -45,6 +45,8 @@ _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 def find() -> SparkContext | None:
     """The context that is running in this process, if any. Does not import pyspark.
 
+    A process that was forked leaves its parent's Spark alone.
+
     Raises:
         ConfigError: the process is a Spark Connect client.
     """
@@ -59,7 +61,31 @@ def find() -> SparkContext | None:
             )
     module = sys.modules.get("pyspark.core.context")
     context: SparkContext | None = module.SparkContext._active_spark_context if module else None
-    return context if context is not None and context._jsc is not None else None
+    if context is None or context._jsc is None or _leave_parents(context):
+        return None
+    return context
+
+
+def _leave_parents(context: SparkContext) -> bool:
+    """Part with a context that this process has by a fork; return whether it was one.
+
+    Both would write to the same connections. No thread outlives a fork: py4j's is missing then.
+    """
+    from py4j.clientserver import ClientServer, FinalizerWorker
+    from pyspark import SparkContext
+
+    client = context._gateway
+    if not isinstance(client, ClientServer):
+        return False
+    calls = client._gateway_client
+    workers = (thread for thread in threading.enumerate() if isinstance(thread, FinalizerWorker))
+    if any(worker.deque is calls.finalizer_deque for worker in workers):
+        return False
+    for connection in calls.deque:
+        os.close(connection.socket.detach())  # py4j would shut it down, for the parent as well
+    SparkContext._active_spark_context = None
+    _forget_jvm()
+    return True
 
 
 def check(spark: SparkSession, needs: frozenset[str]) -> None:
@@ -150,7 +176,6 @@ def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
     """Let pyspark forget a JVM that is about to end, so that another one can be started."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
     with suppress(Exception):
         if context is not None:
@@ -168,11 +193,18 @@ def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
             _wake(client)
             client.close(keep_callback_server=False, close_callback_server_connections=True)
     SparkContext._active_spark_context = None
+    _forget_jvm()
+    sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
+
+
+def _forget_jvm() -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
-    sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
 
 
 def silence_loggers(context: SparkContext) -> None:

@@ -163,6 +163,11 @@ class DriverSession:
             self._users.pop(user, None)
             self._changed.notify_all()
 
+    @classmethod
+    def forget(cls) -> None:
+        """Begin anew in a process that was forked, as the session is its parent's."""
+        cls._current, cls._changed = None, threading.Condition()
+
     @property
     def is_shared(self) -> bool:
         """Whether more than one load or command uses the session."""
@@ -409,6 +414,9 @@ class DriverSession:
         if isinstance(launch, Launch):
             self.needs, self.lacking = launch.needs, launch.lacking
         return context
+
+
+os.register_at_fork(after_in_child=DriverSession.forget)
 
 
 def _warm_workers(session: DriverSession) -> None:
