@@ -33,7 +33,7 @@ TIMES = st.from_regex(
     fullmatch=True,
 )
 WORDS = st.sampled_from(
-    ["true", "FALSE", "1", "0", "NA", "", "nan", "-inf", "Infinity", "0x1F", "é", "12 Main", "1_0"]
+    ["true", "FALSE", "1", "0", "NA", "", "nan", "-inf", "Infinity", "0x1F", "é", "2024-1-1", "1_0"]
 )
 WITH_BLANKS = st.tuples(st.sampled_from(["", " ", "\t", "\v"]), NUMBERS | WORDS).map("".join)
 TEXTS = NUMBERS | TIMES | WORDS | WITH_BLANKS

@@ -10,6 +10,7 @@ const INTEGER: u8 = 2;
 const NUMBER: u8 = 4;
 const DATE: u8 = 8;
 const TIMESTAMP: u8 = 16;
+const ZONED: u8 = 32;
 const SHORT: usize = 15; // digits of an integer that any double keeps
 const DIGITS: usize = 17; // what a double printed in full has
 
@@ -88,9 +89,11 @@ fn integer_alone(text: &[u8]) -> u8 {
 
 fn dates(text: &[u8]) -> Option<u8> {
     if text.len() == 10 {
-        return Some(if times::days(text).is_ok() { DATE | TIMESTAMP } else { 0 });
+        return Some(if times::days(text).is_ok() { DATE | TIMESTAMP | ZONED } else { 0 });
     }
-    timestamp(text).map(|_| TIMESTAMP)
+    timestamp(text)?;
+    let zoned = text[10..].iter().any(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'));
+    Some(if zoned { ZONED } else { TIMESTAMP })
 }
 
 /// A number with a point or an exponent, or none.

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from lakeport.schema.numbers import double
 
-BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP = 1, 2, 4, 8, 16
-"""Kinds that texts can have besides text, as bits."""
+BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP, ZONED = 1, 2, 4, 8, 16, 32
+"""Kinds that texts can have besides text, as bits; of timestamps, those without and with a zone."""
 
-ANY_KIND = 31
+ANY_KIND = 63
 """The set of all of them."""
 
 _UTC = pa.timestamp("us", "UTC")
@@ -22,6 +22,7 @@ _TYPES: dict[int, pa.DataType] = {
     NUMBER: pa.float64(),
     DATE: pa.date32(),
     TIMESTAMP: _UTC,
+    ZONED: _UTC,
 }
 _YEARS = {
     pa.date32(): (-719_162, 2_932_896),
@@ -66,7 +67,8 @@ def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
 
     A text fits a kind only if nothing of it would be lost: `00123`, `+1`, 64 bits exceeded or a
     number with more digits than a double keeps are text. So is `12E12`, which may be a code: where
-    programs write an exponent, the number has a point or the exponent a sign.
+    programs write an exponent, the number has a point or the exponent a sign. Times with and
+    without a zone are text together.
 
     >>> type_of_kinds(kinds_of(pa.array(["1", "2.5", None])))
     DataType(double)
@@ -79,7 +81,7 @@ def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
             if kind == NUMBER and kinds & INTEGER:  # plain integers: no need to look again
                 fitting = not _too_long(part)
             else:
-                fitting = bool(kind == TIMESTAMP and kinds & DATE) or fits(part)
+                fitting = bool(kind in (TIMESTAMP, ZONED) and kinds & DATE) or fits(part)
             if not fitting:
                 kinds &= ~kind
     return kinds
@@ -131,8 +133,12 @@ def _is_boolean(texts: pa.StringArray) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, r"^(?i:true|false)$")).as_py() is not False)
 
 
-def _fits_whole(type_: pa.DataType) -> Any:
+def _fits_whole(type_: pa.DataType, unlike: str = "") -> Any:
+    """Return what tells whether all texts are of a type, and none of them like a pattern."""
+
     def fits(texts: pa.StringArray) -> bool:
+        if unlike and _any(pc.match_substring_regex(texts, unlike)):
+            return False
         return _quick(texts, type_) is not None or convert(texts, type_)[1] is None
 
     return fits
@@ -143,7 +149,8 @@ _FITS: dict[int, Any] = {
     INTEGER: _is_integer,
     NUMBER: _is_number,
     DATE: _fits_whole(pa.date32()),
-    TIMESTAMP: _fits_whole(_UTC),
+    TIMESTAMP: _fits_whole(_UTC, r"[Zz+]|.{10}[Tt ][0-9:.]*-"),
+    ZONED: _fits_whole(_UTC, r"[Tt ][0-9:.]+\s*$"),
 }
 
 
