@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -254,20 +255,31 @@ def s3_client(endpoint: str, access_key: str, secret_key: str, token: str = "", 
     return _aws_client("s3", endpoint, Keys(access_key, secret_key, token), **o)
 
 
-def _aws_client(service: str, endpoint: str, keys: Keys, **options: Any) -> Any:
+_AWS_LOCK = threading.Lock()  # a session makes one client at a time
+
+
+@cache
+def _aws_session() -> Any:
+    """Return the session of all clients; each session takes 0.1 s to read the service's model."""
     import boto3  # type: ignore[import-untyped,unused-ignore]
+
+    return boto3.session.Session()
+
+
+def _aws_client(service: str, endpoint: str, keys: Keys, **options: Any) -> Any:
     from botocore.config import Config  # type: ignore[import-untyped,unused-ignore]
 
     settings = {"connect_timeout": 5, "read_timeout": 30, "s3": {"addressing_style": "path"}}
-    return boto3.session.Session().client(
-        service,
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=keys.access_key,
-        aws_secret_access_key=keys.secret_key,
-        aws_session_token=keys.token or None,
-        config=Config(**{**settings, **options}),
-    )
+    with _AWS_LOCK:
+        return _aws_session().client(
+            service,
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=keys.access_key,
+            aws_secret_access_key=keys.secret_key,
+            aws_session_token=keys.token or None,
+            config=Config(**{**settings, **options}),
+        )
 
 
 def s3_config(store: Any) -> dict[str, str]:

@@ -176,17 +176,22 @@ class Process:
         self._threads.append(thread)
 
     def wait_for(self, seen: Callable[[], bool]) -> bool:
-        """Watch until something is seen; False if the process ended without."""
+        """Watch until something is seen; False if the process ended without.
+
+        To look takes at most half of a core, which the process needs itself.
+        """
         end = time.monotonic() + PATIENCE
-        while not seen():
+        while True:
+            began = time.monotonic()
+            if seen():
+                return True
             if self.popen.poll() is not None:
                 return seen()
             if time.monotonic() > end:
                 self.send(signal.SIGABRT)  # has it show every thread's stack
                 self.end()
                 raise AssertionError(f"hung; it said {self.words}")
-            time.sleep(0.0002)
-        return True
+            time.sleep(max(0.001, time.monotonic() - began))
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -6,6 +6,7 @@ The run after it lands everything, once.
 from __future__ import annotations
 
 import secrets
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def test_connections_that_are_cut_or_ended(tmp_path: Path, shop: Tables) -> None
             assert process.wait_for(wire.broken.is_set), process.words
             while process.popen.poll() is None:
                 shop.end_readers()
+                time.sleep(0.1)
             words = told(process)
         assert "terminating connection due to administrator command" in words
         assert words.count("server closed the connection unexpectedly") == 2

@@ -88,6 +88,7 @@ def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, 
         lake.check_log()
 
 
+@pytest.mark.by_threads
 @IN_DELTA
 def test_two_loads_at_a_time_land_each_file_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"

@@ -165,7 +165,12 @@ def hold(released: threading.Event) -> None:
     ("kind", "operation", "key"),
     [
         ("delta_lake_s3", "PutObject", "_delta_log/"),
-        ("amazon_s3", "CompleteMultipartUpload", ".parquet"),
+        pytest.param(
+            "amazon_s3",
+            "CompleteMultipartUpload",
+            ".parquet",
+            marks=pytest.mark.by_threads,  # the driver publishes in the same way
+        ),
     ],
 )
 def test_terminated_while_a_commit_hangs(kind: str, operation: str, key: str) -> None:
@@ -182,6 +187,7 @@ def test_terminated_while_a_commit_hangs(kind: str, operation: str, key: str) ->
         assert store.count("DeleteObject") == 0
 
 
+@pytest.mark.by_threads
 def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Path) -> None:
     met = threading.Event()
     hangs = RequestFault("hanging", hangs=True, times=1000).striking(lambda _: met.set())
@@ -213,6 +219,7 @@ def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Pa
     assert not [point for point in script.seen if point.name.startswith("DELETE part-")]
 
 
+@pytest.mark.by_threads
 def test_terminated_while_a_commit_is_slow() -> None:
     commit = f"_delta_log/{0:020}.json"
     fault = Fault(on="PutObject", key=commit, meanwhile=lambda: time.sleep(1.5))

@@ -18,6 +18,7 @@ from tests.faults.kit import INTEGER, Lake, land, started, users
 SIZES = ("--set", "maximum_batch_rows=10")
 
 
+@pytest.mark.by_threads
 @IN_DELTA
 def test_the_reader_of_state_has_gone(lake: Lake, command: Command) -> None:
     """The load stops behind the batch whose STATE nobody took, with an error; repeat it."""

@@ -99,6 +99,7 @@ def test_a_plain_session_of_the_users_lands_in_delta_tables(tmp_path: Path, mini
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     spark = builder.getOrCreate()
     frame = spark.range(10)
     for _ in range(2):

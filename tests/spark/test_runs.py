@@ -105,7 +105,7 @@ def test_loads_with_two_keys_for_one_bucket_each_use_their_own(
             "sql": "SELECT id, count(*) AS n FROM source GROUP BY id",
             "mode": "overwrite",
         }
-    loads = {f"{folder}{number}": made[folder] for number in range(3) for folder in made}
+    loads = {f"{folder}{number}": made[folder] for number in range(2) for folder in made}
     shared = {"destination": "delta_lake_s3", "bucket": bucket, "aws_endpoint": minio.endpoint}
     file = tmp_path / "lake.yaml"
     file.write_text(json.dumps({"target": shared, "loads": loads}))

@@ -214,6 +214,7 @@ def test_what_asks_for_no_free_name_is_not_told_of_a_taken_one(
     monkeypatch.setattr(s3_client, "_CONTENDED", RetryPolicy(0.1, 0.01, 0.05))
     storage = store.storage
     storage.put("a", b"1")
+    monkeypatch.setattr(Connection, "policy_for", lambda *_: RetryPolicy(0.3, 0.01, 0.05))
     refusal = Fault("denied", status=status, times=1 << 30)
     asked: list[tuple[Mapping[str, str], Callable[[], object]]] = [
         (GET, lambda: storage.get("a")),

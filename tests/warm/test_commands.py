@@ -106,6 +106,7 @@ def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.soak  # `test_is_asked_to_end` shows it of a client that is a process
 @pytest.mark.usefixtures("outlived")
 def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer", *BY_SPARK]

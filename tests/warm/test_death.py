@@ -40,6 +40,7 @@ def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
     assert own.processes() == []
 
 
+@pytest.mark.soak
 def test_loads_of_files_use_it_from_the_first_on(own: Warm, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", "parquet")
     done = own.run(*land(lake, "--warm"), given=GIVEN)
@@ -81,13 +82,12 @@ def test_lost_in_the_middle(own: Warm, delta_lake: Lake, victim: str) -> None:
     assert delta_lake.ids() == list(range(rows))
 
 
-def test_another_environment_has_another_session(own: Warm, tmp_path: Path) -> None:
-    own.start()
+def test_another_environment_has_another_session(shared: Warm, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id\n1\n")
     command = ("land", tmp_path / "people.csv", "--to", tmp_path / "lake", "--warm=require")
-    refused = own.run(*command, env={"TZ": "Asia/Tokyo"})
+    refused = shared.run(*command, env={"TZ": "Asia/Tokyo"})
     assert refused.code == 2
     assert "`warm: require`" in refused.err
-    assert own.run(*command).code == 0
-    told = own.run("warm", "status", env={"TZ": "Asia/Tokyo"})
+    assert shared.run(*command).code == 0
+    told = shared.run("warm", "status", env={"TZ": "Asia/Tokyo"})
     assert b"no: another variable TZ" in b"".join(told.out)

@@ -31,8 +31,15 @@ class Installed:
     folder: Path
     home: Path
 
-    def run(self, program: str, *arguments: str, given: str = "") -> str:
-        """Standard output of one of its programs; nothing of this environment's leads there."""
+    def run(self, program: str, *arguments: str, given: str = "", **more: str) -> str:
+        """Standard output of one of its programs; nothing of this environment's leads there.
+
+        Args:
+            program: its name.
+            *arguments: on its command line.
+            given: its standard input.
+            **more: variables of its environment.
+        """
         kept = ("LAKEPORT_CACHE", "XDG_CACHE_HOME", "SSL_CERT_FILE")
         done = subprocess.run(
             [self.folder / "bin" / program, *arguments],
@@ -47,6 +54,7 @@ class Installed:
                 "JAVA_HOME": str(self.java.parents[1]),
                 "LAKEPORT_CDS": "use",
                 "LAKEPORT_WARM": "off",
+                **more,
             },
             check=False,
         )
@@ -108,10 +116,14 @@ def test_its_java_is_found_where_there_is_no_other(installed: Installed) -> None
 
 def test_it_lands_and_maintains_with_its_own_java(installed: Installed) -> None:
     (installed.home / "people.csv").write_text("id;name\n1;Ada\n2;Grace\n")
-    for _ in range(2):
-        installed.run("lakeport", "land", "people.csv", "--to", "lake")
-    optimized = installed.run("lakeport", "table", "optimize", "lake/people", "--json")
-    assert json.loads(optimized)["files_added"] == 1
+    landed = installed.run("lakeport", "land", "people.csv", "--to", "lake", "--json")
+    assert json.loads(landed)["engine"]["name"] == "spark"
+    script = (  # one process, and so one start of Spark
+        "import lakeport\n"
+        "lakeport.land('people.csv', 'lake')\n"
+        "print(lakeport.Table('lake/people').optimize().files_added)"
+    )
+    assert installed.run("python", "-c", script).split() == ["1"]
     rows = DeltaTable(installed.home / "lake" / "people").to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["name"]) for row in rows) == [
         (1, "Ada"),
@@ -138,6 +150,7 @@ def test_its_pages_and_starts(installed: Installed) -> None:
     assert "Singer" in installed.run("lakeport", "docs", "sources")
     installed.run("lakeport", "init", "singer", "--into", "started")
     users = (installed.home / "started" / "users.singer").read_text()
-    state = installed.run("target-lakeport", "--config", "started/lake.yaml", given=users)
+    target = ("target-lakeport", "--config", "started/lake.yaml")
+    state = installed.run(*target, given=users, LAKEPORT_ENGINE="threads")
     last = [line for line in users.splitlines() if '"STATE"' in line][-1]
     assert json.loads(state.splitlines()[-1]) == json.loads(last)["value"]

@@ -32,14 +32,14 @@ CLASSES = [
 ]
 
 
-def _commands(readme: Path) -> list[str]:
+def commands_of(readme: Path) -> list[str]:
     """The commands of a README that need nothing else."""
     found = re.findall(r"^    (.+?)(?:  +#.*)?$", readme.read_text(), re.MULTILINE)
     return [line for line in found if not re.match(r"some-tap|meltano|python", line)]
 
 
 def _as_one(commands: list[str]) -> str:
-    """A command that does the same in one process, whose loads share one Spark."""
+    """A command that does the same in one process."""
     code = (
         "import shlex, sys; from lakeport.cli.app import main; "
         "sys.exit(max(main(shlex.split(each)[1:]) for each in sys.argv[1:]))"
@@ -84,26 +84,27 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 ROWS = {  # of each table that a README's commands make
     Start.CSV: {"people": 3},
-    Start.FILES: {"orders": 3, "by_country": 3},
     Start.DATABASE: {"customers": 2, "orders": 2},
     Start.TAP: {"users": 2},
 }
 
 
-@pytest.mark.parametrize("start", [each for each in Start if each is not Start.STREAMING])
+BY_SPARK = (Start.FILES, Start.STREAMING)  # `tests/spark/test_starts.py` has them
+
+
+@pytest.mark.parametrize("start", [each for each in Start if each not in BY_SPARK])
 def test_a_folder_to_start_from_does_what_its_readme_says(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "begin"
     assert main(["init", start, "--into", str(folder)]) == 0
-    commands = _commands(folder / "README.md")
+    commands = commands_of(folder / "README.md")
     assert commands
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    engine = "spark" if start is Start.FILES else "threads"  # whose tables are made by SQL
     for command in [_as_one(commands)] if start in LAKES else commands:
         done = subprocess.run(
             command,
             shell=True,
             cwd=folder,
-            env={**os.environ, "PATH": path, "LAKEPORT_ENGINE": engine},
+            env={**os.environ, "PATH": path, "LAKEPORT_ENGINE": "threads"},
             capture_output=True,
             text=True,
         )

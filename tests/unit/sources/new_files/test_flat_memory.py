@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-FILES = 400_000
-MOST = 60  # MB; a set of the names alone takes twice as much
+FILES = 150_000
+MOST = 22  # MB; a set of the names alone takes twice as much
 SCRIPT = """
 import resource, sys
 from pathlib import Path

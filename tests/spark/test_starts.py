@@ -1,0 +1,40 @@
+"""Folders to start from that take Spark: a lake of files and a stream, as their READMEs say."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from lakeport.cli.app import main
+from tests.unit.cli.test_guide import commands_of
+
+
+def rows(folder: Path, table: str) -> int:
+    return DeltaTable(str(folder / "lake" / table)).to_pyarrow_table().num_rows
+
+
+def test_files_and_a_table_made_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "begin"
+    assert main(["init", "files", "--into", str(folder)]) == 0
+    monkeypatch.chdir(folder)
+    commands = commands_of(folder / "README.md")
+    assert commands
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0, command
+    assert (rows(folder, "orders"), rows(folder, "by_country")) == (3, 3)
+
+
+def test_a_stream_begins_and_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "begin"
+    assert main(["init", "streaming", "--into", str(folder)]) == 0
+    for number, landed in ((2, 2), (3, 1)):
+        command = [sys.executable, str(folder / "stream.py")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, f"{landed} rows landed\n"), done.stderr
+        assert rows(folder, "events") == number
+        (folder / "inbox" / "2.json").write_text('{"id": 3, "name": "Emmy"}\n')
