@@ -2,7 +2,8 @@
 
 A format knows no store and a store no format (an import contract keeps it so). So `make test` lands
 in each format on the local disk and on each store in one of its formats, and cases that are decided
-before a store is asked run on the local disk alone. `--soak` runs every case on every target.
+before a store is asked run on the local disk alone, by threads in one format, as an engine knows no
+format either. `--soak` runs every case on every target.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         targets = (*LOCAL, *STORES, *CROSSED)
     elif definition.get_closest_marker("before_the_store") is None:
         targets = (*LOCAL, *STORES)
+    elif metafunc.config.getoption("engine") == "threads":
+        targets = LOCAL[:1]
     metafunc.parametrize("target", targets, indirect=True)
 
 
