@@ -77,20 +77,21 @@ def without(*paths: str) -> list[str]:
     return [f"--ignore={path}" for path in paths]
 
 
-# The longest come first, so that they don't run alone at the end.
+# Those with the most processor time come first, so that they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
-    "spark": ["tests/spark", "tests/streaming", *BY_SPARK, *without(*DELTA, SESSION)],
-    "faults": ["tests/faults", *without(*REQUESTS)],
-    "delta": ["--delta-spark", *DELTA, *COMMITS],
+    "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "contract": ["tests/contract", "tests/docs"],
-    "warm": ["tests/warm"],
+    "faults": ["tests/faults", *without(*REQUESTS)],
+    "streams": ["tests/streaming", *BY_SPARK],
     "rest": ["--engine=threads", "tests", *without(*ALONE, *APART)],
+    "delta": ["--delta-spark", *DELTA, *COMMITS],
     "cluster": ["tests/cluster"],
-    "browser": ["tests/browser"],
+    "warm": ["tests/warm"],
     "threads": ["--engine=threads", "tests/contract", *without(HINTS), *FAULTS],
-    "requests": [*REQUESTS, HISTORIES],
+    "browser": ["tests/browser"],
     "screens": ["tests/screens"],
+    "requests": [*REQUESTS, HISTORIES],
     "wheel": ["tests/wheel"],
     "session": [SESSION],
     "fuzz": ["tests/fuzz"],
