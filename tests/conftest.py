@@ -24,7 +24,7 @@ settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
 _BY_THREADS = frozenset({"browser", "fuzz", "property", "screens", "unit"})
-_WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm"}  # in this process
+_WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm", "wheel"}  # in this process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
