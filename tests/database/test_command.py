@@ -70,7 +70,13 @@ def test_a_password_on_the_command_line_is_refused(
     assert CANARY not in told.out + told.err
 
 
-@pytest.mark.parametrize("by_spark", [False, pytest.param(True, marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "by_spark",
+    [
+        pytest.param(False, marks=pytest.mark.by_threads),
+        pytest.param(True, marks=pytest.mark.spark),
+    ],
+)
 def test_a_password_of_the_environment_is_nowhere_to_be_seen(
     schema: Schema, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_spark: bool
 ) -> None:
