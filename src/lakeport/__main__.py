@@ -36,7 +36,7 @@ def _run(program: str, arguments: list[str]) -> int:
         from lakeport.cli import app
 
         return app.complete()
-    code, arguments, problem = client.through(program, arguments)
+    code, arguments, problem = client.run_in_session(program, arguments)
     if code is not None:
         return code
     # Only now: a client of a warm session has no need of it.

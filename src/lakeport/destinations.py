@@ -19,7 +19,7 @@ from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
 from lakeport.writers.delta.options import DeltaOptions
-from lakeport.writers.enclosing import around, enclosed
+from lakeport.writers.enclosing import enclosed_error, enclosing_folders
 from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import encoder_for
 from lakeport.writers.files.journal import Journal
@@ -63,11 +63,11 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
         ConfigError: it is in one, as far as can be seen.
     """
     place = storage.uri()
-    for folder in around(place):
+    for folder in enclosing_folders(place):
         log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
         there = storage_of(config, log) or LocalStorage(log)
         if there.uri() == log and _holds_files(there, ""):  # a URI can't name a `#` in a key
-            raise enclosed(place, folder)
+            raise enclosed_error(place, folder)
 
 
 def check_engine(
@@ -92,13 +92,13 @@ def check_engine(
     if engine.commits_any_table:
         return  # what the tables are is found out while Spark starts
     from lakeport.delta_log.reader import DeltaLog
-    from lakeport.writers.delta.plain import plain
+    from lakeport.writers.delta.plain import is_plain
 
     for stream in streams:
         folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
         log = DeltaLog(storage, folder)
         state = log.state()
-        if state is not None and not plain(state):
+        if state is not None and not is_plain(state):
             engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
 
 
@@ -203,7 +203,7 @@ def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
         if _holds_files(storage, f"{above}/_delta_log"):
-            raise enclosed(storage.uri(folder), storage.uri(above))
+            raise enclosed_error(storage.uri(folder), storage.uri(above))
     if file_type != "delta" and _holds_files(storage, f"{folder}/_delta_log"):
         raise ConfigError(
             f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}: its "

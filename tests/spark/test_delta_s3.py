@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.filesystems import hand_over
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, SourceError
 from tests.echo_store import EchoStore
@@ -487,7 +487,7 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(driver: Any) -> Non
         hand_over(driver, "s3a://echo", target.storage().hadoop_settings())
         hadoop = driver.context._jvm.org.apache.hadoop.fs
         folder = hadoop.Path("s3a://echo/a")
-        with pytest.raises(PermissionRefused) as caught, translated(driver.secrets):
+        with pytest.raises(PermissionRefused) as caught, translate_errors(driver.secrets):
             folder.getFileSystem(driver.context._jsc.hadoopConfiguration()).listStatus(folder)
     told = "".join(traceback.format_exception(caught.value))
     assert "X-Amz-Security-Token" in told

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.failures import translate, translated
+from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark import session as sessions
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.session import DriverSession
@@ -187,10 +187,10 @@ def test_errors_of_delta_are_ours(driver: DriverSession, tmp_path: Path) -> None
     path = str(tmp_path / "table")
     driver.spark.range(5).write.format("delta").save(path)
     other = driver.spark.createDataFrame([("x",)], "name string")
-    with pytest.raises(SchemaConflict) as caught, translated():
+    with pytest.raises(SchemaConflict) as caught, translate_errors():
         other.write.format("delta").mode("append").save(path)
     assert "\tat " not in str(caught.value)
-    with pytest.raises(LakeportError, match="no such table"), translated():
+    with pytest.raises(LakeportError, match="no such table"), translate_errors():
         driver.spark.read.format("delta").load(str(tmp_path / "none")).collect()
 
 

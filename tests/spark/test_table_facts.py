@@ -9,13 +9,13 @@ import pytest
 
 import lakeport
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_and_rows
+from lakeport.tables.overview import open_table_page
 from lakeport.tables.records import TableFacts
 from tests.spark.delta_support import session
 
 
 def facts(path: Path) -> TableFacts:
-    return table_and_rows(LocalStorage(str(path)), "", "t")[0]
+    return open_table_page(LocalStorage(str(path)), "", "t")[0]
 
 
 def check(path: Path, since: int) -> TableFacts:

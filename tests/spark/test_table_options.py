@@ -14,7 +14,7 @@ import lakeport
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.html.table import Preview, table_body
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_and_rows
+from lakeport.tables.overview import open_table_page
 
 ROWS = pa.table({"id": [1, 2], "day": ["a", "b"]})
 
@@ -36,7 +36,7 @@ def test_a_clustered_table_is_read_by_others_and_sorted_by_optimize(lake: str) -
         lakeport.land(ROWS, lake, table="t", cluster_by=["id"])
     table = lakeport.Table(f"{lake}/t")
     assert table.describe().cluster_columns == ("day", "id")
-    facts = table_and_rows(LocalStorage(lake), "t", "t")[0]
+    facts = open_table_page(LocalStorage(lake), "t", "t")[0]
     assert facts.cluster_columns == ("day", "id")
     assert "clustered by" in table_body(facts, Preview())
     assert table.optimize().files_removed == 2

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import S3FileSystem
 
-from lakeport.engine.spark.filesystems import bundled, trust
+from lakeport.engine.spark.filesystems import bundled_certificates, trust
 from tests.emulators import Minio, s3_config
 from tests.faults import kit
 
@@ -142,4 +142,4 @@ def test_a_bundle_that_cant_be_read_adds_nothing(tmp_path: Path) -> None:
         "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"
     )
     for name in ("damaged.pem", "absent.pem", ""):
-        assert bundled({"REQUESTS_CA_BUNDLE": str(tmp_path / name)}) == b""
+        assert bundled_certificates({"REQUESTS_CA_BUNDLE": str(tmp_path / name)}) == b""

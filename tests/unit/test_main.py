@@ -34,7 +34,7 @@ def test_runs_here_without_a_session(
 
 
 def test_ends_with_the_code_of_a_session_s_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "through", lambda program, arguments: (5, arguments, None))
+    monkeypatch.setattr(client, "run_in_session", lambda program, arguments: (5, arguments, None))
     assert code_of("main") == 5
 
 
@@ -43,6 +43,8 @@ def test_says_why_a_session_can_t_be_had(
 ) -> None:
     problem = ConfigError("no session", "do without")
     monkeypatch.setattr(sys, "argv", ["program", "check", "--to", "lake"])
-    monkeypatch.setattr(client, "through", lambda program, arguments: (None, arguments, problem))
+    monkeypatch.setattr(
+        client, "run_in_session", lambda program, arguments: (None, arguments, problem)
+    )
     assert code_of("main") == 2
     assert capsys.readouterr().err == "Error: no session\n\nHint: do without\n"

@@ -50,18 +50,18 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
     land += BY_SPARK
     with warm:
         assert told(capfd, "warm", "status") == []
-        assert client.through("lakeport", land) == (None, land, None)
+        assert client.run_in_session("lakeport", land) == (None, land, None)
         started = told(capfd, "warm", "start", "--idle", "2m", "--memory", "1g")
         assert started == told(capfd, "warm", "start")  # the one that runs
-        code, arguments, problem = client.through("lakeport", [*land, "--warm"])
+        code, arguments, problem = client.run_in_session("lakeport", [*land, "--warm"])
         assert (code, arguments, problem) == (0, [*land, "--set", "warm=auto"], None)
         assert "1 row landed" in capfd.readouterr().out
-        code, _, _ = client.through("lakeport", ["table", "show", "lake/people"])
+        code, _, _ = client.run_in_session("lakeport", ["table", "show", "lake/people"])
         assert code == 0
         assert "Ada" not in capfd.readouterr().out
-        assert client.through("lakeport", ["land", "absent.csv", "--to", "lake"])[0] == 3
+        assert client.run_in_session("lakeport", ["land", "absent.csv", "--to", "lake"])[0] == 3
         assert "'absent.csv' matches no file" in capfd.readouterr().err
-        assert client.through("target-lakeport", ["--version"])[0] is None
+        assert client.run_in_session("target-lakeport", ["--version"])[0] is None
         (session,) = told(capfd, "warm", "status")
         assert session["suits"] == "yes"
         assert session["served"] == 3
@@ -74,7 +74,7 @@ def test_a_session_that_does_not_come_up_is_told(warm: Warm, capfd: Captured) ->
     with warm, pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", "-agentlib:absent")
         land = ["land", "people.csv", "--to", "lake", "--warm"]
-        _, _, problem = client.through("lakeport", land)
+        _, _, problem = client.run_in_session("lakeport", land)
         assert problem is not None
         assert "a warm session can't be started: Spark's Java process ended" in str(problem)
         assert sessions() == []
@@ -100,7 +100,7 @@ def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     A test that failed would take all others along.
     """
-    monkeypatch.setattr(client._Waiting, "_die", lambda _, number: -number)
+    monkeypatch.setattr(client._RunFollower, "_die", lambda _, number: -number)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -118,7 +118,7 @@ def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Capt
         os.dup2(ours, 0)
         teller.start()
         try:
-            code, _, _ = client.through("lakeport", land)
+            code, _, _ = client.run_in_session("lakeport", land)
         finally:
             os.dup2(before, 0)
             for descriptor in (ours, theirs, before):
@@ -133,7 +133,7 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
         raise Unfit("warm sessions are for Linux")
 
     monkeypatch.setattr("lakeport.host.warm.facts", unfit)
-    _, _, problem = client.through("lakeport", ["check", "--to", "lake", "--warm"])
+    _, _, problem = client.run_in_session("lakeport", ["check", "--to", "lake", "--warm"])
     assert problem is not None
     assert str(problem).startswith("a warm session can't be started: warm sessions are for Linux")
 

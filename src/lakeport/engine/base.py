@@ -156,7 +156,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check_workers(self, packages: Sequence[str]) -> None:
-        """See that the machines that run the tasks have lakeport and these packages.
+        """Check that the workers have lakeport and these packages.
 
         Args:
             packages: modules that they need beside those of every load.
@@ -173,7 +173,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self, *, for_all: bool = False) -> None:
-        """End what is under way, after an interrupt.
+        """Stop what runs in the session, after an interrupt.
 
         Args:
             for_all: also where other loads use the session; never where a stream runs on it.
@@ -181,4 +181,4 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let others have what the engine holds; fine when called again."""
+        """Release the session for other loads; fine when called again."""

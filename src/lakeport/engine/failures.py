@@ -1,4 +1,4 @@
-"""What Spark, Delta, Hadoop and Python say when they fail -> lakeport's own errors.
+"""Translate errors of Spark, Delta, Hadoop and Python into lakeport's own.
 
 Messages have one sentence of the cause, without stack traces and with secrets masked; the original
 is the error's `__cause__`, or what it said, masked, where that holds a secret.
@@ -288,7 +288,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
 
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """The error of lakeport's that says what happened; `error` is its `__cause__`, if it may be.
+    """Translate an exception into a LakeportError, whose `__cause__` it is if it holds no secret.
 
     Args:
         error: anything that a call into Spark, or a task, raised.
@@ -306,7 +306,7 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
 
 
 @contextmanager
-def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
+def translate_errors(secrets: Iterable[str] = ()) -> Iterator[None]:
     """Raise what `translate` makes of an exception of the body.
 
     Raises:
@@ -323,11 +323,11 @@ def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
 
 @contextmanager
 def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
-    """As `translated`, for exceptions of the bridge to the JVM alone: others pass unchanged."""
+    """Translate exceptions of the bridge to the JVM as `translate_errors` does; others pass."""
     try:
         yield
     except Exception as error:
-        if not from_java(error):
+        if not is_java_error(error):
             raise
         failure = translate(error, secrets)
         raise failure from failure.__cause__
@@ -335,9 +335,9 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
 
 def _error_of(links: list[str], error: BaseException) -> LakeportError:
     if not links:
-        return _of_python(error)
+        return _python_error(error)
     for raised in filter(None, map(_RAISED.search, links)):
-        return _of_function(*raised.groups())
+        return _function_error(*raised.groups())
     for rule in _RULES:
         for link in links:
             found = re.search(rule.pattern, link)
@@ -349,8 +349,8 @@ def _error_of(links: list[str], error: BaseException) -> LakeportError:
     return SparkFailure(f"Spark failed: {reason}", _DEBUG_HINT)
 
 
-def _of_function(frames: str, kind: str) -> LakeportError:
-    """What a Python function of the frame raised, by kind and place: its words may quote data."""
+def _function_error(frames: str, kind: str) -> LakeportError:
+    """Make the error of a frame's Python function: kind and place, as its words may quote data."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
     where = "".join(f" {_at(*place)}" for place in places[-1:])
     return SparkFailure(
@@ -359,10 +359,10 @@ def _of_function(frames: str, kind: str) -> LakeportError:
     )
 
 
-def _of_python(error: BaseException) -> LakeportError:
+def _python_error(error: BaseException) -> LakeportError:
     """An exception without a Java side. Messages of unknown kinds may quote data: not repeated."""
     kind = type(error)
-    if from_java(error):
+    if is_java_error(error):
         return SparkFailure(
             "Spark's Java process is gone",
             "it may have been killed for want of memory; " + _MEMORY_HINT,
@@ -385,7 +385,7 @@ def _of_python(error: BaseException) -> LakeportError:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised: the innermost frame, without the folder."""
+    """Return where an exception was raised: function, file name and line."""
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     return "".join(_at(each.filename, each.lineno or 0, each.name) for each in frames)
 
@@ -412,8 +412,8 @@ class MaskedCause(Exception):
     """Stands for a cause whose words held a secret: the same words, masked."""
 
 
-def from_java(error: BaseException) -> bool:
-    """Whether it was raised by the bridge to the JVM, such as a refused connection to it."""
+def is_java_error(error: BaseException) -> bool:
+    """Whether py4j raised an exception, such as a refused connection to the JVM."""
     if type(error).__module__.startswith("py4j"):
         return True
     trace = error.__traceback__
@@ -424,18 +424,18 @@ def from_java(error: BaseException) -> bool:
     return False
 
 
-def lost_call(error: BaseException) -> bool:
+def is_lost_call(error: BaseException) -> bool:
     """Whether an error says that the JVM did not answer a call, which may go on there."""
     return any(kind.__name__ == "Py4JNetworkError" for kind in type(error).__mro__)
 
 
-def of_spark(error: BaseException) -> bool:
+def is_spark_error(error: BaseException) -> bool:
     """Whether an error goes back to one that was raised by the bridge to the JVM."""
-    return any(from_java(cause) for cause in causes(error) if cause is not error)
+    return any(is_java_error(cause) for cause in causes(error) if cause is not error)
 
 
 def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
-    """Put masked words in the place of the first cause that holds a secret, and of those below.
+    """Replace the first cause that holds a secret, and those below it, by a `MaskedCause`.
 
     Whoever prints a traceback prints the causes too, and a store's words may quote a request.
 
@@ -446,7 +446,7 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
     hidden = tuple(secrets)
     for raised, cause in pairwise(causes(error, contexts=True)):
         said = list(java_messages(cause))
-        if not said and not from_java(cause):  # whose words went with the JVM
+        if not said and not is_java_error(cause):  # whose words went with the JVM
             said = [str(cause)]
         masked = [scrub(words, hidden) for words in said]
         if masked != said:

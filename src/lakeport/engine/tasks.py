@@ -44,7 +44,7 @@ class TaskTraceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a task deals with its failure.
+    """Failure policy of a job's tasks: their attempts, and the flags by which one stops the others.
 
     Attributes:
         attempts: how often Spark tries a task.

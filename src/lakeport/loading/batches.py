@@ -1,4 +1,4 @@
-"""Batches on their way: their columns and kernels, and how tasks share what they hold."""
+"""Batches of a load: their columns and kernels, and how they are split into tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.arrow import Findings, Sieve
@@ -37,7 +37,7 @@ _LEAST: Final = 0.3  # and of the whole
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """One batch that stands for several that land in one commit."""
+    """Merge batches that land in one commit into one that stands for them."""
     if len(batches) == 1:
         return batches[0]
     digests = "".join(batch.digest for batch in batches)
@@ -51,7 +51,7 @@ def merge_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def group_splits(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
-    """Contiguous groups of about equal size, at most `count` and none empty.
+    """Split into contiguous groups of about equal size, at most `count` and none empty.
 
     >>> [len(group) for group in group_splits([Split("a")] * 5, 2)]
     [3, 2]
@@ -67,7 +67,7 @@ def group_splits(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]
 
 
 def skew_warnings(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
-    """Say it when one task had most of a batch that was worth sharing out.
+    """Warn where one task wrote most of a batch that was large enough to be shared.
 
     Args:
         staged: what the tasks have written.
@@ -118,7 +118,7 @@ def describe_columns(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
 
 
 def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Columns of all batches that land together, in order of first appearance.
+    """Unite the columns of batches that land in one commit, in order of first appearance.
 
     Raises:
         SchemaConflict: two of them don't go together.
@@ -200,7 +200,7 @@ def staged_objects(results: Sequence[Staged | Findings]) -> list[Staged]:
 
 @dataclass(frozen=True)
 class Task:
-    """What one Spark task lands: some splits of one batch."""
+    """The splits of one batch that one task lands."""
 
     part: Part
     splits: tuple[Split, ...]
@@ -213,7 +213,7 @@ class Task:
 
 
 def find_misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
-    """The first value for which the table's column is too narrow, in words."""
+    """Find the first value for which the table's column is too narrow; return it in words."""
     for part in parts:
         names = {new.lower(): old for old, new in part.shape.names}
         column = names.get(conflict.path.lower(), "")
@@ -275,7 +275,7 @@ def _is_empty(part: Part, column: str, type_: pa.DataType) -> bool:
     """Whether no row of a part has a value where a column's type is null."""
     try:
         if (frame := part.frame) is not None:
-            with translated():
+            with translate_errors():
                 found = frame.where(frame[quoted(column)].isNotNull())
                 return pa.types.is_null(type_) and bool(found.isEmpty())
         for split in part.batch.splits:

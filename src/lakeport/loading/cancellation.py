@@ -1,4 +1,4 @@
-"""A load that is asked to end: no commit begins any more, and what became of the last one is told.
+"""Cancellation of a load: no commit begins any more, and the outcome of the last is told.
 
 ```
 signal ─▶ no commit begins ─▶ wait for the batch in progress ─┬─ it ends ───────▶ what it came to
@@ -37,7 +37,7 @@ class EndRequested(KeyboardInterrupt):
 
 
 class Cancellation:
-    """Whether a load was asked to end, and which of its commits nobody knows the outcome of.
+    """Whether a load was asked to end, and its commits of unknown outcome.
 
     Attributes:
         at_once: it was asked a second time, so that there is no time to tidy up.
@@ -53,12 +53,12 @@ class Cancellation:
 
     @classmethod
     def of_this_thread(cls) -> Cancellation:
-        """The one by which this thread's load is to end, see `used`; a new one where none is."""
+        """Return the cancellation of this thread's load, see `used`; a new one without."""
         return _used.get() or cls()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Have the load that this thread does in the body end by it."""
+        """Make this the cancellation of the load that this thread runs in the body."""
         before = _used.set(self)
         try:
             yield
@@ -116,7 +116,7 @@ class Cancellation:
             self._close(table)
 
     def unknown(self) -> str:
-        """What is not known, as a clause; empty if there is nothing."""
+        """Return a clause that names the tables of commits with unknown outcome; empty for none."""
         tables = ", ".join(self._open)
         return f"whether the batch in progress has landed in {tables} is unknown" if tables else ""
 

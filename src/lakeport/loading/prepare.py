@@ -139,7 +139,7 @@ class PreparedLoad:
         """Open the table that a stream lands in; see `open_table`."""
         writer = open_table(self.config, self.storage, self.engine, stream, run)
         if self.original_mode is Mode.MERGE:
-            writer.begin_anew()
+            writer.replace_rows()
         return writer
 
     def _memory(self, stream: str) -> Memory:

@@ -66,7 +66,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from lakeport.errors import LakeportError
 from lakeport.model import EngineReport, Landed, Rejection, Span, StreamReport
 from lakeport.scrub import scrub
-from lakeport.writers.stopwatch import Pace, Point, within
+from lakeport.writers.stopwatch import Pace, Point, iterate_within
 
 if TYPE_CHECKING:
     from lakeport.model import Staged, Storage
@@ -318,7 +318,7 @@ class Timeline:
 
     def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """The same items; what each takes to come is a stage."""
-        return within(partial(self.stage, name), items)
+        return iterate_within(partial(self.stage, name), items)
 
     def passed(self, name: str, began: float | None, ended: float | None) -> None:
         """Add a stage that was timed elsewhere, by the same clock; None: it has not been yet."""
@@ -338,17 +338,17 @@ class Timeline:
         """
         end, found = self.elapsed(), dict[str, Span]()
 
-        def within(moment: float) -> float:
+        def clip(moment: float) -> float:
             return min(max(moment - self._since, start), end)
 
         with self._lock:
             for work in (one.work for one in staged if one.work is not None):
                 for name, (began, ended, busy) in work.stages.items():
-                    span = Span(name, stream, within(began), within(ended), 1, busy)
+                    span = Span(name, stream, clip(began), clip(ended), 1, busy)
                     found[name] = found[name].with_next(span) if name in found else span
                 self._written.coarsen(work.step)
                 for moment, rows, size in work.pace:
-                    self._written.add(within(moment), rows, size)
+                    self._written.add(clip(moment), rows, size)
             for span in found.values():
                 self._add(span)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from lakeport.config.inputs import Input
 from lakeport.config.load import load_target
 from lakeport.destinations import check_place
-from lakeport.engine.failures import mask_causes, of_spark, translate_jvm_errors
+from lakeport.engine.failures import is_spark_error, mask_causes, translate_jvm_errors
 from lakeport.errors import (
     BadRecord,
     DestinationError,
@@ -423,7 +423,7 @@ def _placed(table: str) -> Iterator[None]:
     try:
         yield
     except DestinationError as error:
-        if type(error) not in _PLACELESS or not of_spark(error):
+        if type(error) not in _PLACELESS or not is_spark_error(error):
             raise
         message = f"{table}: {error.message}"
         if isinstance(error, Unreachable):

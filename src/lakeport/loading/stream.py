@@ -126,7 +126,7 @@ class StreamLoader:
         keyed = [self.policies.renamed(batch) for batch in batches]
         whole = merge_batches(keyed)
         if self.transform is not None and not whole.gone:
-            whole = self.transform.named(whole)
+            whole = self.transform.digest_rules(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.landed_before(whole)
         if before is not None:

@@ -17,14 +17,14 @@ from lakeport.schema.marks import lowest_of, lowest_version
 from lakeport.shape import Shape
 from lakeport.sources.splits import content_read
 from lakeport.writers.base import Sink
-from lakeport.writers.stopwatch import each, measured, stage
+from lakeport.writers.stopwatch import measure_items, measure_task, stage
 
 _MOST_NAMES = 100
 """Files of a load that have names of their own: each takes an entry in a table's log."""
 
 
 def scan_split(reader: Reader, split: Split) -> list[Scan]:
-    """What is in a split, without landing it."""
+    """Scan a split without landing it."""
     return [reader.scan(split)]
 
 
@@ -113,10 +113,10 @@ def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: i
         index: the task's number.
     """
     versions: set[int | None] = set()
-    with measured() as watch:
+    with measure_task() as watch:
 
         def counted() -> Iterator[pa.RecordBatch]:
-            for batch in each(source, batches):
+            for batch in measure_items(source, batches):
                 watch.did(rows=batch.num_rows)
                 if batch.num_rows and None not in versions:
                     versions.add(lowest_version(batch))

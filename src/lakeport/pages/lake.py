@@ -25,9 +25,9 @@ from lakeport.html.run import LoadBox, run_body
 from lakeport.html.table import Preview, table_body
 from lakeport.html.text import age, cut, duration, tag
 from lakeport.schema.named import command
-from lakeport.tables.lake import list_tables, of_a_table, open_lake
-from lakeport.tables.overview import spelled, table_and_rows
-from lakeport.tables.runs import list_loads, list_runs, run_named, samples
+from lakeport.tables.lake import list_tables, open_lake, table_as_lake_error
+from lakeport.tables.overview import format_value, open_table_page
+from lakeport.tables.runs import list_loads, list_runs, read_run, samples
 from lakeport.units import count, counted, size
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
@@ -183,7 +183,7 @@ class LakePages:
         if path.startswith(_TABLE):
             return self.of_table(path.removeprefix(_TABLE))
         if path.startswith(_RUN):
-            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
+            run = read_run(self.storage, self.folder, path.removeprefix(_RUN))
             return None if run is None else self.of_run(run, quote)
         return None
 
@@ -200,7 +200,7 @@ class LakePages:
     @property
     def is_table(self) -> bool:
         """Whether the target is no lake but a table."""
-        return of_a_table(self.storage, self.folder) is not None
+        return table_as_lake_error(self.storage, self.folder) is not None
 
     def tables(self) -> list[LakeTable]:
         """Return the lake's tables by name, with how they grew."""
@@ -226,7 +226,7 @@ class LakePages:
         """
         folder = f"{self.folder}/{name}".strip("/")
         title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
-        facts, rows = table_and_rows(self.storage, folder, title)
+        facts, rows = open_table_page(self.storage, folder, title)
         first = Preview() if self.masked else preview(rows, facts.uri)
         body = table_body(facts, first, masked=self.masked)
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
@@ -419,4 +419,4 @@ def _text(value: Any) -> str:
         value = json.dumps(value, default=_text, ensure_ascii=False)
     if isinstance(value, bytes):
         value = f"0x{value[: _LONGEST // 2].hex()}"
-    return cut(spelled(value), _LONGEST)
+    return cut(format_value(value), _LONGEST)

@@ -28,9 +28,9 @@ import pyarrow as pa
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
-from lakeport.engine.sql.query import is_row_wise, named, query, session_like
+from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
 from lakeport.errors import LakeportError, SourceError
 from lakeport.loading.batches import columns_of, union_columns
 from lakeport.loading.policies import Policies
@@ -288,16 +288,16 @@ class ResultPlanner:
         if load.python:
             return ""
         try:
-            with translated(self.engine.secrets):
+            with translate_errors(self.engine.secrets):
                 return self._of_any_types(load.sql, names)
         except LakeportError:
             return ""
 
     def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
         """How a query runs on columns that may be of any type: they are null."""
-        session = session_like(self.engine.require_spark("a query").spark)
+        session = clone_session(self.engine.require_spark("a query").spark)
         nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
-        named(session, {SOURCE: nulls})
+        name_frames(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 
     def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
@@ -323,7 +323,7 @@ class ResultPlanner:
                 return there
             if mode is not Mode.OVERWRITE:
                 planned = union_columns([columns_of(Batch(load.name, 0, frame=there)), planned])
-        with translated(self.engine.secrets):
+        with translate_errors(self.engine.secrets):
             return empty_frame(self.engine.require_spark("a query").spark, planned)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.engine.failures import translate, translated
+from lakeport.engine.failures import translate, translate_errors
 from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, save_report
 
@@ -83,7 +83,7 @@ class LandingStream:
         """
         message = "Stopped"
         if self.active:
-            with translated(self._engine.secrets):
+            with translate_errors(self._engine.secrets):
                 message = str(self.query.status["message"])
         return StreamStatus(self.active, message, self._batches.number, self.report.rows)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target, sink_seconds
 from lakeport.destinations import check_place, open_table
-from lakeport.engine.sql.frames import normalised, without_marks, without_values
+from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_marked
 from lakeport.engine.sql.streaming import bind, start_query
 from lakeport.errors import ConfigError
 from lakeport.loading.prepare import PreparedLoad, prepare
@@ -112,9 +112,9 @@ def _started(
 ) -> LandingStream:
     """Start the query that lands a streaming frame; return the handle on it."""
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
-    found = without_marks(given)
-    frame = normalised(found, name)
-    untyped = without_values(found, frame)
+    found = void_marked(given)
+    frame = normalise_frame(found, name)
+    untyped = untyped_columns(found, frame)
     engine.begin()
     table = open_table(config, storage, engine, name)
     place = reach(checkpoint, config, engine)

@@ -145,7 +145,7 @@ def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTabl
     found = sorted(find_tables(storage, folder))
     points = min(points, _GROWTH // max(len(found), 1))
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked = list(pool.map(lambda one: _look(storage, folder, one, points), found))
+        looked = list(pool.map(lambda one: _describe_table(storage, folder, one, points), found))
         told = [table for table, _ in looked]
         waiting: dict[int, Sequence[StoredObject]] = {}
         room = _FOOTERS
@@ -180,31 +180,31 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
             each = pool.map(lambda key: _kind(storage, key, top=key == folder), waiting)
             for key, (kind, level) in zip(waiting, each, strict=True):
                 if kind is _FolderKind.FOLDERS:
-                    deeper += [f"{key}/{name}".lstrip("/") for name in _shown(level)]
+                    deeper += [f"{key}/{name}".lstrip("/") for name in _public_folders(level)]
                 elif kind is not _FolderKind.NOTHING:
                     yield key, kind is _FolderKind.DELTA
             waiting = deeper
 
 
-def absent(storage: Storage, folder: str) -> SourceError:
+def missing_table_error(storage: Storage, folder: str) -> SourceError:
     """The error for a table that is not there; it names those beside it."""
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
-    beside = [other for other in neighbours(storage, folder) if other != name]
+    beside = [other for other in list_neighbours(storage, folder) if other != name]
     close = nearest(name, beside)
     guess = f"; did you mean {close}?" if close else ""
     return SourceError(
         f"there is no table in {uri}{guess}",
-        f"tables in {above}: {_some(beside)}."
+        f"tables in {above}: {_list_some(beside)}."
         if beside
         else "check its name; `land` makes tables.",
     )
 
 
-def many(storage: Storage, folder: str) -> SourceError | None:
+def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
     """The error for a folder of tables that is taken for one; None where it is none."""
     kind, level = _kind(storage, folder, top=False)
-    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _shown(level):
+    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _public_folders(level):
         return None
     found = list(find_tables(storage, folder))
     if kind is _FolderKind.FILES and not any(is_delta for _, is_delta in found):
@@ -214,17 +214,17 @@ def many(storage: Storage, folder: str) -> SourceError | None:
         return None
     return SourceError(
         f"{storage.uri(folder)} is no table but a folder of tables",
-        f"name one of them: {_some(sorted(names))}.",
+        f"name one of them: {_list_some(sorted(names))}.",
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def of_a_table(storage: Storage, folder: str) -> SourceError | None:
+def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
     """The error for a table that is asked for what its lake has; None where it is none."""
     if _kind(storage, folder, top=True)[0] not in _TABLES:
         return None
@@ -236,13 +236,16 @@ def of_a_table(storage: Storage, folder: str) -> SourceError | None:
     )
 
 
-def neighbours(storage: Storage, folder: str) -> list[str]:
+def list_neighbours(storage: Storage, folder: str) -> list[str]:
     """Names of the tables beside a folder, none where they can't be listed."""
     above, _, _ = folder.rpartition("/")
     if not folder:  # as for a local table, whose storage begins at the table
         storage = LocalStorage(str(Path(storage.uri()).parent))
     try:
-        keys = [f"{above}/{name}".lstrip("/") for name in _shown(storage.level(above))[:_BESIDE]]
+        keys = [
+            f"{above}/{name}".lstrip("/")
+            for name in _public_folders(storage.level(above))[:_BESIDE]
+        ]
         with ThreadPoolExecutor(_THREADS) as pool:
             kinds = pool.map(lambda key: _kind(storage, key, top=False)[0], keys)
             found = zip(keys, kinds, strict=True)
@@ -265,14 +268,14 @@ _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
     level = storage.level(key)
-    folders = _shown(level)
+    folders = _public_folders(level)
     if _LOG in level.folders:
         return _FolderKind.DELTA, level
     if not folders:
-        return (_FolderKind.FILES if _data(level) else _FolderKind.NOTHING), level
+        return (_FolderKind.FILES if _has_data(level) else _FolderKind.NOTHING), level
     if HOME in level.folders:  # a lake, whatever its tables are called, and what lies beside them
         return _FolderKind.FOLDERS, level
-    partitions = any("=" in name for name in folders) or (_data(level) and not top)
+    partitions = any("=" in name for name in folders) or (_has_data(level) and not top)
     if partitions or all(map(_DATE.fullmatch, folders)):
         # Partitions, or folders by date, unless they are tables with such names.
         return (
@@ -297,20 +300,22 @@ def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
     return any(safe_segment(name) in known for name in names)
 
 
-def _shown(level: Level) -> list[str]:
+def _public_folders(level: Level) -> list[str]:
     """The folders that are not private."""
     return [name for name in level.folders if not name.startswith(("_", "."))]
 
 
-def _data(level: Level) -> bool:
+def _has_data(level: Level) -> bool:
     return any(data_kind(item.key.rpartition("/")[2]) for item in level.objects)
 
 
-_Looked = tuple[LakeTable, Sequence["StoredObject"]]
+_Described = tuple[LakeTable, Sequence["StoredObject"]]
 """A table, and its files if their footers would tell its rows."""
 
 
-def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) -> _Looked:
+def _describe_table(
+    storage: Storage, above: str, found: tuple[str, bool], points: int
+) -> _Described:
     key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
@@ -320,7 +325,7 @@ def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) ->
         return replace(one, problem=error.message), ()
 
 
-def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
+def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> _Described:
     log = DeltaLog(storage, key).files()
     if log.newest < 0:
         return replace(one, problem="its `_delta_log` has no version"), ()
@@ -346,7 +351,7 @@ def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
     ]
 
 
-def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Looked:
+def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Described:
     listed = list(islice(storage.list(key), _FILES + 1))
     kinds = [data_kind(item.key.removeprefix(f"{key}/")) for item in listed]
     files = [item for item, kind in zip(listed, kinds, strict=True) if kind]

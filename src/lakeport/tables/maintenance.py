@@ -27,9 +27,9 @@ from lakeport.writers.delta.alter import Alteration
 from lakeport.writers.delta.optimize import (
     SMALL_FILE_BYTES,
     Group,
+    condition_error,
     groups,
-    no_condition,
-    packed,
+    pack_sizes,
     target_bytes,
 )
 from lakeport.writers.delta.writer import DeltaWriter
@@ -108,7 +108,7 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
     return found
 
 
-def need_partitions(contents: Contents, where: str) -> None:
+def check_partitioned(contents: Contents, where: str) -> None:
     """Refuse a condition on the partitions of a table that has none; takes no Spark.
 
     Raises:
@@ -119,11 +119,11 @@ def need_partitions(contents: Contents, where: str) -> None:
             "a clustered table has no partitions to choose from", "leave out the condition."
         )
     if not contents.state.partition_columns:
-        raise no_condition(where, "the table has no partitions", contents)
+        raise condition_error(where, "the table has no partitions", contents)
 
 
 def check_retention(retain: int | None, *, force: bool) -> None:
-    """Refuse a retention that is none, and one of less than a week that nobody forced.
+    """Raise ConfigError unless `retain` is whole hours >= 0 and, without `force`, a week or more.
 
     Raises:
         ConfigError: it is one of these.
@@ -132,7 +132,7 @@ def check_retention(retain: int | None, *, force: bool) -> None:
         return
     if not isinstance(retain, int) or retain < 0:
         raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
-    _at_least(RETENTION_HOURS, retain, "readers and writers that take longer", force)
+    _check_hours(RETENTION_HOURS, retain, "readers and writers that take longer", force)
 
 
 def vacuum(
@@ -166,7 +166,7 @@ def vacuum(
     if retain is None:
         wanted = max(RETENTION_HOURS, own)
     else:
-        _at_least(own, retain, "the table keeps them longer: its users", force)
+        _check_hours(own, retain, "the table keeps them longer: its users", force)
         wanted = retain
     before = time.time() - RETENTION_HOURS * 3600
     shown = partial(_inventory, location=location, before=before)
@@ -181,10 +181,10 @@ def vacuum(
     )
     if dry_run:
         return VacuumReport(newest, dry_run=True, files=tuple(files))
-    return _vacuumed(location.log, mark, newest)
+    return _vacuum_report(location.log, mark, newest)
 
 
-def _vacuumed(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
+def _vacuum_report(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
     """What the two commits of a VACUUM say, whoever committed between or after them."""
     ours = [commit for commit in log.since(read) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
@@ -195,7 +195,7 @@ def _vacuumed(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
     )
 
 
-def _at_least(least: int, retain: int, who: str, force: bool) -> None:
+def _check_hours(least: int, retain: int, who: str, force: bool) -> None:
     if retain >= least or force:
         return
     raise ConfigError(
@@ -241,7 +241,7 @@ def _inventory(session: DeltaSession, location: TableLocation, before: float) ->
     root = session.qualified(location.hadoop_uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
-    kept = _shown(files, removed, before)
+    kept = _vacuumable(files, removed, before)
     folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
     rows = [
         *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in kept.items()),
@@ -251,7 +251,7 @@ def _inventory(session: DeltaSession, location: TableLocation, before: float) ->
     return pa.Table.from_pylist(named, _INVENTORY)
 
 
-def _shown(
+def _vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], before: float
 ) -> dict[str, StoredObject]:
     """The files that can't be those of a writer at work.
@@ -264,7 +264,7 @@ def _shown(
         before: newer files that no version has named are left out; Unix seconds.
 
     >>> files = {name: StoredObject(name, 1, modified=9.0) for name in ("removed", "unknown")}
-    >>> list(_shown(files, {"removed"}, before=5.0))
+    >>> list(_vacuumable(files, {"removed"}, before=5.0))
     ['removed']
     """
     return {
@@ -294,9 +294,9 @@ def report(contents: Contents) -> CompactReport:
 
 
 def _partition(group: Group, target: int) -> PartitionReport:
-    merged = packed(group.sizes, target)
+    merged = pack_sizes(group.sizes, target)
     return PartitionReport(
-        partition=_spelled(group.values),
+        partition=_format_partition(group.values),
         files=len(group.sizes),
         bytes=sum(group.sizes),
         small_files=group.small,
@@ -306,7 +306,7 @@ def _partition(group: Group, target: int) -> PartitionReport:
     )
 
 
-def _spelled(values: Mapping[str, str | None]) -> str:
+def _format_partition(values: Mapping[str, str | None]) -> str:
     """A partition in words."""
     named = (f"{name}={'null' if value is None else value}" for name, value in values.items())
     return ", ".join(named) or "the whole table"

@@ -39,7 +39,7 @@ from lakeport.tables.versions import Versions
 from lakeport.tables.views import (
     DeltaView,
     FilesView,
-    declared,
+    declared_type_word,
     size_facts,
     type_word,
 )
@@ -116,7 +116,7 @@ def column_leaves(schema: str) -> list[Leaf]:
     """
     found = []
     for name, path, field in _walk(json.loads(schema)["fields"], "", ()):
-        type_, told = declared(field)
+        type_, told = declared_type_word(field)
         found.append(Leaf(name, path, type_ if _has_order(type_) else None, told))
     return found
 
@@ -187,12 +187,12 @@ def _order(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-def spelled(value: Any, type_: pa.DataType | None = None) -> str:
+def format_value(value: Any, type_: pa.DataType | None = None) -> str:
     """A value as text, a decimal with all digits of its type.
 
-    >>> spelled(True), spelled(datetime(2024, 5, 1, 10, tzinfo=UTC))
+    >>> format_value(True), format_value(datetime(2024, 5, 1, 10, tzinfo=UTC))
     ('true', '2024-05-01T10:00:00Z')
-    >>> spelled(Decimal("1E+2"), pa.decimal128(9, 2))
+    >>> format_value(Decimal("1E+2"), pa.decimal128(9, 2))
     '100.00'
     """
     if isinstance(value, bool):
@@ -278,7 +278,7 @@ def _tree(told: Any) -> Mapping[str, Any]:
 
 
 def _column(told: _FileStatistics, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
-    counts = _each(told.nulls, leaf.path)
+    counts = _values_at(told.nulls, leaf.path)
     if None in counts and not all(known):
         # A file from before the column has no value of it, and says nothing of it either.
         counts = [
@@ -322,7 +322,7 @@ def _bounds(
         return {}
     found = bounds(low, high)
     reason = "" if exact else next(filter(None, map(cut_reason, found)), "")
-    least, greatest = (spelled(value, leaf.type) for value in found)
+    least, greatest = (format_value(value, leaf.type) for value in found)
     return {"minimum": least, "maximum": greatest, "approximate": reason}
 
 
@@ -341,7 +341,7 @@ def _partition_column(files: Sequence[KnownFile], leaf: Leaf) -> dict[str, Any]:
 
 def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
     """The values at a leaf; None where one is missing, or is no value of its type."""
-    values = _each(trees, leaf.path)
+    values = _values_at(trees, leaf.path)
     if leaf.type is None or None in values:
         return None
     try:
@@ -350,7 +350,7 @@ def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
         return None
 
 
-def _each(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
+def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     *above, last = path
     for name in above:
         trees = [_tree(tree.get(name)) for tree in trees]
@@ -365,16 +365,16 @@ def partition_name(values: Mapping[str, str | None], columns: Iterable[Leaf]) ->
         columns: the partition columns.
     """
     return "/".join(
-        f"{leaf.name}={_spelled_alike(values.get(leaf.path[0]) or 'null', leaf.type)}"
+        f"{leaf.name}={_format_log_value(values.get(leaf.path[0]) or 'null', leaf.type)}"
         for leaf in columns
     )
 
 
 @lru_cache(100_000)
-def _spelled_alike(text: str, type_: pa.DataType | None) -> str:
+def _format_log_value(text: str, type_: pa.DataType | None) -> str:
     """Return a value of the log in one of its spellings."""
     with suppress(*_UNREADABLE):
-        return text if type_ is None else spelled(value_of(text, type_), type_)
+        return text if type_ is None else format_value(value_of(text, type_), type_)
     return text
 
 
@@ -659,10 +659,10 @@ def _pairs(path: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def table_and_rows(
+def open_table_page(
     storage: Storage, folder: str, name: str
 ) -> tuple[TableFacts, DeltaView | FilesView]:
-    """Tell a table, and what has its first rows: by a Delta table's log, or by files' footers.
+    """Return a table's facts, and the view that reads its first rows.
 
     Args:
         storage: where it is.

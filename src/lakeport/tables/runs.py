@@ -21,7 +21,7 @@ from lakeport.errors import LakeportError, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.html.text import cut
 from lakeport.schema.named import command
-from lakeport.tables.lake import of_a_table, open_lake
+from lakeport.tables.lake import open_lake, table_as_lake_error
 from lakeport.tables.records import plain_values
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def runs(
     """
     storage, lake = open_lake(load_target(to, keys))
     found = list_runs(storage, lake, limit)
-    if not found and (refused := of_a_table(storage, lake)):
+    if not found and (refused := table_as_lake_error(storage, lake)):
         raise refused
     return found
 
@@ -130,7 +130,7 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
     Raises:
         DestinationError: the store refused.
     """
-    of_files = _listed(storage, lake, _OF_FILES, limit)
+    of_files = _list_reports(storage, lake, _OF_FILES, limit)
     known = {own for run in of_files for own in _own_runs(run.report)}
     loads = [
         run for run in list_loads(storage, lake, limit + len(known)) if run.run_id not in known
@@ -140,10 +140,10 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
 def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
     """The newest loads of a lake, whoever began them; see `list_runs`."""
-    return _listed(storage, lake, _REPORTS, limit)
+    return _list_reports(storage, lake, _REPORTS, limit)
 
 
-def _listed(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
+def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
     for folder in _folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
@@ -160,7 +160,7 @@ def _own_runs(report: Mapping[str, Any]) -> Iterator[str]:
             yield str(own["run_id"])
 
 
-def run_named(storage: Storage, lake: str, name: str) -> LakeRun | None:
+def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
     """Read one run that left a report in a lake.
 
     Args:
@@ -255,7 +255,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
         SourceError: the lake has no such run.
         DestinationError: the store refused.
     """
-    found = run_named(storage, lake, name)
+    found = read_run(storage, lake, name)
     if found is None:
         newest = list_loads(storage, lake, _SOUGHT)
         found = next((run for run in newest if run.run_id == name), None)
@@ -288,7 +288,7 @@ def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> lis
     found = dict.fromkeys(_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
     keys = [key for key in found if key][:_FILES]
     with ThreadPoolExecutor(_THREADS) as pool:
-        read = list(pool.map(lambda key: _head(storage, key), keys))
+        read = list(pool.map(lambda key: _read_head(storage, key), keys))
     seen: Counter[tuple[str, str, str]] = Counter()
     ranked: list[tuple[int, BadSample]] = []
     for sample in filter(None, (_sample(line) for head in read for line in head.splitlines())):
@@ -313,7 +313,7 @@ def _key(storage: Storage, uri: object) -> str:
     return key if inside else ""
 
 
-def _head(storage: Storage, key: str) -> bytes:
+def _read_head(storage: Storage, key: str) -> bytes:
     """The first whole lines of a file."""
     try:
         with storage.open(key) as file:

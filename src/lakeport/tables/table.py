@@ -81,10 +81,10 @@ class Table:
         """The table as notebooks show it: figures, growth, columns; None where none can be told."""
         from lakeport.html.document import notebook
         from lakeport.html.table import table_part
-        from lakeport.tables.overview import table_and_rows
+        from lakeport.tables.overview import open_table_page
 
         try:
-            facts, _ = table_and_rows(self._location.storage, self._location.folder, self.uri)
+            facts, _ = open_table_page(self._location.storage, self._location.folder, self.uri)
         except LakeportError:
             return None  # `repr` tells its name
         return notebook(table_part(facts))
@@ -133,10 +133,10 @@ class Table:
         Raises:
             DestinationError: the store refused.
         """
-        from lakeport.tables.lake import list_tables, many
+        from lakeport.tables.lake import list_tables, several_tables_error
 
         storage, folder = self._location.storage, self._location.folder
-        return list_tables(storage, folder) if many(storage, folder) else []
+        return list_tables(storage, folder) if several_tables_error(storage, folder) else []
 
     def history(self, limit: int = 20) -> History:
         """List the newest versions, newest first.
@@ -241,16 +241,16 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.tables.maintenance import need_partitions, sort_columns
-        from lakeport.writers.delta.optimize import no_condition, optimize
+        from lakeport.tables.maintenance import check_partitioned, sort_columns
+        from lakeport.writers.delta.optimize import condition_error, optimize
 
         contents = self._newest()
         columns = sort_columns(contents, zorder)
         if where is not None:
-            need_partitions(contents, where)
+            check_partitioned(contents, where)
         with self._spark("OPTIMIZE", contents, writes=True) as session:
             if where is not None:
-                refusal = partial(no_condition, where, contents=contents)
+                refusal = partial(condition_error, where, contents=contents)
                 session.check_condition(where, refusal)
             log = self._location.log
             done = asdict(optimize(session, log, contents, sort_by=columns, where=where))

@@ -20,7 +20,7 @@ from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
-from lakeport.tables.views import entry, gone
+from lakeport.tables.views import history_entry, missing_files_error
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     mine: list[Commit] = []
     known: dict[str, None] = {}
     undone_by = -1
-    for commit, void_by in _with_undone_by(commits):
+    for commit, void_by in _void_versions(commits):
         name = _run_names(commit)
         if void_by >= 0:
             undone_by = void_by if run_id in name else undone_by
@@ -133,7 +133,7 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
     then, now = (versions.files.contents(number) for number in (version, txn.version))
     back, away = _files_only_in(then, now), _files_only_in(now, then)
     if versions.log.missing(back):
-        raise gone(location.uri, version)
+        raise missing_files_error(location.uri, version)
     txn.read_all()
     was, is_now = _metadata_without_nulls(then), _metadata_without_nulls(now)
     if was != is_now:
@@ -162,7 +162,7 @@ def _counters(location: TableLocation, version: int, newest: int) -> dict[str, i
     return log.last_transactions(version, sorted(names))
 
 
-def _with_undone_by(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
+def _void_versions(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
     """Commits, each with the version that made it void, -1 for none.
 
     A commit that brings back an older version stands for that version: it is left out itself.
@@ -189,7 +189,7 @@ def _list_commits(others: Sequence[Commit]) -> str:
     """Versions, operations and who did them."""
     told = []
     for commit in others[:_SHOWN]:
-        known = entry(commit)
+        known = history_entry(commit)
         who = f"run {known.run_id}" if known.run_id else known.engine or "an unknown writer"
         told.append(f"version {commit.version} ({known.operation} by {who})")
     more = len(others) - _SHOWN

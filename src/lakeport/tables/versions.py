@@ -9,9 +9,9 @@ from itertools import islice
 from lakeport.delta_log.reader import DeltaLog, LogFiles
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
-from lakeport.tables.lake import absent, many
+from lakeport.tables.lake import missing_table_error, several_tables_error
 from lakeport.tables.records import HistoryEntry, SingerState
-from lakeport.tables.views import FilesView, entry
+from lakeport.tables.views import FilesView, history_entry
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Versions:
         storage, folder = self.log.storage, self.log.folder
         if self.files.newest < 0:
             if next(iter(storage.list(folder)), None) is None:
-                raise absent(storage, folder)
-            raise many(storage, folder) or SourceError(
+                raise missing_table_error(storage, folder)
+            raise several_tables_error(storage, folder) or SourceError(
                 f"{self.log.uri} is not a Delta table: it has no `_delta_log`",
                 "only Delta tables have versions, and can be maintained.",
             )
         return self.files.newest
 
     def at(self, version: int | None, timestamp: str | datetime | None) -> int:
-        """The version that is meant: by its number, by a moment, or the newest.
+        """Return a version by its number, by a moment, or else the newest.
 
         Args:
             version: its number.
@@ -90,12 +90,12 @@ class Versions:
         if self.files.newest >= 0:
             return self.at(version, timestamp)
         storage, folder = self.log.storage, self.log.folder
-        several = many(storage, folder)
+        several = several_tables_error(storage, folder)
         if several is not None:
             raise several
         found = FilesView.of(storage, folder)
         if found is None:
-            raise absent(storage, folder)
+            raise missing_table_error(storage, folder)
         if version is not None or timestamp is not None:
             raise SourceError(
                 f"{self.log.uri} is a folder of {found.kind} files, which has no versions",
@@ -105,7 +105,7 @@ class Versions:
 
     def entries(self, version: int, limit: int) -> list[HistoryEntry]:
         """The lines of the table's history from a version backwards."""
-        return [entry(commit) for commit in islice(self.log.back_from(version), limit)]
+        return [history_entry(commit) for commit in islice(self.log.back_from(version), limit)]
 
     def singer_state(self) -> SingerState | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.
@@ -116,7 +116,7 @@ class Versions:
         commit = self.log.newest_singer_state(self.newest())
         if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
-        known = entry(commit)
+        known = history_entry(commit)
         return SingerState(commit.mark.singer_state, known.version, known.timestamp, known.run_id)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeport.delta_log.actions import parse_path, parse_value, row_count
 from lakeport.delta_log.reader import Commit, Contents
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
@@ -66,7 +66,7 @@ class DeltaView:
         return TableDescription(
             format="delta",
             columns=tuple(
-                TableColumn(field["name"], declared(field)[1])
+                TableColumn(field["name"], declared_type_word(field)[1])
                 for field in state.schema_json["fields"]
             ),
             rows=row_count(files),
@@ -105,7 +105,9 @@ class DeltaView:
         except DestinationError as error:
             if self.storage.get(key) is not None:
                 raise
-            raise gone(self.storage.uri(self.folder), self.contents.state.version) from error
+            raise missing_files_error(
+                self.storage.uri(self.folder), self.contents.state.version
+            ) from error
         columns = []
         for item in self.contents.state.schema:
             if item.name in values:
@@ -286,7 +288,7 @@ def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return column.cast(type_)
 
 
-def declared(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
+def declared_type_word(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
     """Return the type of a field in Delta's JSON, None where lakeport can't write it, and its word.
 
     Such a type has Spark's word.
@@ -336,7 +338,7 @@ def size_facts(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     return facts
 
 
-def gone(uri: str, version: int) -> SourceError:
+def missing_files_error(uri: str, version: int) -> SourceError:
     """The error for a version whose data files are no longer there."""
     return SourceError(
         f"version {version} of {uri} lacks data files that it had",
@@ -345,7 +347,7 @@ def gone(uri: str, version: int) -> SourceError:
     )
 
 
-def entry(commit: Commit) -> HistoryEntry:
+def history_entry(commit: Commit) -> HistoryEntry:
     """One line of a table's history."""
     info, mark = commit.info, commit.mark
     moment = info.get("timestamp")
@@ -392,7 +394,7 @@ def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFra
     Raises:
         LakeportError: Spark can't read the table.
     """
-    with translated():
+    with translate_errors():
         if isinstance(found, int):
             return spark.read.format("delta").option("versionAsOf", found).load(uri)
         if found.kind == "csv":
@@ -412,12 +414,12 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
         SourceError: data files of that version are gone.
         LakeportError: Spark failed otherwise.
     """
-    with translated():
+    with translate_errors():
         try:
             return frame.toArrow()
         except Exception as error:
             said = str(error)
             lost = any(word in said for word in _LOST) and "/_delta_log/" not in said
             if isinstance(found, int) and lost:
-                raise gone(uri, found) from error
+                raise missing_files_error(uri, found) from error
             raise

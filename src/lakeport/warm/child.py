@@ -1,4 +1,4 @@
-"""The process of a run in a warm session: made the client's likeness, then the program as ever."""
+"""The process of a run in a warm session: takes on the client's state, and runs its command."""
 
 from __future__ import annotations
 

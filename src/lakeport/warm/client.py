@@ -78,7 +78,7 @@ def option_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     return found, rest
 
 
-def through(program: str, arguments: Sequence[str]) -> _Outcome:
+def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
     """Run a command in a warm session, if one is to be used and runs.
 
     Args:
@@ -129,7 +129,7 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
             finally:
                 for file in files:
                     os.close(file)
-            return _Waiting(channel).wait()
+            return _RunFollower(channel).wait()
     except TimeoutError:
         return None  # the run before takes longer than a Spark of one's own
     except OSError:
@@ -143,7 +143,7 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
     return None
 
 
-class _Waiting:
+class _RunFollower:
     """Waits for the run's end, and passes on what this process is told meanwhile."""
 
     def __init__(self, channel: Channel) -> None:

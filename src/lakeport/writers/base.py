@@ -111,7 +111,7 @@ class TableWriter(Protocol):
         ...
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Be known as at work on a batch, from its first plan to its last commit.
+        """Register this load as publishing, from a batch's first plan to its last commit.
 
         Needless where a commit is there whole or not at all, and nobody finishes another's.
         """
@@ -128,8 +128,8 @@ class TableWriter(Protocol):
         """
         ...
 
-    def begin_anew(self) -> None:
-        """Have the rows that the table has go with the commit of the first batch that is merged.
+    def replace_rows(self) -> None:
+        """Have the commit of the next merged batch delete the rows that the table has.
 
         Files are only ever added.
         """

@@ -1,4 +1,4 @@
-"""Whose folder a table would lie in: VACUUM of a Delta table deletes what its log does not name."""
+"""Folders around a table: VACUUM of a Delta table there would delete the table's files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lakeport.errors import ConfigError
 _NEAREST = 2  # looking into a folder of a store is a request that the load waits for
 
 
-def around(place: str) -> Iterator[str]:
-    """The folders that may be a table's around what lands in a place, the place itself included.
+def enclosing_folders(place: str) -> Iterator[str]:
+    """Yield the folders at and above a place that may be a Delta table's.
 
     Args:
         place: a folder's path, of which all are told, by its name and by where links lead; or its
@@ -20,14 +20,14 @@ def around(place: str) -> Iterator[str]:
     Raises:
         ConfigError: it lies in a table's log.
 
-    >>> list(around("s3://bucket/lake/outer/day=1/more"))
+    >>> list(enclosing_folders("s3://bucket/lake/outer/day=1/more"))
     ['s3://bucket/lake/outer/day=1/more', 's3://bucket/lake/outer']
-    >>> list(around("s3://bucket"))
+    >>> list(enclosing_folders("s3://bucket"))
     ['s3://bucket']
     """
     head, found, _ = f"{place}/".partition("/_delta_log/")
     if found:
-        raise enclosed(place, head)
+        raise enclosed_error(place, head)
     if "://" not in place:
         path, real = Path(place), Path(place).resolve()
         yield from map(str, dict.fromkeys((path, *path.parents, real, *real.parents)))
@@ -39,7 +39,7 @@ def around(place: str) -> Iterator[str]:
         yield f"{scheme}://{'/'.join((bucket, *names[:count]))}"
 
 
-def enclosed(place: str, outer: str) -> ConfigError:
+def enclosed_error(place: str, outer: str) -> ConfigError:
     """The error for what would lie in the folder of a Delta table."""
     above, _, name = outer.rpartition("/")
     return ConfigError(

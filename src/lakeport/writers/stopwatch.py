@@ -131,7 +131,7 @@ class Stopwatch:
         return Work(dict(self._stages), pace, self._pace.step)
 
 
-class _Open:
+class _OpenStage:
     """A stage that goes on in a thread, and the seconds that others took within it."""
 
     __slots__ = ("name", "watch", "within")
@@ -140,14 +140,14 @@ class _Open:
         self.watch, self.name, self.within = watch, name, 0.0
 
 
-_current: ContextVar[_Open | None] = ContextVar("lakeport_stage", default=None)
+_current: ContextVar[_OpenStage | None] = ContextVar("lakeport_stage", default=None)
 
 
 @contextmanager
-def measured() -> Iterator[Stopwatch]:
+def measure_task() -> Iterator[Stopwatch]:
     """Measure what this thread does while the body runs."""
     watch, before = Stopwatch(), _current.get()
-    _current.set(_Open(watch))
+    _current.set(_OpenStage(watch))
     try:
         yield watch
     finally:
@@ -161,7 +161,7 @@ def stage(name: str) -> Iterator[None]:
     if outer is None:
         yield
         return
-    mine, began, tick = _Open(outer.watch, name), time.time(), time.perf_counter()
+    mine, began, tick = _OpenStage(outer.watch, name), time.time(), time.perf_counter()
     _current.set(mine)
     try:
         yield
@@ -173,19 +173,19 @@ def stage(name: str) -> Iterator[None]:
             mine.watch.took(name, began, began + seconds, seconds - mine.within)
 
 
-def waiting() -> AbstractContextManager[None]:
-    """Count what the body does as no stage: others work meanwhile, who count for themselves."""
+def pause_stage() -> AbstractContextManager[None]:
+    """Count the body as no stage: the threads that it waits for count for themselves."""
     return stage("")
 
 
-def shared(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function for other threads, where it counts as this thread's stage."""
+def share_stage(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function for other threads, so that its time counts as this thread's stage."""
     outer = _current.get()
     if outer is None:
         return function
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _current.set(_Open(outer.watch))
+        token = _current.set(_OpenStage(outer.watch))
         try:
             with stage(outer.name):
                 return function(*args, **kwargs)
@@ -195,13 +195,15 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def each(name: str, items: Iterable[T]) -> Iterator[T]:
-    """The same items; what each takes to come counts as a stage."""
-    return within(partial(stage, name), items)
+def measure_items(name: str, items: Iterable[T]) -> Iterator[T]:
+    """Yield the items; the time that each takes to come counts as a stage."""
+    return iterate_within(partial(stage, name), items)
 
 
-def within(enter: Callable[[], AbstractContextManager[object]], items: Iterable[T]) -> Iterator[T]:
-    """The same items, each taken within a context of its own."""
+def iterate_within(
+    enter: Callable[[], AbstractContextManager[object]], items: Iterable[T]
+) -> Iterator[T]:
+    """Yield the items, each fetched within a context of its own."""
     waiting_for = iter(items)
     while True:
         with enter():
@@ -212,13 +214,13 @@ def within(enter: Callable[[], AbstractContextManager[object]], items: Iterable[
         yield item
 
 
-def uploading(out: StageWriter) -> StageWriter:
-    """The same sink of bytes; what it takes counts as a stage. Itself where nobody measures."""
+def measure_upload(out: StageWriter) -> StageWriter:
+    """Wrap a stage writer, so that its time counts as a stage; itself where nobody measures."""
     open_ = _current.get()
-    return out if open_ is None else _Measured(out, open_.watch)
+    return out if open_ is None else _MeasuredWriter(out, open_.watch)
 
 
-class _Measured:
+class _MeasuredWriter:
     """Implements `model.StageWriter`. Encoders write small pieces: each costs next to nothing."""
 
     def __init__(self, out: StageWriter, watch: Stopwatch) -> None:

@@ -11,11 +11,11 @@ import pytest
 from lakeport import errors
 from lakeport.engine.failures import (
     MaskedCause,
+    is_spark_error,
     mask_causes,
-    of_spark,
     translate,
+    translate_errors,
     translate_jvm_errors,
-    translated,
 )
 from lakeport.errors import InputError, LakeportError, SparkFailure, causes
 from lakeport.scrub import MASK
@@ -225,17 +225,17 @@ def test_a_jvm_that_is_gone() -> None:
 def test_our_own_pass() -> None:
     error = InputError("x")
     assert translate(error) is error
-    with pytest.raises(InputError) as caught, translated():
+    with pytest.raises(InputError) as caught, translate_errors():
         raise error
     assert caught.value is error
 
 
 def test_context_manager() -> None:
-    with pytest.raises(SparkFailure) as caught, translated():
+    with pytest.raises(SparkFailure) as caught, translate_errors():
         raise ValueError("canary")
     assert isinstance(caught.value, LakeportError)
     assert isinstance(caught.value.__cause__, ValueError)
-    with pytest.raises(KeyboardInterrupt), translated():
+    with pytest.raises(KeyboardInterrupt), translate_errors():
         raise KeyboardInterrupt
 
 
@@ -256,7 +256,7 @@ def test_a_cause_that_holds_a_secret_is_masked() -> None:
     plain = FromJavaError((SPARK, "Job aborted"), (S3, "no such bucket"))
     assert translate(plain, [CANARY]).__cause__ is plain
     for words in (CANARY, quote(CANARY, safe=""), f"Authorization: Bearer {CANARY}"):
-        with pytest.raises(LakeportError) as caught, translated([CANARY]):
+        with pytest.raises(LakeportError) as caught, translate_errors([CANARY]):
             raise FromJavaError((SPARK, "Job aborted"), (S3, f"GET /a {words}"))
         assert isinstance(caught.value.__cause__, MaskedCause)
         assert "5f3a" not in shown(caught.value) and MASK in shown(caught.value)
@@ -299,7 +299,7 @@ def test_causes_are_told_once_each_also_of_a_ring() -> None:
     outer, inner = InputError("outer"), ValueError("inner")
     outer.__cause__, inner.__cause__ = inner, outer
     assert list(causes(outer)) == [outer, inner]
-    assert not of_spark(outer)
+    assert not is_spark_error(outer)
 
 
 def test_what_was_being_handled_counts_where_it_is_asked_for() -> None:

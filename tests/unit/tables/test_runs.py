@@ -13,7 +13,7 @@ from lakeport.errors import BadRecord, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.runs import LakeRun, find_run, run_named, samples
+from lakeport.tables.runs import LakeRun, find_run, read_run, samples
 
 REPORTS = "_lakeport/reports"
 OLD = {
@@ -31,7 +31,7 @@ OLD = {
 
 
 def named(lake: Path, name: str) -> LakeRun | None:
-    return run_named(LocalStorage(str(lake)), "", name)
+    return read_run(LocalStorage(str(lake)), "", name)
 
 
 def write(lake: Path, name: str, report: Any) -> None:

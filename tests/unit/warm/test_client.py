@@ -15,7 +15,7 @@ import pytest
 from lakeport.host.warm import Channel, NotStarted
 from lakeport.warm import client
 from lakeport.warm.child import Command
-from lakeport.warm.client import Lost, _Waiting, option_of
+from lakeport.warm.client import Lost, _RunFollower, option_of
 
 
 def open_files() -> int:
@@ -58,7 +58,7 @@ def test_how_it_ends(
         theirs.send(answer)
     theirs.close()
     before = signal.getsignal(signal.SIGTERM)
-    assert _Waiting(ours).wait() == code
+    assert _RunFollower(ours).wait() == code
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -66,7 +66,7 @@ def test_a_run_can_be_lost(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     theirs.close()
     with pytest.raises(Lost, match="ended in the middle of the run"):
-        _Waiting(ours).wait()
+        _RunFollower(ours).wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -84,7 +84,7 @@ def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) ->
     before = signal.getsignal(number)
     thread = threading.Thread(target=session)
     thread.start()
-    assert _Waiting(ours).wait() == 130
+    assert _RunFollower(ours).wait() == 130
     thread.join()
     assert heard == [{"signal": number}]
 
@@ -133,7 +133,7 @@ def test_who_waits_for_a_turn(
         monkeypatch.setattr(client, name, lambda: ours)
     for answer in answers:
         theirs.send(answer)
-    assert client.through("lakeport", line)[0] == code
+    assert client.run_in_session("lakeport", line)[0] == code
     assert theirs.receive(5)[0] == {"do": "run"}
 
 
@@ -145,8 +145,8 @@ def test_a_session_that_ends_before_the_turn(
     for name in ("begin", "find"):
         monkeypatch.setattr(client, name, lambda: ours)
     theirs.close()
-    assert client.through("lakeport", ["land"]) == (None, ["land"], None)
-    assert isinstance(client.through("lakeport", ["land", "--warm"])[2], NotStarted)
+    assert client.run_in_session("lakeport", ["land"]) == (None, ["land"], None)
+    assert isinstance(client.run_in_session("lakeport", ["land", "--warm"])[2], NotStarted)
 
 
 def test_a_command_that_cannot_be_sent_leaves_no_file_open(

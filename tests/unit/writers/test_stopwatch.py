@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from lakeport.writers import stopwatch
-from lakeport.writers.stopwatch import each, measured, shared, stage, uploading, waiting
+from lakeport.writers.stopwatch import (
+    measure_items,
+    measure_task,
+    measure_upload,
+    pause_stage,
+    share_stage,
+    stage,
+)
 
 
 class Clock:
@@ -57,11 +64,11 @@ def test_no_second_counts_twice(clock: Clock) -> None:
             clock.pass_(10)
             yield number
 
-    with measured() as watch:
-        out = uploading(Out(clock))
+    with measure_task() as watch:
+        out = measure_upload(Out(clock))
         clock.pass_(100)
         with stage("encoding"):
-            for _ in each("parsing", numbers()):
+            for _ in measure_items("parsing", numbers()):
                 clock.pass_(1)
                 out.write(b"12345")
             assert out.finish() == {"bytes": 15}
@@ -77,10 +84,10 @@ def test_no_second_counts_twice(clock: Clock) -> None:
 
 def test_where_nobody_measures_nothing_changes(clock: Clock) -> None:
     out = Out(clock)
-    assert uploading(out) is out
-    assert shared(clock.pass_) == clock.pass_
-    with stage("encoding"), waiting():
-        assert list(each("parsing", "ab")) == ["a", "b"]
+    assert measure_upload(out) is out
+    assert share_stage(clock.pass_) == clock.pass_
+    with stage("encoding"), pause_stage():
+        assert list(measure_items("parsing", "ab")) == ["a", "b"]
 
 
 def test_other_threads_count_for_themselves_and_who_waits_for_nothing() -> None:
@@ -89,9 +96,9 @@ def test_other_threads_count_for_themselves_and_who_waits_for_nothing() -> None:
         with stage("uploading"):
             time.sleep(0.05)
 
-    with measured() as watch, stage("encoding"):
-        close = shared(work)
-        with ThreadPoolExecutor(2) as pool, waiting():
+    with measure_task() as watch, stage("encoding"):
+        close = share_stage(work)
+        with ThreadPoolExecutor(2) as pool, pause_stage():
             for done in [pool.submit(close) for _ in range(4)]:
                 done.result()
     stages = watch.work().stages
@@ -102,7 +109,7 @@ def test_other_threads_count_for_themselves_and_who_waits_for_nothing() -> None:
 
 
 def test_an_error_ends_a_stage_and_is_passed_on(clock: Clock) -> None:
-    with measured() as watch:
+    with measure_task() as watch:
         with pytest.raises(ValueError, match="no"), stage("encoding"), stage("parsing"):
             clock.pass_(3)
             raise ValueError("no")
@@ -113,6 +120,6 @@ def test_an_error_ends_a_stage_and_is_passed_on(clock: Clock) -> None:
 
 def test_an_aborted_upload_is_aborted(clock: Clock) -> None:
     out = Out(clock)
-    with measured():
-        uploading(out).abort()
+    with measure_task():
+        measure_upload(out).abort()
     assert out.aborted

@@ -122,7 +122,7 @@ def check(spark: SparkSession, needs: frozenset[str]) -> None:
 
 
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
-    """What two writers of a table on S3 need, which Spark reads when it starts and never again."""
+    """Check the log store for S3, which a session reads once, when it starts."""
     used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
@@ -152,7 +152,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _wake(client: Any) -> None:
-    """End the reading of threads that wait for the JVM's calls: to close what they read waits."""
+    """Shut down the sockets of threads that wait for the JVM, as closing them would wait."""
     server = client.__dict__.get("_callback_server")
     for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
         with suppress(OSError, AttributeError):
@@ -160,7 +160,7 @@ def _wake(client: Any) -> None:
 
 
 def detach() -> None:
-    """Let pyspark part with the JVM of a context that its owner has stopped; it lives on.
+    """Have pyspark forget the gateway of a stopped context, whose JVM goes on.
 
     Else a new context would be looked for there, whatever gateway it is given.
     """
@@ -208,7 +208,7 @@ def _forget_jvm() -> None:
 
 
 def silence_loggers(context: SparkContext) -> None:
-    """Keep PySpark from printing stack traces of what whoever asked is told in one sentence.
+    """Keep PySpark from printing stack traces of errors that lakeport tells in one sentence.
 
     Its accumulator server does so when the JVM is gone, and its loggers when a query fails; these
     show values of the data too.

@@ -97,7 +97,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def listen(address: str) -> socket.socket:
-    """What `take_over` waits at; the address is there once it can be reached."""
+    """Open the socket at which `take_over` waits; its file appears once it can be reached."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(1)
@@ -170,7 +170,7 @@ def main() -> None:
         _prepare()
     from pyspark import daemon
 
-    daemon.worker = _freezing(daemon.worker)
+    daemon.worker = _freeze_after(daemon.worker)
     if "SPARK_REUSE_WORKER" not in os.environ:  # a worker for each task: see the warm sessions
         signal.signal(signal.SIGALRM, _prepare_more)
         signal.setitimer(signal.ITIMER_REAL, _LEISURE_SECONDS)  # forks have no timer
@@ -210,7 +210,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _freezing(worker: _W) -> _W:
+def _freeze_after(worker: _W) -> _W:
     """A worker whose collector passes over the modules that its tasks have loaded.
 
     Spark collects after each task: 20 to 30 ms where a store's SDK is loaded.

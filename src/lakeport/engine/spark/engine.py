@@ -115,7 +115,7 @@ class SparkEngine(Engine):
             TimeoutError: the time limit has passed.
             LakeportError: what Spark's failure means.
         """
-        return jobs.in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
+        return jobs.run_in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
 
     def require_spark(self, what: str) -> SparkEngine:
         """Return this engine, whatever asks for Spark."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
@@ -48,7 +48,7 @@ def hand_over(
         ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
-    context, place = session.context, place_of(root)
+    context, place = session.context, store_root(root)
     with _lock:
         # An adopted context has a `DriverSession` for each load.
         known = _handed.setdefault(context, {})
@@ -62,10 +62,10 @@ def hand_over(
             known[place] = dict(settings)
 
 
-def place_of(root: str) -> str:
-    """What one file system object of Hadoop's is for.
+def store_root(root: str) -> str:
+    """Return scheme and authority of a URI, for which Hadoop has one file system object.
 
-    >>> place_of("s3a://lake/raw/events")
+    >>> store_root("s3a://lake/raw/events")
     's3a://lake'
     """
     parts = urlsplit(root)
@@ -82,7 +82,7 @@ def _set(
     session.configure(settings)
     if before is None:
         return
-    with translated(session.secrets):
+    with translate_errors(session.secrets):
         for key in before.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
         _close(session, place)
@@ -103,7 +103,7 @@ def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:
 
 
 def _check_flags(session: DriverSession, bucket: str) -> None:
-    """S3A's option to create faster turns a create that must not overwrite into one that does."""
+    """Refuse S3A's options for faster creates, which let a commit overwrite another."""
     conf = session.context._jsc.hadoopConfiguration()
     for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
         flags = (conf.get(f"{start}performance.flags") or "").lower().split(",")
@@ -119,7 +119,7 @@ def _check_flags(session: DriverSession, bucket: str) -> None:
             )
 
 
-def bundled(environ: Mapping[str, str]) -> bytes:
+def bundled_certificates(environ: Mapping[str, str]) -> bytes:
     """The certificates that botocore would trust instead of its own, as a PEM file's content.
 
     Args:
@@ -128,7 +128,7 @@ def bundled(environ: Mapping[str, str]) -> bytes:
     Returns:
         Nothing for a file that can't be read: the AWS SDK for Python refuses it.
 
-    >>> bundled({})
+    >>> bundled_certificates({})
     b''
     """
     path = environ.get("AWS_CA_BUNDLE") or environ.get("REQUESTS_CA_BUNDLE")
@@ -150,7 +150,7 @@ def trust(context: SparkContext) -> None:
     gateway: Any = context._gateway
     java: Any = gateway.jvm.java
     system = java.lang.System
-    if system.getProperty(_TRUST_STORE) or not (pem := bundled(os.environ)):
+    if system.getProperty(_TRUST_STORE) or not (pem := bundled_certificates(os.environ)):
         return
     store = java.security.KeyStore.getInstance("JKS")
     own = Path(system.getProperty("java.home"), "lib", "security", "cacerts")

@@ -116,7 +116,7 @@ class JobQueue:
             run: name of the run whose tasks these are.
 
         Raises:
-            LakeportError: the job failed; see `in_group`.
+            LakeportError: the job failed; see `run_in_group`.
         """
         most = _BEFORE_SMALL if request.is_small else _JOBS_AT_ONCE
         with self._changed:
@@ -199,7 +199,7 @@ def run_job(
         count: called with the number of tasks, once Spark is there.
     """
     context = session.context
-    tasks = _shared_out(requests, session.cores)
+    tasks = _assign_items(requests, session.cores)
     count(len(tasks))
     with ExitStack() as stack:
         folders = [
@@ -217,14 +217,14 @@ def run_job(
             )
             return found
 
-        outcomes = in_group(session, label, job)
+        outcomes = run_in_group(session, label, job)
     found: list[list[Outcome]] = [[] for _ in requests]
     for place, outcome in outcomes:
         found[place].append(outcome)
     return found
 
 
-def _shared_out(requests: Sequence[Request], cores: int) -> list[list[tuple[int, int, Any]]]:
+def _assign_items(requests: Sequence[Request], cores: int) -> list[list[tuple[int, int, Any]]]:
     """Share the items of some requests out to tasks, of about equal size: (request, number, item).
 
     Each item of a single request is a task. Items of several become as many tasks as there are
@@ -261,10 +261,10 @@ def run_frame(
         task = partial(_run_batches, function, policy, names)
 
         def job() -> list[Outcome]:
-            rows = mapped(df, task, f"{_COLUMN} binary").collect()
+            rows = map_in_arrow(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
-        outcomes = in_group(session, label, job)
+        outcomes = run_in_group(session, label, job)
         return gather(outcomes, discard), len(outcomes)
 
 
@@ -306,13 +306,13 @@ def _run_batches(
 
 
 def attempt_number() -> int:
-    """How often Spark has tried this task before."""
+    """Return how often Spark has tried this task before."""
     from pyspark import TaskContext
 
     return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
 
 
-def mapped(
+def map_in_arrow(
     frame: DataFrame,
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
@@ -335,7 +335,7 @@ def mapped(
     return DataFrame(plain._jdf.mapInArrow(column._jc, False, None), plain.sparkSession)
 
 
-def in_group(
+def run_in_group(
     session: DriverSession, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
 ) -> R:
     """Run `job` in a thread, in the run's job group; cancel what it does on an interrupt.
@@ -378,7 +378,9 @@ def in_group(
             done.set()
 
     threading.Thread(target=run, name=tag, daemon=True).start()
-    threading.Thread(target=carried(_follow), args=(context, tag, done), daemon=True).start()
+    threading.Thread(
+        target=carried(_report_progress), args=(context, tag, done), daemon=True
+    ).start()
     try:
         if not done.wait(seconds):
             raise TimeoutError
@@ -400,8 +402,8 @@ def _cancel(context: SparkContext, tag: str, done: threading.Event) -> None:
             context.cancelJobsWithTag(tag)
 
 
-def _follow(context: SparkContext, tag: str, done: threading.Event) -> None:
-    """Tell, until the job is done, which share of its tasks has ended."""
+def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> None:
+    """Report the share of a job's tasks that have ended, until `done`."""
     with suppress(Exception):  # the job says what is wrong with Spark
         tracker = context.statusTracker()
         while not done.wait(_LOOK_SECONDS):
@@ -457,10 +459,10 @@ class Reading(Generic[T]):
         task = partial(_read, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = spark_schema(schema)
-        self.frame: DataFrame = mapped(spark.range(0, count, 1, count), task, columns)
+        self.frame: DataFrame = map_in_arrow(spark.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
-        """See that all tasks so far have read their items.
+        """Raise the first error of the tasks that have read items so far.
 
         Raises:
             LakeportError: what the first of those that failed raised.
@@ -469,7 +471,7 @@ class Reading(Generic[T]):
             outcome.check()
 
     def close(self) -> None:
-        """Let go of what tasks report to; the frame is not run any more."""
+        """Drop the accumulator that tasks report to; the frame is not run any more."""
         from pyspark.accumulators import _accumulatorRegistry
 
         _accumulatorRegistry.pop(self._failed.aid, None)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.jvm import gateway
 from lakeport.engine.spark.jvm.calls import java_class
@@ -102,7 +102,7 @@ class Lease:
         return found
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """Let go of it; what the run does in the JVM ends with this process.
+        """Leave the warm session's JVM, which goes on for the next run.
 
         Args:
             context: what `open` returned, None before that.
@@ -120,7 +120,7 @@ def _context(client: ClientServer) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     jvm: Any = client.jvm
-    with translated():
+    with translate_errors():
         shared = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext")(
             java_class(jvm, "org.apache.spark.SparkContext").getOrCreate()
         )

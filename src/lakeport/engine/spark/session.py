@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.failures import translate, translated
+from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
-from lakeport.engine.spark.jvm.launch import Launch, stopped
+from lakeport.engine.spark.jvm.launch import Launch, stopped_error
 from lakeport.engine.spark.lease import Lease, lease_for
 from lakeport.engine.spark.settings import (
     attempts_of,
@@ -48,7 +48,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class _StartUp(threading.Event):
-    """Is set once Spark is there, or will never be.
+    """Event that is set once Spark has started, or has failed to.
 
     Attributes:
         began: when the start began, by `time.monotonic`; None where none was needed yet.
@@ -59,17 +59,17 @@ class _StartUp(threading.Event):
     ended: float | None = None
 
     def begin(self) -> None:
-        """Begin."""
+        """Record when the start began."""
         self.began = time.monotonic()
 
     def set(self) -> None:
-        """Be over."""
+        """Record when the start ended, and wake the threads that wait for it."""
         self.ended = self.ended or time.monotonic()
         super().set()
 
 
 class DriverSession:
-    """The Spark session that the loads of this process share, with what they have to know of it.
+    """The Spark session that the loads of this process share, and its state.
 
     Make one with `DriverSession.start`. All methods may be called from any thread.
 
@@ -158,7 +158,7 @@ class DriverSession:
             return current
 
     def release(self, user: object) -> None:
-        """Have a user that `start` was told of use the session no more."""
+        """Take a user off the session, which another load may replace then."""
         with self._changed:
             self._users.pop(user, None)
             self._changed.notify_all()
@@ -220,7 +220,7 @@ class DriverSession:
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
-            raise stopped()
+            raise stopped_error()
         return self._context
 
     @property
@@ -233,19 +233,19 @@ class DriverSession:
                 from pyspark.sql import SparkSession
 
                 lease = self._launch
-                with translated(self.secrets):
+                with translate_errors(self.secrets):
                     own = lease.java_session(context) if isinstance(lease, Lease) else None
                     self._session = SparkSession(context, own)
             return self._session
 
     @property
     def alive(self) -> bool:
-        """Whether its JVM has not ended by itself."""
+        """Whether the JVM runs, or has not been started yet."""
         return self._launch is None or self._launch.alive
 
     @property
     def surroundings(self) -> Surroundings | None:
-        """What tasks have to take on, as their processes are not descended from this one."""
+        """Return what tasks of a warm session's JVM take on of this process; else None."""
         return self._launch.surroundings if isinstance(self._launch, Lease) else None
 
     @property
@@ -288,7 +288,7 @@ class DriverSession:
         """
         self.secrets |= {value for key, value in settings.items() if is_secret_name(key) and value}
         jsc = self.context._jsc
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
@@ -315,7 +315,7 @@ class DriverSession:
             ).start()
 
     def job_folder(self) -> Path | None:
-        """Where jobs make folders for their tasks to share; None where these share no disk."""
+        """Return the folder in which jobs and tasks share files; None without a shared disk."""
         if not self.is_local:
             return None
         self.start_up.wait()
@@ -384,7 +384,7 @@ class DriverSession:
     def _adopt(self, context: SparkContext) -> None:
         from pyspark.sql import SparkSession
 
-        with translated():
+        with translate_errors():
             self._session = SparkSession.builder.getOrCreate()
             conf = context.getConf()
         self.adopted = True
@@ -420,7 +420,7 @@ os.register_at_fork(after_in_child=DriverSession.forget)
 
 
 def _warm_workers(session: DriverSession) -> None:
-    """Have the workers do for the first time what tasks will do; never fails: tasks tell."""
+    """Run a small job that starts the Python workers and their imports; never fails."""
     with suppress(Exception):
         session.start_up.wait()
         if not (session._awaited or session._stopped):  # else others want their cores

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from lakeport.engine.spark.jobs import JobLabel, in_group
+from lakeport.engine.spark.jobs import JobLabel, run_in_group
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.extras import requirement
 
@@ -66,15 +66,15 @@ def check(session: DriverSession, packages: Sequence[str] = ()) -> None:
     silence.daemon = True
     silence.start()
     try:
-        answers = in_group(session, JobLabel("look for the workers' packages"), ask)
+        answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
-        raise _explained(error) from error.__cause__
+        raise _explain(error) from error.__cause__
     finally:
         silence.cancel()
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
-        raise _lacking(lacking, *absent[lacking[0]], here=session.is_local)
+        raise _missing_packages_error(lacking, *absent[lacking[0]], here=session.is_local)
     known |= {(context.pythonExec, name) for name in names}
 
 
@@ -97,7 +97,9 @@ def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
     return look
 
 
-def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> MissingDependency:
+def _missing_packages_error(
+    names: Sequence[str], host: str, python: str, *, here: bool
+) -> MissingDependency:
     packages = ", ".join(names)
     if here and python != sys.executable:
         return MissingDependency(
@@ -119,7 +121,7 @@ def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> Mis
     )
 
 
-def _explained(error: LakeportError) -> LakeportError:
+def _explain(error: LakeportError) -> LakeportError:
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(

@@ -99,7 +99,7 @@ def count_of_key(names: Sequence[str]) -> Column:
     return f.count(f.lit(1)).over(Window.partitionBy(*map(quoted, names)))
 
 
-def bits(conditions: Iterable[tuple[int, Column]]) -> Column:
+def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
     """Return a number with the bits set whose conditions are true, of (bit, condition) pairs."""
     from pyspark.sql import functions as f
 
@@ -129,7 +129,7 @@ def size_of(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
-def normalised(frame: DataFrame, stream: str) -> DataFrame:
+def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
     """Cast what a table can't store as it is: char, varchar and void to text, naive timestamps.
 
     A `timestamp_ntz` is taken as UTC, whatever the session's time zone.
@@ -149,7 +149,7 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
         )
     check_names(stream, frame.columns, by_case=False)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
-    targets = [_stored(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
+    targets = [_stored_type(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:
         return frame
     return frame.select(
@@ -160,12 +160,12 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
     )
 
 
-def without_values(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
+def untyped_columns(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
     """The columns with places that have no type, as no row can have a value there.
 
     Args:
         frame: as it came.
-        stored: the same `normalised`.
+        stored: the same `normalise_frame`.
 
     Returns:
         Their types with those of `lakeport.schema.nested` in these places.
@@ -174,30 +174,30 @@ def without_values(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType
     return open_columns(
         pa.schema(
             [
-                f.with_type(_opened(spark.dataType, f.type))
+                f.with_type(_open_type(spark.dataType, f.type))
                 for spark, f in zip(frame.schema.fields, columns, strict=True)
             ]
         )
     )
 
 
-def _opened(spark: Any, stored: pa.DataType) -> pa.DataType:
+def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
     """How a column is stored, with the types of `lakeport.schema.nested` where it has none."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
     if name == "ArrayType":
-        return pa.list_(_opened(spark.elementType, stored.value_type))
+        return pa.list_(_open_type(spark.elementType, stored.value_type))
     if name == "MapType":
-        return pa.map_(stored.key_type, _opened(spark.valueType, stored.item_type))
+        return pa.map_(stored.key_type, _open_type(spark.valueType, stored.item_type))
     if name == "StructType":
         inner = stored if spark.fields else ()
         pairs = zip(spark.fields, inner, strict=True)
-        return pa.struct([f.with_type(_opened(one.dataType, f.type)) for one, f in pairs])
+        return pa.struct([f.with_type(_open_type(one.dataType, f.type)) for one, f in pairs])
     return stored
 
 
-def opened(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
+def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
     """A frame with void in places without a value, so that Spark finds the types of what it makes.
 
     Args:
@@ -216,13 +216,13 @@ def opened(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
     )
 
 
-def without_marks(frame: DataFrame) -> DataFrame:
+def void_marked(frame: DataFrame) -> DataFrame:
     """A frame of a table's rows, with void in places that its schema says had no value yet."""
     text = frame.schema.json()
     if UNTYPED not in text:
         return frame
     columns = marks.opened(json.loads(text), from_spark_json(text))
-    return opened(frame, open_columns(columns))
+    return void_untyped(frame, open_columns(columns))
 
 
 def _void(column: Column, type_: pa.DataType) -> Column:
@@ -276,7 +276,7 @@ def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> C
     return column.cast(target).alias(name)
 
 
-def _stored(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
+def _stored_type(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
     """The type that a table stores values of a Spark type as."""
     from pyspark.sql import types as t
 
@@ -288,17 +288,19 @@ def _stored(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
     if name == "TimestampNTZType" and (utc or top):
         return t.TimestampType()
     if name == "ArrayType":
-        return t.ArrayType(_stored(type_.elementType, f"{path}.element", utc), type_.containsNull)
+        return t.ArrayType(
+            _stored_type(type_.elementType, f"{path}.element", utc), type_.containsNull
+        )
     if name == "MapType":
-        key = _stored(type_.keyType, f"{path}.key", utc)
-        value = _stored(type_.valueType, f"{path}.value", utc)
+        key = _stored_type(type_.keyType, f"{path}.key", utc)
+        value = _stored_type(type_.valueType, f"{path}.value", utc)
         return t.MapType(key, value, type_.valueContainsNull)
     if name == "StructType" and not type_.fields:
         return t.StringType()
     if name == "StructType":
         return t.StructType(
             [
-                t.StructField(x.name, _stored(x.dataType, f"{path}.{x.name}", utc), x.nullable)
+                t.StructField(x.name, _stored_type(x.dataType, f"{path}.{x.name}", utc), x.nullable)
                 for x in type_.fields
             ]
         )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.failures import translated
-from lakeport.engine.spark.jvm.calls import active, java_class
-from lakeport.engine.sql.query import analysed, fault_of
+from lakeport.engine.failures import translate_errors
+from lakeport.engine.spark.jvm.calls import active_session, java_class
+from lakeport.engine.sql.query import fault_of, frame_of_plan
 from lakeport.errors import ConfigError
 from lakeport.schema.sparktypes import quoted
 
@@ -40,24 +40,24 @@ _VALUES: Final = (
 )
 
 
-def _named(pattern: str, names: str) -> frozenset[str]:
+def _fill_pattern(pattern: str, names: str) -> frozenset[str]:
     """Put each of several names into a pattern."""
     return frozenset(pattern.format(name) for name in names.split())
 
 
-_NODES: Final = _named(
+_NODES: Final = _fill_pattern(
     _CATALYST + "plans.logical.{}",
     """Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join JoinHint LateralJoin
     LimitAll LocalLimit LocalRelation Offset OneRowRelation Pivot Project Repartition
     RepartitionByExpression Sample SampleMethod$Bernoulli$ SampleMethod$System$ Sort SubqueryAlias
     Union Unpivot UnresolvedHint WithWindowDefinition""",
-) | _named(
+) | _fill_pattern(
     _CATALYST + "analysis.{}",
     """MultiAlias UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedHaving
     UnresolvedInlineTable UnresolvedOrdinal UnresolvedQualify UnresolvedRegex UnresolvedStar
     UnresolvedStarExceptOrReplace UnresolvedSubqueryColumnAliases UnresolvedTVFAliases""",
 )
-_GROUPS: Final = _named(
+_GROUPS: Final = _fill_pattern(
     "{}_funcs",
     """agg array bitwise collection conditional conversion csv datetime generator hash json lambda
     map math predicate sketch st string struct url variant vector window""",
@@ -65,7 +65,7 @@ _GROUPS: Final = _named(
 """Groups, by Spark's own word for them, whose functions work on their arguments alone. Those of
 Avro, Protobuf and XML can be made to read a file or an address that an argument names."""
 
-_FUNCTIONS: Final = _named(
+_FUNCTIONS: Final = _fill_pattern(
     "{}",
     """aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count
     current_catalog current_database current_path current_schema current_user
@@ -74,7 +74,7 @@ _FUNCTIONS: Final = _named(
 )
 """The harmless ones of other groups."""
 
-_TABLE_FUNCTIONS: Final = _named(
+_TABLE_FUNCTIONS: Final = _fill_pattern(
     "{}",
     """collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
     range sql_keywords stack variant_explode variant_explode_outer""",
@@ -100,7 +100,7 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
     # `${env:NAME}` in the text would become the variable's value.
     spark.conf.set("spark.sql.variable.substitute", "false")
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    with active(spark):
+    with active_session(spark):
         try:
             plan = parser.parsePlan(sql)
         except ParseException as error:
@@ -111,9 +111,11 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
         checker.check(plan, frozenset(names))
         for name in names:
             frame.createOrReplaceTempView(quoted(name))
-        with translated():
+        with translate_errors():
             try:
-                found = analysed(spark, plan)  # the plan that was checked, not the text once more
+                found = frame_of_plan(
+                    spark, plan
+                )  # the plan that was checked, not the text once more
             except AnalysisException as error:
                 columns = ", ".join(frame.columns)
                 raise ConfigError(
@@ -137,7 +139,7 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
     from pyspark.errors import ParseException
 
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    with active(spark):
+    with active_session(spark):
         try:
             condition = parser.parseExpression(text)
         except ParseException as error:

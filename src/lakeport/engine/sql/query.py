@@ -1,7 +1,7 @@
 """One query on named frames, in a session of its own: parsed, analysed, refused in words.
 
-Where SQL could not compute a value, `uncomputed` says where and why, as far as Spark tells: by its
-error conditions, and the query context that its exceptions carry under ANSI.
+Where SQL could not compute a value, `find_uncomputed` says where and why, as far as Spark tells: by
+its error conditions, and the query context that its exceptions carry under ANSI.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.failures import java_causes, translated
-from lakeport.engine.spark.jvm.calls import active, each, java_class
+from lakeport.engine.failures import java_causes, translate_errors
+from lakeport.engine.spark.jvm.calls import active_session, iterate_seq, java_class
 from lakeport.errors import ConfigError, causes
 from lakeport.schema.sparktypes import quoted
 
@@ -83,7 +83,7 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def session_like(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
+def clone_session(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
     """Return a session with the same views, functions and settings, in which more can be named.
 
     Args:
@@ -93,7 +93,7 @@ def session_like(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
     """
     from pyspark.sql import SparkSession
 
-    with translated():
+    with translate_errors():
         made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         # `${env:NAME}` in a query would become the variable's value.
         made.conf.set("spark.sql.variable.substitute", "false")
@@ -103,12 +103,12 @@ def session_like(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
     return made
 
 
-def named(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
+def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
     """Let queries of a session read frames, also those of other sessions, by names."""
-    with active(session), translated():
+    with active_session(session), translate_errors():
         for name, frame in frames.items():
             plan = frame._jdf.queryExecution().analyzed()
-            analysed(session, plan).createOrReplaceTempView(quoted(name))
+            frame_of_plan(session, plan).createOrReplaceTempView(quoted(name))
 
 
 def check_query(session: SparkSession, sql: str) -> Any:
@@ -121,7 +121,7 @@ def check_query(session: SparkSession, sql: str) -> Any:
 
     text = sql.rstrip().removesuffix(";")
     parser: Any = session._jsparkSession.sessionState().sqlParser()
-    with active(session):
+    with active_session(session):
         try:
             return parser.parseQuery(text)
         except ParseException as error:
@@ -129,7 +129,7 @@ def check_query(session: SparkSession, sql: str) -> Any:
         try:
             kind = str(parser.parsePlan(text).getClass().getSimpleName())
         except ParseException:
-            raise _refused(failure) from None
+            raise _sql_error(failure) from None
     raise ConfigError(f"`sql` is a command ({kind}), and only queries are run", _HINT)
 
 
@@ -146,11 +146,11 @@ def query(session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]
     """
     plan = check_query(session, sql)
     known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
-    with active(session), refusing(f"{'; '.join(known)}."):
-        return analysed(session, plan)
+    with active_session(session), translate_sql_errors(f"{'; '.join(known)}."):
+        return frame_of_plan(session, plan)
 
 
-def analysed(session: SparkSession, plan: Any) -> DataFrame:
+def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
     """Return the frame of a parser's plan, which the JVM analyses and does not run."""
     from pyspark.sql.classic.dataframe import DataFrame
 
@@ -159,8 +159,8 @@ def analysed(session: SparkSession, plan: Any) -> DataFrame:
 
 
 @contextmanager
-def refusing(hint: str, subject: str = "`sql`") -> Iterator[None]:
-    """Raise what Spark's parser or analyser says of SQL as a ConfigError; others as `translated`.
+def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
+    """Raise a ConfigError of what Spark's parser or analyser says; others as `translate_errors`.
 
     Args:
         hint: the error's.
@@ -168,16 +168,16 @@ def refusing(hint: str, subject: str = "`sql`") -> Iterator[None]:
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    with translated():
+    with translate_errors():
         try:
             yield
             return
         except (AnalysisException, ParseException) as error:
-            problem = _refused(error, hint, subject)
+            problem = _sql_error(error, hint, subject)
     raise problem from None
 
 
-def _refused(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
+def _sql_error(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
     return ConfigError(f"{subject}: {fault_of(error)}", hint)
 
 
@@ -211,7 +211,7 @@ def is_row_wise(frame: DataFrame, source: str) -> bool:
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
     if plan.getClass().getSimpleName() != "View":
-        for child in each(plan.children()):
+        for child in iterate_seq(plan.children()):
             yield from _nodes(child)
 
 
@@ -222,9 +222,9 @@ def _is_view(node: Any, name: str) -> bool:
 
 
 def _is_plain(node: Any) -> bool:
-    """Whether its expressions tell the same of the same row, whatever the others are."""
+    """Whether a plan node's expressions are deterministic and free of subqueries."""
     return bool(node.subqueries().isEmpty()) and all(
-        expression.deterministic() for expression in each(node.expressions())
+        expression.deterministic() for expression in iterate_seq(node.expressions())
     )
 
 
@@ -248,7 +248,7 @@ class Uncomputed:
 
     @property
     def reason(self) -> str:
-        """Why, without the value."""
+        """Return why it could not be computed, without the value."""
         reason, _ = _REASONS.get(self.condition, (f"Spark says {self.condition}", ""))
         return reason.format_map(_ErrorParameters(self.parameters))
 
@@ -271,17 +271,17 @@ class _ErrorParameters(dict[str, str]):
         return "…"
 
 
-def uncomputed(error: BaseException) -> Uncomputed | None:
+def find_uncomputed(error: BaseException) -> Uncomputed | None:
     """Find the value that Spark could not compute among an error's causes; None if none."""
     for cause in causes(error):
         for java in java_causes(cause):
-            found = _of(java)
+            found = _uncomputed_of(java)
             if found is not None:
                 return found
     return None
 
 
-def _of(java: Any) -> Uncomputed | None:
+def _uncomputed_of(java: Any) -> Uncomputed | None:
     """Read a Java exception; None unless Spark raised it over a value."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError, DestinationError, LakeportError, SparkFailure
 
@@ -54,9 +54,9 @@ def start_query(
     from pyspark.errors import AnalysisException
 
     try:
-        with translated(secrets):
+        with translate_errors(secrets):
             writer = frame.writeStream.option("checkpointLocation", checkpoint)
-            return _timed(writer.outputMode(mode), timing).foreachBatch(land).start()
+            return _set_trigger(writer.outputMode(mode), timing).foreachBatch(land).start()
     except LakeportError as error:
         if isinstance(error.__cause__, AnalysisException):
             hint = "rows of an aggregate that change later can be landed by `mode: merge`."
@@ -64,7 +64,7 @@ def start_query(
         raise
 
 
-def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
+def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
     if not timing:
         return writer
     try:
@@ -77,7 +77,7 @@ def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWri
 
 
 def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
-    """Make a checkpoint the one of this table, or see that it is.
+    """Bind a checkpoint folder to a table, or check that it is bound to that table.
 
     Args:
         spark: the session of the query.
@@ -93,9 +93,9 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
         DestinationError: its store refused.
     """
     name = os.fspath(checkpoint)
-    with _about(name), translated():
+    with _name_checkpoint(name), translate_errors():
         folder = _Folder(spark, name)
-        if among(folder.uri, table):
+        if lies_among(folder.uri, table):
             raise ConfigError(
                 f"the checkpoint {folder.uri} lies among the files of the table {table}",
                 "readers would take it for rows, and `vacuum` would delete it: " + _FRESH,
@@ -118,14 +118,16 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
     return folder.uri
 
 
-def among(folder: str, table: str) -> bool:
+def lies_among(folder: str, table: str) -> bool:
     """Whether a folder lies where readers and `vacuum` take its files for the table's.
 
     They leave alone what begins with an underscore, but the log is Delta's.
 
-    >>> among("file:/lake/events/progress", "/lake/events"), among("/lake/events2", "/lake/events")
-    (True, False)
-    >>> among("s3a://lake/events/_progress", "s3://lake/events")
+    >>> lies_among("file:/lake/events/progress", "/lake/events")
+    True
+    >>> lies_among("/lake/events2", "/lake/events")
+    False
+    >>> lies_among("s3a://lake/events/_progress", "s3://lake/events")
     False
     """
     place, root = (_plain(uri) for uri in (folder, table))
@@ -143,8 +145,8 @@ def _plain(uri: str) -> str:
 
 
 @contextmanager
-def _about(name: str) -> Iterator[None]:
-    """Say that it is the checkpoint that something is wrong with."""
+def _name_checkpoint(name: str) -> Iterator[None]:
+    """Name the checkpoint in the errors of the body."""
     try:
         yield
     except (SparkFailure, DestinationError) as error:

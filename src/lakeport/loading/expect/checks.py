@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakeport.config.expectations import Expectation
 from lakeport.destinations import table_rows
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
@@ -219,7 +219,7 @@ class NewestOfTable:
             frame = table_rows(config, storage, self.prepared.engine, self.table)
             if frame is None or not _has_moments(frame, name):
                 raise
-        with translated():
+        with translate_errors():
             value = frame.selectExpr(f"max({quoted(name)}) AS newest").toArrow()["newest"][0]
         return seconds_of(value.as_py()) if value.is_valid else None
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.config.expectations import Expectation
 from lakeport.engine.failures import mask_causes
 from lakeport.engine.sql.frames import (
-    bits,
     column,
     count_of_key,
     expression,
+    failure_bits,
     literal,
     pattern_problem,
 )
-from lakeport.engine.sql.query import Uncomputed, refusing, uncomputed
+from lakeport.engine.sql.query import Uncomputed, find_uncomputed, translate_sql_errors
 from lakeport.errors import ConfigError, InputError
 from lakeport.loading.expect.judging import no_column
 from lakeport.schema.sparktypes import quoted
@@ -49,7 +49,7 @@ def add_failure_mask(
     others: Mapping[str, DataFrame],
     known: DataFrame | None,
 ) -> DataFrame:
-    """A frame with a column that tells which expectations each row fails.
+    """Add a column of bits that tells which expectations each row fails; return the frame.
 
     Args:
         frame: not run yet.
@@ -70,7 +70,7 @@ def add_failure_mask(
         else:
             continue
         told.append((number, failing))
-    return frame.select(*map(quoted, columns), bits(told).alias(MASK))
+    return frame.select(*map(quoted, columns), failure_bits(told).alias(MASK))
 
 
 def _failing(one: Expectation) -> Column:
@@ -152,7 +152,7 @@ def _checked(frame: DataFrame, one: Expectation) -> Column:
                 "its whole text is to match, such as [A-Z]{3}.",
             )
     known = ", ".join(name for name in frame.columns if not name.startswith(MASK))
-    with refusing(f"the columns are {known}.", subject):
+    with translate_sql_errors(f"the columns are {known}.", subject):
         failing = _failing(one)
         frame.where(failing)  # where nothing can stand that is not of one row
         if one.check:
@@ -178,7 +178,7 @@ def _has(frame: DataFrame, name: str) -> bool:
 def name_failed_sql(
     transform: Transform | None, checks: Checks | None, part: Part, secrets: Iterable[str]
 ) -> Iterator[None]:
-    """Name what has failed where the body ends as a value can't be computed.
+    """Name the SQL or expectation that failed where the body can't compute a value.
 
     Args:
         transform: what makes the rows.
@@ -192,7 +192,7 @@ def name_failed_sql(
     try:
         yield
     except InputError as error:
-        found = uncomputed(error)
+        found = find_uncomputed(error)
         if found is None:
             raise
         ours = part.made is not None and part.made.reading is not None

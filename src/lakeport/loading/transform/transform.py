@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakeport.engine.failures import translated
-from lakeport.engine.sql.frames import normalised, opened, without_values
-from lakeport.engine.sql.query import check_query, is_row_wise, named, query, session_like
+from lakeport.engine.failures import translate_errors
+from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_untyped
+from lakeport.engine.sql.query import check_query, clone_session, is_row_wise, name_frames, query
 from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
@@ -104,9 +104,9 @@ class Transform:
             ConfigError: `sql` can't be parsed, or `python` is not there.
         """
         if self.function is None or self.sql:
-            check_query(session_like(self.engine.spark), self.sql)
+            check_query(clone_session(self.engine.spark), self.sql)
 
-    def named(self, batch: Batch) -> Batch:
+    def digest_rules(self, batch: Batch) -> Batch:
         """A batch whose digest also tells what is made of it; its files are not known again."""
         function = self.function
         named = f"{function.__module__}:{function.__qualname__}" if function else ""
@@ -129,20 +129,20 @@ class Transform:
 
         Raises:
             ConfigError: `sql` names what is not there.
-            LakeportError: as for `normalised`.
+            LakeportError: as for `normalise_frame`.
         """
         narrow = 0 <= batch.bytes <= _NARROW_BYTES * batch.records
         spark = self.engine.spark if batch.frame is None else batch.frame.sparkSession
-        session = session_like(spark, narrow=narrow)
+        session = clone_session(spark, narrow=narrow)
         reading, frame = None, batch.frame
         if frame is None:
             reading = self.engine.read_frame(session, schema, items, _ItemReader(schema))
             frame = reading.frame
-        frame = opened(frame, batch.untyped)
-        named(session, {**self.views, SOURCE: frame})
+        frame = void_untyped(frame, batch.untyped)
+        name_frames(session, {**self.views, SOURCE: frame})
         found = self._made(session, frame.columns)
-        stored = normalised(found, batch.stream)
-        untyped = without_values(found, stored)
+        stored = normalise_frame(found, batch.stream)
+        untyped = untyped_columns(found, stored)
         return TransformedBatch(
             replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
             stored,
@@ -157,7 +157,7 @@ class Transform:
         }
         frame = query(session, self.sql, known) if self.sql else session.table(SOURCE)
         if self.function is not None:
-            with translated():
+            with translate_errors():
                 return applied(self.function, frame)
         return frame
 

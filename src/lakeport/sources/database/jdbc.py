@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.inputs import DatabaseSource
 from lakeport.engine.failures import translate
-from lakeport.engine.sql.frames import normalised
+from lakeport.engine.sql.frames import normalise_frame
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.schema.named import like, listed
@@ -52,7 +52,7 @@ def jdbc_flushes(
         frame = _opened(source, engine, {})
         if source.split_by:
             frame = _opened(source, engine, _ranges(source, engine, frame))
-        plain = normalised(frame, stream)
+        plain = normalise_frame(frame, stream)
         yield Flush((Batch(stream, 0, frame=plain, digest=asked if digest else ""),), last=True)
 
     return flushes()

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from lakeport.engine.sql.frames import digest_of, normalised, without_marks, without_values
+from lakeport.engine.sql.frames import digest_of, normalise_frame, untyped_columns, void_marked
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
@@ -119,14 +119,14 @@ def frame_flushes(
 
 
 def _spark(frame: Any, stream: str, digest: bool) -> Batch:
-    found = without_marks(frame)
-    plain = normalised(found, stream)
+    found = void_marked(frame)
+    plain = normalise_frame(found, stream)
     return Batch(
         stream,
         0,
         frame=plain,
         digest=digest_of(plain) if digest else "",
-        untyped=without_values(found, plain),
+        untyped=untyped_columns(found, plain),
     )
 
 

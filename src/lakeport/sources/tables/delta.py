@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.delta_log.reader import DeltaLog
-from lakeport.engine.failures import translated
+from lakeport.engine.failures import translate_errors
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.target import storage_of
 from lakeport.storage.local import LocalStorage
@@ -88,12 +88,12 @@ class DeltaTable:
             readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
         )
         kind = changes["_change_type"]
-        with translated(self._engine.secrets):
+        with translate_errors(self._engine.secrets):
             deleted = not changes.where(kind == "delete").isEmpty()
         return changes.where(kind.isin(*_NEW)).drop(*_FEED_COLUMNS), deleted
 
     def _read(self, **options: Any) -> DataFrame:
-        with translated(self._engine.secrets):
+        with translate_errors(self._engine.secrets):
             reader = self._engine.spark.read.format("delta").options(**options)
             return reader.load(self.storage.hadoop_uri())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import Commit, DeltaLog
-from lakeport.engine.sql.frames import without_marks
+from lakeport.engine.sql.frames import void_marked
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames.source import frame_flushes
@@ -128,7 +128,7 @@ class TableFlushes:
         """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
         self._taken = True
         frames = {name: read.frame for name, read in self._read.items()}
-        return {name: without_marks(frame) for name, frame in frames.items() if frame is not None}
+        return {name: void_marked(frame) for name, frame in frames.items() if frame is not None}
 
     def __iter__(self) -> Iterator[Flush]:
         """Hand the rows out.

@@ -37,7 +37,7 @@ from lakeport.writers.delta.merge.files import (
     discard_rewritten,
 )
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest, check_takes_changes
-from lakeport.writers.delta.untyped import holders, in_files, open_in_files
+from lakeport.writers.delta.untyped import find_holders, open_stored_columns, stored_columns
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Alteration:
             evolution = Evolution(columns, replaced=True)
         return DeltaPlan(
             incoming=pa.schema([]),
-            schema=in_files(columns, state.partition_columns),
+            schema=stored_columns(columns, state.partition_columns),
             schema_json=marked(schema_json, columns),
             partition_columns=state.partition_columns,
             request=TableRequest(Mode.OVERWRITE),
@@ -159,7 +159,7 @@ class Alteration:
             return ()
         physical = physical_names(state.schema_json, [name])[name]
         there, after = {physical: None}, {physical: self.type}
-        found = holders(writer.storage, writer.folder, txn.all_files(), there, after)
+        found = find_holders(writer.storage, writer.folder, txn.all_files(), there, after)
         if found:
             check_takes_changes(state, f"{len(found)} files of the table can't be written anew")
         return found
@@ -176,9 +176,9 @@ class Alteration:
         table = TableFiles.of(
             writer.log,
             state.schema_json,
-            in_files(columns, state.partition_columns),
+            stored_columns(columns, state.partition_columns),
             state.partition_columns,
-            open_in_files(state.schema_json, columns),
+            open_stored_columns(state.schema_json, columns),
         )
         sink = None if self.dry_run else writer.sink(plan)
         kernel = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))

@@ -50,7 +50,7 @@ from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
 from lakeport.delta_log.reader import ALL, SCHEMA, STATE, Commit, Contents, DeltaLog
 from lakeport.delta_log.state import TableState, physical_names
 from lakeport.delta_log.transactions import CONTENT, Mark, Operation, conflict
-from lakeport.engine.failures import lost_call
+from lakeport.engine.failures import is_lost_call
 from lakeport.errors import (
     LakeportError,
     ObjectExists,
@@ -63,7 +63,7 @@ from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.named import command
 from lakeport.writers.base import LandedBefore
-from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, leaves_plain, plain
+from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, is_plain, leaves_plain
 from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
@@ -111,12 +111,12 @@ class KnownContent:
         since = max(0, known[_OVERWRITTEN])
         return frozenset(file for file, app in apps.items() if known[app] >= since)
 
-    def without(self, again: Collection[str]) -> LandedBefore:
+    def landed_before(self, again: Collection[str]) -> LandedBefore:
         """Return the exception that has the other files landed without those that came again."""
         some = f"{len(again):,} of {len(self.files):,} files"
         return LandedBefore(again, f"left out {some}: the table has had their content before")
 
-    def twice(self, again: Collection[str]) -> str:
+    def duplicate_note(self, again: Collection[str]) -> str:
         """Return the note that the table has the rows of some files twice now."""
         if len(again) == len(self.files):
             return f"the table had this content before, and has its rows twice now; {_ONCE}"
@@ -134,10 +134,10 @@ class KnownContent:
         return [transaction_action(CONTENT + name, version, moment) for name in names]
 
 
-NOT_TOLD: Final = KnownContent()
+NO_CONTENT: Final = KnownContent()
 
 
-def overwritten(version: int, moment: int) -> str:
+def overwrite_action(version: int, moment: int) -> str:
     """Return the `txn` action of an overwrite; for the arguments see `KnownContent.actions`."""
     return transaction_action(_OVERWRITTEN, version, moment)
 
@@ -179,7 +179,7 @@ def settle(
 def _is_unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
     silent = (OutcomeUnknown, Unreachable)
-    return any(isinstance(cause, silent) or lost_call(cause) for cause in causes(error))
+    return any(isinstance(cause, silent) or is_lost_call(cause) for cause in causes(error))
 
 
 class StagedFiles:
@@ -329,8 +329,8 @@ class TableTransaction:
         """
         without_files = plan.mode is Mode.APPEND or plan.needs_spark
         contents = log.newest_contents(SCHEMA | STATE if without_files else ALL)
-        is_plain = leaves_plain(plan) and (contents is None or plain(contents.state))
-        return cls(log, contents, None if by_log and is_plain else session)
+        stays_plain = leaves_plain(plan) and (contents is None or is_plain(contents.state))
+        return cls(log, contents, None if by_log and stays_plain else session)
 
     def state(self) -> TableState | None:
         """The table as it is; None when there is none."""
@@ -599,7 +599,7 @@ class TableChange:
     operation: Operation
     staged: Sequence[Staged] = ()
     removed: Sequence[DataFile] = ()
-    content: KnownContent = NOT_TOLD
+    content: KnownContent = NO_CONTENT
     changes_rows: bool = True
     by_spark: Callable[[DeltaSession, DeltaRows], None] | None = None
     rows: int | None = None
@@ -645,7 +645,7 @@ class TableChange:
             actions.append(transaction_action(app, number, moment))
         actions += self.content.actions(txn.version + 1, moment)
         if plan.mode is Mode.OVERWRITE and plan.base is not None:
-            actions.append(overwritten(txn.version + 1, moment))
+            actions.append(overwrite_action(txn.version + 1, moment))
         publish()
         version = txn.commit(actions, self.operation)
         return CommitOutcome(version, len(self.removed), row_count(self.removed))

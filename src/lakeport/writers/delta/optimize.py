@@ -81,10 +81,10 @@ def groups(contents: Contents) -> list[Group]:
     return [Group(values, tuple(sizes)) for values, sizes in found.values()]
 
 
-def packed(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
+def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
     """The files that are merged, one tuple for each new file.
 
-    >>> packed([5, 1, 4, 30, 7], target=10)
+    >>> pack_sizes([5, 1, 4, 30, 7], target=10)
     [(1, 4, 5)]
     """
     bins: list[list[int]] = [[]]
@@ -95,7 +95,7 @@ def packed(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
     return [tuple(found) for found in bins if len(found) > 1]
 
 
-def crowded(contents: Contents, touched: Iterable[Values]) -> list[Group]:
+def crowded_groups(contents: Contents, touched: Iterable[Values]) -> list[Group]:
     """The partitions that hold a pile of small files, of those that were written to.
 
     Args:
@@ -188,7 +188,7 @@ def compact(
     if files.newest < 0:
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
     contents = files.contents(files.newest)
-    groups = crowded(contents, touched)
+    groups = crowded_groups(contents, touched)
     if groups:
         session().check_files(storage, folder, files.newest, roots)
     if groups and (contents.state.clustering or not contents.state.partition_columns):
@@ -235,7 +235,7 @@ def optimize(
             where=where,
             also=[f"NOT ({quoted(name)} <=> '{NULL_FOLDER}')" for name in texts],
             sort_by=sort_by,
-            refusal=lambda reason: no_condition(where or "", reason, contents),
+            refusal=lambda reason: condition_error(where or "", reason, contents),
         )
     except ConfigError:
         raise
@@ -250,7 +250,7 @@ def optimize(
     )
 
 
-def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
+def condition_error(where: str, reason: str, contents: Contents) -> ConfigError:
     """The error for what is no condition on the table's partitions."""
     columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
     return ConfigError(

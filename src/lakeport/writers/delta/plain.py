@@ -50,7 +50,7 @@ _WRITERS: Mapping[str, tuple[str, ...]] = {
 _SINCE: Mapping[int, str] = {2: "columnMapping"}
 
 
-def plain(state: TableState) -> bool:
+def is_plain(state: TableState) -> bool:
     """Whether a table has no feature and no property that delta-spark had to look after."""
     listed = [name for name in state.properties if name.startswith("delta.")]
     return (
@@ -69,20 +69,22 @@ def leaves_plain(plan: DeltaPlan) -> bool:
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False
     if base is None:
-        return _PROPERTIES.issuperset(plan.properties) and _common(plan.schema_json)
+        return _PROPERTIES.issuperset(plan.properties) and _has_common_types(plan.schema_json)
     same = base.schema_json == plan.schema_json
     return (
-        plain(base) and base.properties == plan.properties and (same or _common(plan.schema_json))
+        is_plain(base)
+        and base.properties == plan.properties
+        and (same or _has_common_types(plan.schema_json))
     )
 
 
-def _common(type_: Any) -> bool:
+def _has_common_types(type_: Any) -> bool:
     """Whether a schema has none but types that every version of the protocol knows."""
     if isinstance(type_, str):
         return type_ in _TYPES or type_.startswith("decimal(")
     inner = [field["type"] for field in type_.get("fields", ())]
     inner += [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
-    return all(map(_common, inner))
+    return all(map(_has_common_types, inner))
 
 
 def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]]:

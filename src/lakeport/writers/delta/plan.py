@@ -16,7 +16,7 @@ from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.schema.marks import marked, typed
 from lakeport.schema.nested import filled_columns, with_text
-from lakeport.writers.delta.untyped import in_files
+from lakeport.writers.delta.untyped import stored_columns
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -176,7 +176,7 @@ def plan_table(
     kept = (*request.keys, *clustered, *(state.clustering if state else ()))
     return DeltaPlan(
         incoming=incoming,
-        schema=schema if by_spark else in_files(evolution.schema, columns, kept),
+        schema=schema if by_spark else stored_columns(evolution.schema, columns, kept),
         schema_json=marked(schema_json, evolution.schema),
         partition_columns=columns,
         request=request,
@@ -256,12 +256,13 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
-    wanted = _spelled(partition_keys, schema, "partition")
+    wanted = _spell_columns(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
         if wanted and wanted != known:
             raise SchemaConflict(
-                f"the table is partitioned by {_listed(known)}, the batch by {_listed(wanted)}",
+                f"the table is partitioned by {_list_names(known)}, the batch by "
+                f"{_list_names(wanted)}",
                 "leave out `partition_keys` to keep the table's, or land in another table.",
             )
         lost = [name for name in known if name not in schema.names]
@@ -278,7 +279,7 @@ def _partition_columns(
         check_partition_type(name, schema.field(name).type)
     if wanted and len(wanted) == len(schema.names):
         raise ConfigError(
-            f"every column is a partition column: {_listed(wanted)}",
+            f"every column is a partition column: {_list_names(wanted)}",
             "leave at least one column for the data files.",
         )
     return wanted
@@ -318,7 +319,7 @@ def _cluster_columns(
         ConfigError: a column is absent or of a type that can't be one, or the table has partitions.
         SchemaConflict: the table is clustered otherwise, or would lose such a column.
     """
-    wanted = _spelled(columns, schema, "cluster")
+    wanted = _spell_columns(columns, schema, "cluster")
     if state is not None:
         _check_clustering(state.clustering, schema, wanted)
         return ()
@@ -342,7 +343,7 @@ def _cluster_columns(
     return wanted
 
 
-def _spelled(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
+def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
     """Columns that a user names in any case, each once, as the schema spells them.
 
     Args:
@@ -353,7 +354,7 @@ def _spelled(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str
     Raises:
         ConfigError: a column is absent.
 
-    >>> _spelled(["DAY", "day"], pa.schema([("Day", pa.date32())]), "partition")
+    >>> _spell_columns(["DAY", "day"], pa.schema([("Day", pa.date32())]), "partition")
     ('Day',)
     """
     spelling = {name.lower(): name for name in schema.names}
@@ -395,5 +396,5 @@ def _is_in_protocol(state: TableState, name: str, value: str) -> bool:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return "(" + ", ".join(names) + ")" if names else "nothing"

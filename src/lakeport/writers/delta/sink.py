@@ -21,7 +21,7 @@ from lakeport.delta_log.actions import partition_folder, serialise_value
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
 from lakeport.writers.parquet import EncodedParquet
-from lakeport.writers.stopwatch import shared, uploading, waiting
+from lakeport.writers.stopwatch import measure_upload, pause_stage, share_stage
 
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
@@ -79,7 +79,9 @@ class DeltaSink:
         """
         pool = _Pool(self, split)
         try:
-            for batch in _gathered(batches, self.memory_bytes // 4) if self.partitions else batches:
+            for batch in (
+                _join_small(batches, self.memory_bytes // 4) if self.partitions else batches
+            ):
                 for values, rows in split_by_partition(batch, tuple(self.partitions)):
                     pool.add(values, rows)
             return pool.finish()
@@ -88,7 +90,7 @@ class DeltaSink:
             raise
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def _join_small(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Join small batches to some of about `most` bytes.
 
     A row that is alone in its partition and its batch takes a kilobyte for each column, nearly all
@@ -140,13 +142,13 @@ def split_by_partition(
         yield values, rows if len(part) == len(batch) else rows.take(pa.array(part))
 
 
-def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch under other names, nested ones too, without a copy."""
-    return pa.record_batch(_Relabelled(batch, schema))
+    return pa.record_batch(_RelabelledBatch(batch, schema))
 
 
 @dataclass(frozen=True)
-class _Relabelled:
+class _RelabelledBatch:
     """Hands a batch over through Arrow's C interface, with another schema."""
 
     batch: pa.RecordBatch
@@ -233,9 +235,9 @@ class _Pool:
         if len(left) < 2:
             return before + [file for part in left for file in self._close(part)]
         executor = ThreadPoolExecutor(min(len(left), _CLOSED_AT_ONCE), "lakeport-close")
-        close = shared(self._close)
+        close = share_stage(self._close)
         try:
-            with waiting():
+            with pause_stage():
                 closed = list(executor.map(close, left))
         finally:
             executor.shutdown(cancel_futures=True)
@@ -270,7 +272,7 @@ class _PartitionFile(EncodedParquet):
     """One Parquet file being staged."""
 
     def __init__(self, sink: DeltaSink, key: str, split: int) -> None:
-        out = uploading(sink.storage.stage(key, "application/vnd.apache.parquet"))
+        out = measure_upload(sink.storage.stage(key, "application/vnd.apache.parquet"))
         super().__init__(out, sink.files, sink.compression, store_schema=False)
         self._sink = sink
         self._key = key
@@ -280,7 +282,7 @@ class _PartitionFile(EncodedParquet):
 
     def write_group(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Write batches as one row group."""
-        named = [relabelled(batch, self._sink.files) for batch in batches]
+        named = [relabel(batch, self._sink.files) for batch in batches]
         for batch in named:
             self._nans |= nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)

@@ -132,7 +132,7 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType) -> tuple[A
         first, last = _raw(stats, type_)
         low = first if low is None else min(low, first)
         high = last if high is None else max(high, last)
-    return None if low is None else _encoded(low, high, type_)
+    return None if low is None else _encode_bounds(low, high, type_)
 
 
 def _raw(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
@@ -142,7 +142,7 @@ def _raw(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
     return stats.min, stats.max
 
 
-def _encoded(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
+def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_string(type_):
         return low[:_PREFIX], _above(high)
     if pa.types.is_floating(type_):

@@ -129,8 +129,8 @@ class DeltaTableWriter(TableWriter):
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)
 
-    def begin_anew(self) -> None:
-        """Have the table's rows go with the commit of the first batch that is merged."""
+    def replace_rows(self) -> None:
+        """Have the commit of the next merged batch delete the rows that the table has."""
         self.merger.replaces_rows = True
 
     def memory(self, *, writes: bool = True) -> Memory:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 _READERS = 16
 
 
-def in_files(columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] = ()) -> pa.Schema:
-    """The columns that batches have on their way into the files.
+def stored_columns(
+    columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] = ()
+) -> pa.Schema:
+    """Return the columns that data files store: no partition columns, none without a value.
 
     Args:
         columns: the table's, with the types of `lakeport.schema.nested`: a column of the type null
@@ -45,7 +47,7 @@ def in_files(columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] 
     return pa.schema([stored_field(f) for f in (left if own else columns)])
 
 
-def open_in_files(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
+def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
     """The columns with places without a value, by their names in data files, and their types there.
 
     Args:
@@ -55,14 +57,14 @@ def open_in_files(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa
     return open_columns(file_schema(schema, columns))
 
 
-def holders(
+def find_holders(
     storage: Storage,
     folder: str,
     files: Sequence[DataFile],
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
 ) -> list[DataFile]:
-    """The data files that have text where a column's type comes to be another; reads their footers.
+    """Return the data files whose footer has text in a column that gets another type.
 
     Args:
         storage: where the table is.
@@ -85,7 +87,7 @@ def holders(
         if not names:
             return False
         key = "/".join(filter(None, (folder, parse_path(file.path))))
-        with storage.open(key) as opened, readable(storage.uri(key)):
+        with storage.open(key) as opened, name_unreadable_file(storage.uri(key)):
             there = {f.name: f.type for f in pq.ParquetFile(opened).schema_arrow}
         return any(_misfits(there[n], before[n], after[n]) for n in names if n in there)
 
@@ -109,7 +111,7 @@ def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) 
 
 
 @contextmanager
-def readable(uri: str) -> Iterator[None]:
+def name_unreadable_file(uri: str) -> Iterator[None]:
     """Have an error say which data file can't be read.
 
     Raises:

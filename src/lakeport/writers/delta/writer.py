@@ -36,7 +36,7 @@ from lakeport.schema.named import alter_command, listed, type_name
 from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
-    NOT_TOLD,
+    NO_CONTENT,
     CommitOutcome,
     KnownContent,
     StagedFiles,
@@ -49,7 +49,7 @@ from lakeport.writers.delta.merge.files import FileConverter, TableFiles, conver
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.sink import DeltaSink
-from lakeport.writers.delta.untyped import holders, in_files, open_in_files
+from lakeport.writers.delta.untyped import find_holders, open_stored_columns, stored_columns
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -152,7 +152,7 @@ class DeltaWriter:
         if state is None:
             return False
         columns = plan.evolution.schema
-        schema = in_files(columns, plan.partition_columns, state.clustering)
+        schema = stored_columns(columns, plan.partition_columns, state.clustering)
         fill = replace(
             plan,
             schema=schema,
@@ -167,11 +167,11 @@ class DeltaWriter:
             raise conflict()
         files = file_schema(schema_json, schema)
         after = {f.name: f.type for f in files}
-        open_ = open_in_files(state.schema_json, state.open_schema)
+        open_ = open_stored_columns(state.schema_json, state.open_schema)
         before = {name: type_ for name, type_ in open_.items() if name in after}
         present = txn.all_files()
         self._check_partitions(plan, before, present)
-        found = holders(self.storage, self.folder, present, before, after)
+        found = find_holders(self.storage, self.folder, present, before, after)
         if not (found or plan.needs_spark):
             return False
         if any(file.deletion_vector for file in found):
@@ -264,7 +264,7 @@ class DeltaWriter:
         if not (again and known.once):
             return None
         if len(again) < len(known.files):
-            raise known.without(again)
+            raise known.landed_before(again)
         skipped = Landed(self.stream, self.uri, sequence, 0, version=version, skipped=True)
         return replace(skipped, notes=(LEFT_OUT,))
 
@@ -293,7 +293,7 @@ class DeltaWriter:
             LakeportError: the store or Spark refused.
         """
         own = mark or self.mark()
-        known = NOT_TOLD
+        known = NO_CONTENT
         if content and not plan.dynamic:
             known = KnownContent(content, self.options.once)
 
@@ -310,7 +310,7 @@ class DeltaWriter:
                 () if now.needs_spark else replaced_files(now, staged, txn),
                 overwrite=now.mode is Mode.OVERWRITE,
                 content=known,
-                notes=(known.twice(again),) if again else (),
+                notes=(known.duplicate_note(again),) if again else (),
             )
 
         return self.until_committed(plan, own, change, staged)
@@ -394,7 +394,7 @@ class DeltaWriter:
         return txn.last_transactions([name])[name]
 
     def _skip_landed(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
-        """A batch that is there already, if it is the same one."""
+        """Return the report of a batch that landed before; RunMismatch for another content."""
         known = self.log.recorded(version, run_id, self.stream, sequence)
         if known is not None and known.digest != digest:
             raise RunMismatch(

@@ -57,7 +57,7 @@ _LONGEST_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedObject:
     """One staged object and the key that it is published under."""
 
     staged: Staged
@@ -79,7 +79,7 @@ class Intent:
     """
 
     digest: str
-    objects: tuple[Planned, ...]
+    objects: tuple[PlannedObject, ...]
     next_ordinal: int
     names: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
@@ -88,7 +88,7 @@ class Intent:
 
 
 @dataclass(frozen=True)
-class Done:
+class DoneEntry:
     """What a run made visible for one batch."""
 
     digest: str
@@ -114,7 +114,7 @@ class Journal:
     table: str
     home: str = HOME
 
-    def done(self, sequence: int, digest: str) -> Done | None:
+    def done(self, sequence: int, digest: str) -> DoneEntry | None:
         """Return what the run made visible of this batch; None if it has not finished it.
 
         Raises:
@@ -157,13 +157,13 @@ class Journal:
             "digest": intent.digest,
             "next_ordinal": intent.next_ordinal,
             "names": dict(intent.names),
-            "objects": [_described(item) for item in intent.objects],
-            **_marked(intent.bookmark),
+            "objects": [_describe_object(item) for item in intent.objects],
+            **_bookmark_entry(intent.bookmark),
             **({} if intent.by is None else {"by": dict(intent.by)}),
         }
         self._create(self._key(sequence, intent.attempt), entry)
 
-    def finish(self, sequence: int, done: Done) -> None:
+    def finish(self, sequence: int, done: DoneEntry) -> None:
         """Put on record that everything of a batch is visible.
 
         Raises:
@@ -176,11 +176,11 @@ class Journal:
             "keys": list(done.keys),
             "rows": done.rows,
             "bytes": done.bytes,
-            **_marked(done.bookmark),
+            **_bookmark_entry(done.bookmark),
         }
         self._create(self._key(sequence), entry)
 
-    def newest(self) -> tuple[int, Done | None]:
+    def newest(self) -> tuple[int, DoneEntry | None]:
         """The highest number of which everything is visible, and what that is; -1 for none.
 
         Raises:
@@ -245,16 +245,16 @@ class Journal:
                 ) from error
 
 
-def _done(entry: Mapping[str, Any]) -> Done:
+def _done(entry: Mapping[str, Any]) -> DoneEntry:
     keys, marked = tuple(entry["keys"]), entry.get("bookmark")
-    return Done(entry["digest"], keys, entry["rows"], entry["bytes"], marked)
+    return DoneEntry(entry["digest"], keys, entry["rows"], entry["bytes"], marked)
 
 
-def _marked(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
+def _bookmark_entry(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if bookmark is None else {"bookmark": dict(bookmark)}
 
 
-def _described(item: Planned) -> dict[str, Any]:
+def _describe_object(item: PlannedObject) -> dict[str, Any]:
     staged = item.staged
     return {
         "key": item.key,
@@ -267,7 +267,7 @@ def _described(item: Planned) -> dict[str, Any]:
     }
 
 
-def _planned(item: Mapping[str, Any]) -> Planned:
+def _planned(item: Mapping[str, Any]) -> PlannedObject:
     staged = Staged(
         key=item["staged_key"],
         token=item["token"],
@@ -276,7 +276,7 @@ def _planned(item: Mapping[str, Any]) -> Planned:
         checksum=item["checksum"],
         split=item["split"],
     )
-    return Planned(staged, item["key"])
+    return PlannedObject(staged, item["key"])
 
 
 _publishing: Final[set[str]] = set()
@@ -284,10 +284,10 @@ _publishing: Final[set[str]] = set()
 
 @contextmanager
 def publishing() -> Iterator[Callable[[], Mapping[str, Any]]]:
-    """Be known as the one who publishes, for as long as the body runs.
+    """Register this load as an owner who publishes, while the body runs.
 
     Yields:
-        Gives what others are told now, as JSON.
+        Gives the owner's record for the journal, as JSON.
     """
     token = secrets.token_hex(8)
     _publishing.add(token)
@@ -299,16 +299,16 @@ def publishing() -> Iterator[Callable[[], Mapping[str, Any]]]:
         _publishing.discard(token)
 
 
-def at_work(owner: Mapping[str, Any] | None) -> bool:
-    """Whether who was told of may be publishing now.
+def may_publish(owner: Mapping[str, Any] | None) -> bool:
+    """Whether the recorded owner may still be publishing.
 
     Args:
-        owner: what `publishing` has told; None for nobody.
+        owner: a record that `publishing` has given; None for none.
 
     >>> with publishing() as owner:
-    ...     at_work(owner())
+    ...     may_publish(owner())
     True
-    >>> at_work(owner())
+    >>> may_publish(owner())
     False
     """
     if owner is None:
@@ -337,7 +337,7 @@ def write_manifest(
     table: str,
     batch: Batch,
     plan: TablePlan,
-    objects: Sequence[Planned],
+    objects: Sequence[PlannedObject],
     singer_state: bytes | None = None,
 ) -> None:
     """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json`.

@@ -27,7 +27,7 @@ _THREADS = 8
 def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
     """Tell whether the columns of files have text where the table has another type, or none."""
     there = pa.struct(list(files))
-    return bool(_opened(there, pa.struct(list(table))) != there)
+    return bool(_open_text(there, pa.struct(list(table))) != there)
 
 
 def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
             with storage.open(key) as file:
                 there = pq.read_schema(file)
             if has_text_places(there, columns):
-                storage.rewrite(key, lambda data: _rewritten(data, columns))
+                storage.rewrite(key, lambda data: _retype_file(data, columns))
         except ValueFound:
             pass
         except DestinationError as error:  # another load may just have done it
@@ -85,7 +85,7 @@ def retype_late(
     return retype(storage, keys, file_columns(newest.schema))
 
 
-def _opened(there: pa.DataType, table: pa.DataType) -> pa.DataType:
+def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
     """Return a file's type with its text opened where the table has another type, or none."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
         return OBJECT if pa.types.is_struct(table) else pa.null()
@@ -100,10 +100,10 @@ def _opened(there: pa.DataType, table: pa.DataType) -> pa.DataType:
 
 
 def _opened_field(field: pa.Field, table: pa.DataType) -> pa.Field:
-    return field.with_type(_opened(field.type, table))
+    return field.with_type(_open_text(field.type, table))
 
 
-def _rewritten(data: bytes, columns: pa.Schema) -> bytes:
+def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
     """Return a Parquet file with the same rows in these columns.
 
     Raises:
@@ -111,7 +111,7 @@ def _rewritten(data: bytes, columns: pa.Schema) -> bytes:
     """
     file = pq.ParquetFile(pa.BufferReader(data))
     wanted, out = pa.struct(list(columns)), io.BytesIO()
-    open_ = _opened(pa.struct(list(file.schema_arrow)), wanted)
+    open_ = _open_text(pa.struct(list(file.schema_arrow)), wanted)
     codec = file.metadata.row_group(0).column(0).compression.lower()
     stage: Any = out
     encoded = encoder_for("parquet", codec.replace("uncompressed", "none")).open(columns, stage)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakeport.model import Staged, Storage
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.naming import check_key, object_name
-from lakeport.writers.stopwatch import uploading
+from lakeport.writers.stopwatch import measure_upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ class FileSink:
         staged: list[Staged] = []
         key, file = "", None
         try:
-            for batch in _without(batches, self.landed.get(split, ())):
+            for batch in _skip_landed(batches, self.landed.get(split, ())):
                 if file is None:
                     key = self.names.task_key(split, len(staged))
                     file = self._begin(key)
@@ -125,7 +125,7 @@ class FileSink:
         return staged
 
     def _begin(self, key: str) -> EncodedFile:
-        out = uploading(self.storage.stage(key, self.encoder.content_type))
+        out = measure_upload(self.storage.stage(key, self.encoder.content_type))
         try:
             return self.encoder.open(self.schema, out)
         except BaseException:
@@ -133,7 +133,7 @@ class FileSink:
             raise
 
 
-def _without(
+def _skip_landed(
     batches: Iterator[pa.RecordBatch], landed: tuple[Rows, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Batches without the rows that are visible already, and without empty ones."""

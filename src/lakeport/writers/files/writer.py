@@ -35,11 +35,11 @@ from lakeport.writers.base import Current, TablePlan, TableWriter
 from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import (
-    Done,
+    DoneEntry,
     Intent,
     Journal,
-    Planned,
-    at_work,
+    PlannedObject,
+    may_publish,
     publishing,
     write_manifest,
 )
@@ -159,11 +159,11 @@ class FilePublisher:
 
     storage: Storage
     names: Names
-    objects: list[Planned]
+    objects: list[PlannedObject]
     next_ordinal: int
     record: Callable[[FilePublisher], None]
-    published: list[Planned] = field(default_factory=list)
-    clashes: list[Planned] = field(default_factory=list)
+    published: list[PlannedObject] = field(default_factory=list)
+    clashes: list[PlannedObject] = field(default_factory=list)
     taken: int = 0
 
     def run(self) -> None:
@@ -195,7 +195,9 @@ class FilePublisher:
                         f"{_MOST_TAKEN:,} names were taken, up to {self.storage.uri(planned.key)}",
                         "see that the store tells what is there, and run it again.",
                     ) from None
-                self.objects[index] = Planned(planned.staged, self.names.key(self.next_ordinal))
+                self.objects[index] = PlannedObject(
+                    planned.staged, self.names.key(self.next_ordinal)
+                )
                 self.next_ordinal += 1
                 self.record(self)
             else:
@@ -213,7 +215,7 @@ class FilePublisher:
         return Intent(digest, tuple(self.objects), self.next_ordinal, names, attempt)
 
 
-def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) -> Done | None:
+def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) -> DoneEntry | None:
     """Finish what an interrupted run had put on record; None if the batch has to be staged again.
 
     Raises:
@@ -247,7 +249,7 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     return done
 
 
-def drop_staging(storage: Storage, objects: Iterable[Planned]) -> None:
+def drop_staging(storage: Storage, objects: Iterable[PlannedObject]) -> None:
     """Give up the staging names of objects that are visible, which only stores that rename keep."""
     if storage.can_rename_staged:
         for planned in objects:
@@ -273,9 +275,9 @@ def names_of(entry: Mapping[str, Any]) -> Names:
     return Names(entry["folder"], clock, entry["extension"], entry["unique"])
 
 
-def done_entry(digest: str, objects: list[Planned]) -> Done:
+def done_entry(digest: str, objects: list[PlannedObject]) -> DoneEntry:
     """Return what the journal keeps of objects that are all visible."""
-    return Done(
+    return DoneEntry(
         digest,
         tuple(planned.key for planned in objects),
         sum(planned.staged.rows for planned in objects),
@@ -338,8 +340,8 @@ class FileMemory:
             journal.prune(number - _KEPT)
         return Remembered() if done is None else Remembered(done.bookmark or {}, number)
 
-    def _finished(self, journal: Journal, number: int, intent: Intent) -> Done | None:
-        if at_work(intent.by):
+    def _finished(self, journal: Journal, number: int, intent: Intent) -> DoneEntry | None:
+        if may_publish(intent.by):
             raise CommitConflict(
                 f"another load is landing what is new of the source {journal.run_id!r} in "
                 f"{self.storage.uri(self.table)}",
@@ -394,7 +396,7 @@ class _Attempt:
     first: int = 0
     intents: int = 0
     landed: dict[int, tuple[Rows, ...]] = field(default_factory=dict)
-    published: list[Planned] = field(default_factory=list)
+    published: list[PlannedObject] = field(default_factory=list)
     held: list[Staged] = field(default_factory=list)
 
 
@@ -505,7 +507,7 @@ class FilesWriter(TableWriter):
         newest = place.journal.intent(place.number)
         if newest is None:
             return
-        if at_work(newest.by) or not withdraw(self.storage, newest):
+        if may_publish(newest.by) or not withdraw(self.storage, newest):
             raise self._overtaken(place)
         self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
 
@@ -748,9 +750,9 @@ class FilesWriter(TableWriter):
         attempt, names, place = self._attempt, plan.detail.names, self._place(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
-            objects = [Planned(one, names.key(i)) for i, one in enumerate(ordered)]
+            objects = [PlannedObject(one, names.key(i)) for i, one in enumerate(ordered)]
         else:
-            objects = [Planned(one, one.key) for one in ordered]
+            objects = [PlannedObject(one, one.key) for one in ordered]
 
         def record(publisher: FilePublisher) -> None:
             if place is not None:
@@ -798,7 +800,11 @@ class FilesWriter(TableWriter):
         return f"{count} of this batch are visible already: {keys}."
 
     def _write_manifest(
-        self, plan: TablePlan, batch: Batch, objects: Sequence[Planned], singer_state: bytes | None
+        self,
+        plan: TablePlan,
+        batch: Batch,
+        objects: Sequence[PlannedObject],
+        singer_state: bytes | None,
     ) -> tuple[str, ...]:
         if not self.manifest or not objects:
             return ()
@@ -811,7 +817,7 @@ class FilesWriter(TableWriter):
     def _landed(
         self,
         batch: Batch,
-        done: Done,
+        done: DoneEntry,
         rows: int,
         *,
         skipped: bool = False,

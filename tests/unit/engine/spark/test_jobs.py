@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, _follow
+from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, _report_progress
 from lakeport.errors import SparkFailure
 
 
@@ -22,7 +22,7 @@ class Gone:
 
 def test_who_looks_at_a_job_says_nothing_of_a_spark_that_is_gone() -> None:
     context: Any = Gone()
-    _follow(context, "group", threading.Event())
+    _report_progress(context, "group", threading.Event())
 
 
 def test_an_interrupt_ends_the_wait_of_all_who_share_the_job(

@@ -17,7 +17,7 @@ from deltalake.schema import Field, PrimitiveType
 
 import lakeport
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import table_and_rows
+from lakeport.tables.overview import open_table_page
 from lakeport.tables.records import TableFacts
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]
@@ -62,7 +62,7 @@ class Grown:
 
     def look(self) -> None:
         """Look at the table as it is now."""
-        told = table_and_rows(LocalStorage(str(self.path.parent)), "t", "t")[0]
+        told = open_table_page(LocalStorage(str(self.path.parent)), "t", "t")[0]
         self.steps.append((DeltaTable(self.path).to_pyarrow_table(), told))
 
 

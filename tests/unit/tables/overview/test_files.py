@@ -98,9 +98,9 @@ def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
 
 def facts_below(root: Path, name: str) -> Any:
     from lakeport.storage.local import LocalStorage
-    from lakeport.tables.overview import table_and_rows
+    from lakeport.tables.overview import open_table_page
 
-    return table_and_rows(LocalStorage(str(root)), name, name)[0]
+    return open_table_page(LocalStorage(str(root)), name, name)[0]
 
 
 def test_files_by_partition(tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ from lakeport.writers.delta.optimize import (
     MANY_SMALL_FILES,
     SMALL_FILE_BYTES,
     condition,
-    crowded,
+    crowded_groups,
     groups,
-    packed,
+    pack_sizes,
 )
 from tests.unit.writers.delta.support import SCHEMA, contents
 
 
 def test_small_files_are_packed_as_delta_does() -> None:
-    assert packed([200, 90, 5, 5, 60], target=100) == [(5, 5, 60)]
-    assert packed([50, 50, 50], target=100) == [(50, 50)]
-    assert packed([99], target=100) == []
+    assert pack_sizes([200, 90, 5, 5, 60], target=100) == [(5, 5, 60)]
+    assert pack_sizes([50, 50, 50], target=100) == [(50, 50)]
+    assert pack_sizes([99], target=100) == []
     small, large = SMALL_FILE_BYTES - 1, SMALL_FILE_BYTES * 8
     one = {"at": "2024-05-01T10:30:00.000000Z", "p": "x"}
     same = {"at": "2024-05-01 10:30:00", "p": "x"}  # as Spark spells it
@@ -30,8 +30,8 @@ def test_only_touched_partitions_with_a_pile_are_merged() -> None:
     few = [({"at": None, "p": "z"}, 10)] * (MANY_SMALL_FILES - 1)
     found = contents([*piled, *other, *few])
     touched = [{"at": None, "p": "x"}, {"at": "", "p": "z"}]
-    assert [group.values["p"] for group in crowded(found, touched)] == ["x"]
-    assert crowded(found, []) == []
+    assert [group.values["p"] for group in crowded_groups(found, touched)] == ["x"]
+    assert crowded_groups(found, []) == []
 
 
 def test_a_condition_holds_values_and_nothing_else() -> None:

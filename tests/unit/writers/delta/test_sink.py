@@ -13,7 +13,7 @@ import pytest
 from lakeport.delta_log.state import file_schema, grow_schema
 from lakeport.errors import DestinationError
 from lakeport.storage.local import STAGING, LocalStageWriter, LocalStorage
-from lakeport.writers.delta.sink import DeltaSink, _gathered, split_by_partition
+from lakeport.writers.delta.sink import DeltaSink, _join_small, split_by_partition
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -61,11 +61,11 @@ def test_nothing_stays_staged_when_one_can_not_be_closed(
 
 def test_small_batches_are_joined_before_they_are_cut_by_partition() -> None:
     small = [rows(20).slice(start, 1) for start in range(20)]
-    (joined,) = _gathered(iter(small), 1 << 20)
+    (joined,) = _join_small(iter(small), 1 << 20)
     assert joined.equals(rows(20))
-    sizes = [len(b) for b in _gathered(iter([*small, rows(20), *small]), rows(20).nbytes)]
+    sizes = [len(b) for b in _join_small(iter([*small, rows(20), *small]), rows(20).nbytes)]
     assert sum(sizes) == 60 and 20 in sizes and len(sizes) < 7
-    assert list(_gathered(iter([]), 1)) == []
+    assert list(_join_small(iter([]), 1)) == []
 
 
 def test_many_values_of_many_columns_stay_with_their_rows() -> None:

@@ -19,7 +19,7 @@ from lakeport.errors import (
 from lakeport.model import Batch, Landed, Staged
 from lakeport.storage.local import STAGING, LocalStorage
 from lakeport.writers.files.encode import Encoder
-from lakeport.writers.files.journal import Done, Intent, Journal, Planned
+from lakeport.writers.files.journal import DoneEntry, Intent, Journal, PlannedObject
 from lakeport.writers.files.writer import FilesWriter
 
 from .test_writer import CLOCK, NAME, SCHEMA, Bound, ids, keys, land, rows
@@ -258,7 +258,7 @@ def test_runs_tables_and_batches_do_not_meet(store: LocalStorage) -> None:
     for name, table, sequence in (("a", "t", 0), ("a/t", "t", 0), ("a", "a/t", 0), ("a", "t", 1)):
         journal = Journal(store, name, table)
         assert journal.done(sequence, "x") is None
-        journal.finish(sequence, Done("x", (), 0, 0))
+        journal.finish(sequence, DoneEntry("x", (), 0, 0))
     assert len(keys(store, "_lakeport/journal")) == 4
 
 
@@ -284,17 +284,17 @@ def test_a_failed_run_keeps_what_the_next_one_publishes(
 def test_two_processes_of_one_run(store: LocalStorage) -> None:
     journal = Journal(store, "r", "t")
     staged = Staged("k", {"name": "n"}, 1, 2)
-    intent = Intent("d", (Planned(staged, "k"),), 1)
+    intent = Intent("d", (PlannedObject(staged, "k"),), 1)
     journal.intend(0, intent)
     journal.intend(0, intent)
     with pytest.raises(CommitConflict, match="another process"):
-        journal.intend(0, Intent("d", (Planned(staged, "k2"),), 1))
+        journal.intend(0, Intent("d", (PlannedObject(staged, "k2"),), 1))
     assert journal.intent(0) == intent
 
 
 def test_capabilities_are_not_written_down(store: LocalStorage) -> None:
     staged = Staged("k", {"name": "n", "_session": "hidden", "_held": b"\xff"}, 1, 2)
-    Journal(store, "r", "t").intend(0, Intent("d", (Planned(staged, "k"),), 1))
+    Journal(store, "r", "t").intend(0, Intent("d", (PlannedObject(staged, "k"),), 1))
     (entry,) = store.list("_lakeport/journal")
     assert b"hidden" not in (store.get(entry.key) or b"")
 
@@ -320,7 +320,7 @@ def test_pruned_entries_are_gone(tmp_path: Path) -> None:
     for journal in journals:
         for number in (0, 1, 2, 10):
             journal.intend(number, Intent("d", (), 0))
-            journal.finish(number, Done("d", (), 1, 1))
+            journal.finish(number, DoneEntry("d", (), 1, 1))
     journals[0].prune(2)
     found = [[j.done(n, "d") is not None for n in (0, 1, 2, 10)] for j in journals]
     assert found == [[False, False, True, True], [True] * 4]

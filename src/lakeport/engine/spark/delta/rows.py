@@ -85,7 +85,7 @@ class DeltaRows:
             options["overwriteSchema" if overwrite and not dynamic else "mergeSchema"] = "true"
         if overwrite:
             options["partitionOverwriteMode"] = "dynamic" if dynamic else "static"
-        with _rules_in_words():
+        with _translate_rule_errors():
             session = committing_session(self.spark, {})
             if not uris:
                 frame = empty_frame(session, schema)
@@ -119,7 +119,7 @@ class DeltaRows:
             bare: condition on a row that leaves the columns `own` as they are; empty for none.
             own: see `bare`.
         """
-        with _rules_in_words():
+        with _translate_rule_errors():
             session, table = self._opened()
             source = _last_of_each(session, schema, uris, keys)
             here = [name for name in self.partition_columns if name in source.columns]
@@ -143,7 +143,7 @@ class DeltaRows:
 
     def delete(self, condition: str) -> None:
         """Remove the rows for which a condition is true."""
-        with _rules_in_words():
+        with _translate_rule_errors():
             _, table = self._opened()
             table.delete(condition)
 
@@ -155,7 +155,7 @@ class DeltaRows:
             values: column -> the moment that it is set to.
             new: the one of the columns that the table need not have yet.
         """
-        with _rules_in_words():
+        with _translate_rule_errors():
             _, table = self._opened(new)
             table.update(condition, {quoted(n): literal(value) for n, value in values.items()})
 
@@ -207,7 +207,7 @@ def _last_of_each(
 
 
 @contextmanager
-def _rules_in_words() -> Iterator[None]:
+def _translate_rule_errors() -> Iterator[None]:
     """Raise an InputError for a rule of the table that a row breaks; others as `translate`."""
     try:
         yield

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lakeport.delta_log.paths import check_actions, check_log
-from lakeport.engine.failures import translate, translated
+from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark.delta.rows import DeltaRows
 from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
@@ -170,7 +170,7 @@ class DeltaSession:
             command += f" WHERE {' AND '.join(conditions)}"
         if sort_by:
             command += f" ZORDER BY ({', '.join(sort_by)})"
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             try:
                 done = session.sql(command)
             except AnalysisException as error:
@@ -211,7 +211,7 @@ class DeltaSession:
             f"{_DELTA}.vacuum.logging.enabled": "true",
             USER_METADATA: user_metadata,
         }
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             session = self._suited(settings)
             command = f"VACUUM {_sql_name(uri)}"
             if files is not None:
@@ -224,7 +224,7 @@ class DeltaSession:
 
     def retention_hours(self, uri: str) -> int:
         """Return how many hours a table keeps deleted files by its own properties."""
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
             kept = logs.tombstoneRetentionMillis(self._newest(uri).metadata())
             return int(kept) // 3_600_000
@@ -236,14 +236,14 @@ class DeltaSession:
         """
         from pyspark.sql import DataFrame
 
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             state = DataFrame(self._newest(uri).stateDF(), self.spark)
             rows = state.where("remove IS NOT NULL").select("remove.path").collect()
         return {unquote(row[0]) for row in rows}
 
     def qualified(self, uri: str) -> str:
         """Return a table's folder as Hadoop's file systems write the paths of files in it."""
-        with translated(self.secrets):
+        with translate_errors(self.secrets):
             log = delta_log(self.spark, uri)
             path = log.dataPath()
             system = path.getFileSystem(log.newDeltaHadoopConf())
@@ -287,7 +287,7 @@ class Snapshot:
         spark = self._spark = session.spark
         self._uri, self._secrets = uri, session.secrets
         self._none = option(spark._jvm)
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             ensure_active(spark)
             self._log = delta_log(spark, uri)
             self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
@@ -301,7 +301,7 @@ class Snapshot:
         from pyspark.sql import DataFrame
 
         odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
             text = "to_json(struct(path, deletionVector)) AS file"
             rows = files.where(odd).selectExpr(text).collect()
@@ -312,7 +312,7 @@ class Snapshot:
         from pyspark.sql import DataFrame
 
         jvm = self._spark._jvm
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             ensure_active(self._spark)
             parsed = java_class(jvm, f"{_CLASSES}.actions.Action")
             files = scala_seq(jvm, map(parsed.fromJson, actions))
@@ -340,7 +340,7 @@ class LogStoreProbe:
         self._folder = path(folder)
         self._commit = path(f"{folder}/_delta_log/{0:020d}.json")
         stores = java_class(jvm, "org.apache.spark.sql.delta.storage.LogStore")
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             self._store = stores.apply(spark._jsparkSession)
 
     def write(self) -> None:
@@ -349,7 +349,7 @@ class LogStoreProbe:
         Raises:
             LakeportError: the store refused, or can't be reached.
         """
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             self._files().mkdirs(self._commit.getParent())
             self._put()
 
@@ -362,7 +362,7 @@ class LogStoreProbe:
         """
         from py4j.protocol import Py4JError
 
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             try:
                 self._put()
             except Py4JError as error:
@@ -381,7 +381,7 @@ class LogStoreProbe:
             DestinationError: it is another one.
             LakeportError: anything else.
         """
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             found = self._store.read(self._commit, self._conf)
             lines = tuple(str(found.apply(number)) for number in range(found.size()))
         if lines != _PROBE:
@@ -394,7 +394,7 @@ class LogStoreProbe:
             DestinationError: the commit is not in it.
             LakeportError: anything else.
         """
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             found = self._store.listFrom(self._commit, self._conf)
             names = [found.next().getPath().getName()] if found.hasNext() else []
         if names != [self._commit.getName()]:
@@ -406,7 +406,7 @@ class LogStoreProbe:
         Raises:
             LakeportError: the store refused.
         """
-        with translated(self._secrets):
+        with translate_errors(self._secrets):
             self._files().delete(self._folder, True)
 
     def close(self) -> None:

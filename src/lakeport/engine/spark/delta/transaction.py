@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.delta_log.transactions import Operation, conflict
-from lakeport.engine.failures import from_java, translate, translate_jvm_errors
+from lakeport.engine.failures import is_java_error, translate, translate_jvm_errors
 from lakeport.engine.spark.jvm.calls import (
-    active,
+    active_session,
     ensure_active,
     java_class,
     option,
@@ -122,10 +122,10 @@ class DeltaTransaction:
         try:
             entries = scala_seq(self._jvm, [*self._removed, *map(self._action, actions)])
             _register_metrics(self._spark, self._txn, operation.metrics)
-            with _annotated(self._spark, operation):
-                return int(self._txn.commit(entries, _described(self._spark, operation)))
+            with _annotate_commit(self._spark, operation):
+                return int(self._txn.commit(entries, _java_operation(self._spark, operation)))
         except Exception as error:
-            if not from_java(error):  # a lost connection to the JVM is one of its own
+            if not is_java_error(error):  # a lost connection to the JVM is one of its own
                 raise
             failure = translate(error)
             if isinstance(failure, CommitConflict) or _java_name(error) in _CONFLICTS:
@@ -151,7 +151,7 @@ def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> Spar
     return own
 
 
-def _annotated(spark: SparkSession, operation: Operation) -> AbstractContextManager[None]:
+def _annotate_commit(spark: SparkSession, operation: Operation) -> AbstractContextManager[None]:
     """Run this thread's commit in a session whose settings suit it.
 
     They have it know its own work again, and give it user metadata where its description has no
@@ -162,7 +162,7 @@ def _annotated(spark: SparkSession, operation: Operation) -> AbstractContextMana
         settings[USER_METADATA] = operation.user_metadata
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         return nullcontext()
-    return active(committing_session(spark, settings))
+    return active_session(committing_session(spark, settings))
 
 
 def _java_name(error: Exception) -> str:
@@ -176,7 +176,7 @@ def _java_name(error: Exception) -> str:
         return ""
 
 
-def _described(spark: SparkSession, operation: Operation) -> Any:
+def _java_operation(spark: SparkSession, operation: Operation) -> Any:
     """Delta's own description of a commit, as the transaction in the JVM takes it."""
     jvm: Any = spark._jvm
     if operation.name == "RESTORE":

@@ -40,7 +40,7 @@ def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
     return java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(collected)
 
 
-def each(seq: Any) -> Iterator[Any]:
+def iterate_seq(seq: Any) -> Iterator[Any]:
     """Yield the items of a sequence of Scala's."""
     return (seq.apply(index) for index in range(seq.size()))
 
@@ -58,7 +58,7 @@ def ensure_active(spark: SparkSession) -> None:
 
 
 @contextmanager
-def active(spark: SparkSession) -> Iterator[None]:
+def active_session(spark: SparkSession) -> Iterator[None]:
     """Have a session be the active one of this thread of the JVM for a moment.
 
     Spark's parser takes its settings from the active session, whosever parser it is.

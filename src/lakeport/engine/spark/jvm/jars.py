@@ -142,7 +142,7 @@ def with_cached(needs: Iterable[str]) -> frozenset[str]:
 def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:
     """Fetch jars; those that came stay, though another one did not."""
     size = sum(jar.size for jar in jars)
-    address, user = _parted(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
+    address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
     with (
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
         ended_at_exit() as left,
@@ -202,10 +202,10 @@ def _blocks(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
         ) from error
 
 
-def _parted(address: str) -> tuple[str, bytes]:
+def _split_user(address: str) -> tuple[str, bytes]:
     """Split an address into what names no user, and `user:password`, which may be empty.
 
-    >>> _parted("https://me:p%40ss@example.org/maven/")
+    >>> _split_user("https://me:p%40ss@example.org/maven/")
     ('https://example.org/maven', b'me:p@ss')
     """
     parts = urlsplit(address.rstrip("/"))

@@ -144,7 +144,7 @@ class Launch:
 
     def _go_on(self) -> None:
         if self._closed:
-            raise stopped()
+            raise stopped_error()
 
     def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
         given = self._given
@@ -173,7 +173,7 @@ class Launch:
             closed = self._closed
         if closed:
             started.kill()
-            raise stopped()
+            raise stopped_error()
 
     def _suspect(self) -> Path | None:
         """The class archive with which the JVM has ended by itself, which may be damaged."""
@@ -191,7 +191,7 @@ class Launch:
             listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
             settings["spark.jars"] = ",".join(listed)
         if self._local:
-            jvm.start_workers(_of_workers(settings))
+            jvm.start_workers(_worker_environment(settings))
         self._joined = True
         client = jvm.connect()
         conf = SparkConf(_jvm=client.jvm)
@@ -210,14 +210,14 @@ class Launch:
         return context
 
 
-def _of_workers(settings: Mapping[str, str]) -> dict[str, str]:
+def _worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment that workers on this machine have from their start."""
     start = "spark.executorEnv."
     given = {key[len(start) :]: v for key, v in settings.items() if key.startswith(start)}
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
 
 
-def stopped() -> SparkFailure:
+def stopped_error() -> SparkFailure:
     """The error for work that comes after the end."""
     return SparkFailure(
         "this Spark session was stopped", "start anew: the next load makes another."

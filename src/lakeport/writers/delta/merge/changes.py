@@ -47,7 +47,7 @@ from lakeport.writers.delta.merge.files import (
     TableFiles,
     bounds,
     collect_rewritten,
-    in_parts,
+    read_in_parts,
 )
 from lakeport.writers.delta.sink import DeltaSink
 
@@ -65,11 +65,11 @@ _POSITION = "position in the batch"
 
 @dataclass(frozen=True)
 class Hits:
-    """Those rows of many that are meant, few as a rule.
+    """Positions of the rows that a change touches, and the batch's row that each one takes.
 
     Attributes:
         rows: their positions, sorted.
-        chosen: for each a number of 0 or more that tells what for.
+        chosen: for each, the position of that row in the batch; 0 where the change has no batch.
         unknown: how many rows are left as they are for want of a value to choose them by.
     """
 
@@ -81,7 +81,7 @@ class Hits:
         return len(self.rows)
 
     def part(self, start: int, end: int) -> Hits:
-        """Those of a range of rows, counted from its start.
+        """Return the hits within a range of rows, counted from its start.
 
         >>> Hits(np.array([1, 4, 6]), np.array([7, 8, 9])).part(4, 6)
         Hits(rows=array([0]), chosen=array([8]))
@@ -253,7 +253,7 @@ class Incoming:
 
         for key, _ in self.files:
             with self.storage.open(key) as source:
-                for batch in in_parts(pq.ParquetFile(source), 1 << 17):
+                for batch in read_in_parts(pq.ParquetFile(source), 1 << 17):
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:
@@ -271,7 +271,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class NewRows:
-    """What rows become.
+    """The rows that a change makes of a file's rows.
 
     Attributes:
         rows: those that stay.
@@ -338,7 +338,7 @@ class Upsert:
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
         new = context.take(pa.array(places))
         if self.deleted:
-            stay = pc.invert(marked(new.column(self.deleted), self.when))
+            stay = pc.invert(deleted_rows(new.column(self.deleted), self.when))
             rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
         bare = self.bare(new)
         there = {name.lower(): name for name in self.incoming.schema.names}
@@ -451,7 +451,7 @@ class Retire:
         return Hits(rows, np.zeros_like(rows), versions.null_count)
 
     def context(self, chosen: Positions) -> pa.Table | None:
-        """Nothing."""
+        """Return None: retiring needs no rows of a batch."""
         return None
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
@@ -505,7 +505,7 @@ class BatchKeys:
         last = KeyIndex(columns.columns).last
         inserted = last
         if change.deleted:
-            gone = marked(table.column(change.deleted), change.when).to_numpy()
+            gone = deleted_rows(table.column(change.deleted), change.when).to_numpy()
             inserted = last[~gone[last]]
         return cls(columns, last, inserted, KeyRanges(columns.columns))
 
@@ -533,16 +533,17 @@ class BatchKeys:
         return self.inserted[~there[self.inserted]]
 
 
-def marked(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
+def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
     """Which rows a column marks: those with true in a boolean one, with any value in another.
 
     Args:
         column: of the batch.
         when: says which values mark a row, in place of that rule.
 
-    >>> marked(pa.chunked_array([[True, False, None]])).to_pylist()
+    >>> deleted_rows(pa.chunked_array([[True, False, None]])).to_pylist()
     [True, False, False]
-    >>> marked(pa.chunked_array([["I", "D", None]]), DeleteCondition("op", ("D",))).to_pylist()
+    >>> when = DeleteCondition("op", ("D",))
+    >>> deleted_rows(pa.chunked_array([["I", "D", None]]), when).to_pylist()
     [False, True, False]
     """
     if when is not None:
@@ -635,7 +636,7 @@ class RewrittenFile:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The kernel over files of the table.
+    """Task kernel that rewrites the files of a table which have rows to change.
 
     Attributes:
         table: how they are read.
@@ -673,7 +674,7 @@ class Rewrite:
                 if not len(part):
                     yield batch
                     continue
-                yield _without(batch, part.rows)
+                yield _drop_rows(batch, part.rows)
                 done = self.change.apply(batch.take(pa.array(part.rows)), part.chosen, context)
                 counts["deleted"] += done.removed
                 counts["updated"] += len(part) - done.removed
@@ -688,7 +689,7 @@ class Rewrite:
         )
 
 
-def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
+def _drop_rows(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
     """A batch without some of its rows."""
     left = pa.array(~mask(rows, len(batch)))
     # Column by column Arrow copies what lies between the rows; a whole batch it takes row by row.

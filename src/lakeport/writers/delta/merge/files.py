@@ -24,8 +24,8 @@ from lakeport.schema.exact import InexactError
 from lakeport.schema.named import alter_command
 from lakeport.schema.nested import ValueFound, emptied
 from lakeport.shape import fit_column
-from lakeport.writers.delta.sink import DeltaSink, relabelled
-from lakeport.writers.delta.untyped import readable
+from lakeport.writers.delta.sink import DeltaSink, relabel
+from lakeport.writers.delta.untyped import name_unreadable_file
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -104,19 +104,19 @@ class TableFiles:
         schema = pa.schema([self.schema.field(place) for place in places])
         key = self._key(file)
         storage = self.log.storage
-        with storage.open(key) as source, readable(storage.uri(key)):
+        with storage.open(key) as source, name_unreadable_file(storage.uri(key)):
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             calendar = HybridCalendar.of_parquet(parquet.metadata)
             names = {f.name for f in wanted}
             left_out = self.untyped.keys() - names if len(names) == len(self.files) else set()
             there = [n for n in parquet.schema_arrow.names if n in names or n in left_out]
-            for stored in in_parts(parquet, rows, there):
+            for stored in read_in_parts(parquet, rows, there):
                 batch = calendar.rebase(stored) if calendar else stored
                 for name in left_out.intersection(there):
                     self._known(batch, name)  # a value in it is refused
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
-                yield relabelled(named, schema)
+                yield relabel(named, schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
         if field.name in self.partitions:
@@ -142,7 +142,7 @@ class TableFiles:
             ) from None
 
 
-def in_parts(
+def read_in_parts(
     parquet: Any, rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of an open Parquet file, asked for by some row groups after the other.
@@ -245,7 +245,7 @@ def rewrite_files(
     """
     if not files:
         return []
-    tasks = list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE)))
+    tasks = list(enumerate(balance_files(files, engine.cores * _TASKS_PER_CORE)))
     return engine.run_tasks(what, kernel, tasks, discard=partial(discard_rewritten, storage))
 
 
@@ -335,11 +335,11 @@ def convert_files(
     return rewrite_files(engine, what, kernel, files, kernel.table.log.storage)
 
 
-def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
+def balance_files(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
     """Groups of about the same size, at most `count` and none empty.
 
     >>> files = [DataFile(name, size) for name, size in zip("abc", (1, 9, 8))]
-    >>> [[file.path for file in group] for group in shared_out(files, 2)]
+    >>> [[file.path for file in group] for group in balance_files(files, 2)]
     [['b'], ['c', 'a']]
     """
     groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]

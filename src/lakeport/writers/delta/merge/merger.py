@@ -46,7 +46,7 @@ from lakeport.writers.delta.merge.changes import (
 from lakeport.writers.delta.merge.files import TableFiles, rewrite_files
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.sink import DeltaSink
-from lakeport.writers.delta.untyped import open_in_files
+from lakeport.writers.delta.untyped import open_stored_columns
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ class DeltaMerger:
             plan.schema_json,
             plan.schema,
             plan.partition_columns,
-            open_in_files(plan.schema_json, plan.evolution.schema),
+            open_stored_columns(plan.schema_json, plan.evolution.schema),
         )
         kernel = Rewrite(table, change, writer.sink(plan))
         what = f"rewrite files of {writer.uri} for a merge"

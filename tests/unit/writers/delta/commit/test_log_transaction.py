@@ -25,7 +25,7 @@ from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.options import DeltaOptions
-from lakeport.writers.delta.plain import plain
+from lakeport.writers.delta.plain import is_plain
 from lakeport.writers.delta.writer import DeltaWriter
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["Ada", None]})
@@ -365,14 +365,14 @@ def test_other_tables_are_left_to_delta_spark(
 ) -> None:
     plans.land()
     state = plans.writer().log.state()
-    assert state is not None and plain(state)
+    assert state is not None and is_plain(state)
     configured = {**state.metadata, "configuration": {**state.properties, **properties}}
     if properties == {"delta.checkpointPolicy": "v2"}:
         features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
         newer = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-        assert not plain(replace(state, protocol=newer))
+        assert not is_plain(replace(state, protocol=newer))
         return
-    assert not plain(replace(state, metadata=configured))
+    assert not is_plain(replace(state, metadata=configured))
 
 
 def test_what_the_history_says_of_a_commit(plans: Plans) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.writers.delta.merge import files
-from lakeport.writers.delta.merge.files import in_parts
+from lakeport.writers.delta.merge.files import read_in_parts
 
 
 @pytest.mark.parametrize("ahead", [1, 200, 1 << 20])
@@ -21,6 +21,6 @@ def test_each_row_is_read_once_however_far_ahead(
     held = io.BytesIO()
     table = pa.table({"id": pa.array(range(rows), pa.int64()), "name": ["n"] * rows})
     pq.write_table(table, held, row_group_size=7)
-    read = list(in_parts(pq.ParquetFile(held), 5, ["id"]))
+    read = list(read_in_parts(pq.ParquetFile(held), 5, ["id"]))
     assert [value for batch in read for value in batch.column("id").to_pylist()] == [*range(rows)]
     assert all(batch.schema.names == ["id"] and 0 < len(batch) <= 5 for batch in read)
