@@ -81,7 +81,12 @@ def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
             "Unicode",
             "correct the text in the source.",
         ) from None
-    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+    except OverflowError:
+        raise SourceError(
+            f"column {name!r} of the frame has a whole number of more than 64 bits",
+            "give such numbers as `decimal.Decimal`.",
+        ) from None
+    except (TypeError, ValueError, NotImplementedError) as error:
         if values.dtype != object and not len(values):
             raise _unlike(name, values) from error
         raise _mixed(name) from error

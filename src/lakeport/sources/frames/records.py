@@ -7,6 +7,7 @@ in which they first appear, of types that hold each of their values exactly. The
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
@@ -40,6 +41,7 @@ _FAMILIES = (
 _ZONES = "times with and without a zone"
 _ALIKE = {"bool_": bool, "bool": bool, "ndarray": list}
 """Names of numpy's types -> Python's that Arrow takes for the same."""
+_MAX_DEPTH = 40
 _EXACT = 1 << 53
 """Up to here a double holds every whole number."""
 
@@ -203,13 +205,18 @@ def _digits(value: Any) -> str | None:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def check_values(name: str, values: Iterable[Any], options: RecordOptions) -> None:
+def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth: int = 0) -> None:
     """See that Arrow would alter no value, as it makes 1 of true, a day of a date-time, and UTC's
     time of one without a zone.
 
     Raises:
         SourceError: values of this name, or inside of them, are of types that don't go together.
     """
+    if depth > _MAX_DEPTH:
+        raise SourceError(
+            f"column {re.split(r'[.[]', name)[0]!r} is nested deeper than {_MAX_DEPTH} levels",
+            "make it JSON text in the source; a field of records can be declared as `json`.",
+        )
     there = [value for value in values if value is not None]
     if options.pandas:
         there = [value for value in there if not _is_missing(value)]
@@ -240,9 +247,10 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions) -> No
         column = pa.schema([(name.partition(".")[0], found)])
         check_width(options.stream, column, options.max_columns, every=False)
         for key, group in members.items():
-            check_values(f"{name}.{key}", group, options)
+            check_values(f"{name}.{key}", group, options, depth + 1)
     elif any(issubclass(kind, _LISTS) for kind in kinds):
-        check_values(f"{name}[]", [item for value in there for item in value], options)
+        items = [item for value in there for item in value]
+        check_values(f"{name}[]", items, options, depth + 1)
 
 
 def _is_missing(value: Any) -> bool:

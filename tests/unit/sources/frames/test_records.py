@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -90,6 +91,7 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
         ([{"v": datetime(2024, 1, 1)}, {"v": datetime(2024, 1, 1, tzinfo=UTC)}], "without a zone"),
         ([{"v": time(1, tzinfo=UTC)}], "times of day with a zone"),
         ([{"v": pd.NaT}], "which are NaTType"),
+        ([{"v": [{"w": json.loads("[" * 40 + "]" * 40)}]}], "'v' is nested deeper than 40 levels"),
         ([{"v": pd.Timestamp("2024-03-04T00:00:00.000000001")}], "microseconds can't hold"),
         ([{"v": Decimal("Infinity")}], "which are Decimal"),
         ([{"v": BIG}, {"v": 0.5}], "holds the values of 'v' exactly, which are float and int"),

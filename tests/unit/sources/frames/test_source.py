@@ -175,6 +175,7 @@ def test_pandas_columns_that_mix_types_are_named(tmp_path: Path) -> None:
         ([time(12, tzinfo=UTC)], "times of day with a zone"),
         ([pd.Timestamp("2024-03-04T00:00:00.000000001")], "microseconds can't hold"),
         ([np.datetime64("2024-03-04")], "mixes values"),
+        ([2**70, 1], "more than 64 bits"),
         (pd.Categorical([date(2024, 3, 4), datetime(2024, 3, 4, 5)]), "mixes values"),
         (["\ud800"], "no Unicode"),
         (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
