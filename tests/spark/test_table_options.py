@@ -102,6 +102,7 @@ def test_properties_of_new_and_known_tables(lake: str) -> None:
     asked = {"delta.enableDeletionVectors": "true"}
     told = notes(lakeport.land(ROWS, lake, table="t", table_properties=asked))
     assert told == "the table now has `deletionVectors`: delta-rs can't read it."
+    assert notes(lakeport.land(ROWS, lake, table="new", table_properties=asked)) == told
     facts = lakeport.Table(f"{lake}/t").describe()
     assert facts.properties["delta.checkpointInterval"] == "7"
     assert facts.not_readable_by == {"deletionVectors": "delta-rs"}

@@ -19,6 +19,8 @@ from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 _DURATIONS = frozenset({FILE_RETENTION, LOG_RETENTION})
 _PROPERTIES = frozenset({*DEFAULT_PROPERTIES, *_DURATIONS, CLEANS_LOG, "delta.appendOnly"})
+# Other values than the defaults' take a table feature.
+_BRING_FEATURES = ("delta.checkpointPolicy", "delta.enableDeletionVectors")
 _NEWEST: Final = {
     "minReaderVersion": 3,
     "minWriterVersion": 7,
@@ -69,7 +71,11 @@ def leaves_plain(plan: DeltaPlan) -> bool:
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False
     if base is None:
-        return _PROPERTIES.issuperset(plan.properties) and _has_common_types(plan.schema_json)
+        return (
+            _PROPERTIES.issuperset(plan.properties)
+            and all(plan.properties[name] == DEFAULT_PROPERTIES[name] for name in _BRING_FEATURES)
+            and _has_common_types(plan.schema_json)
+        )
     same = base.schema_json == plan.schema_json
     return (
         is_plain(base)

@@ -17,6 +17,7 @@ from lakeport.delta_log.state import (
     physical_names,
 )
 from lakeport.errors import ConfigError, SchemaConflict
+from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TableRequest, plan_table
 
 NESTED = pa.schema(
@@ -75,6 +76,20 @@ def test_new_tables_get_defaults_that_can_be_overridden() -> None:
     assert plan.properties["delta.appendOnly"] == "true"
     assert plan.properties["delta.columnMapping.mode"] == "name"
     assert "column mapping" in plan.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "left"),
+    [
+        ("delta.enableDeletionVectors", "true", False),
+        ("delta.checkpointPolicy", "v2", False),
+        ("delta.checkpointInterval", "7", True),
+        ("delta.appendOnly", "true", True),
+    ],
+)
+def test_new_tables_that_take_a_feature_are_not_plain(name: str, value: str, left: bool) -> None:
+    request = TableRequest(properties={name: value})
+    assert leaves_plain(plan_table(None, pa.schema([("id", pa.int64())]), request)) is left
 
 
 def test_partition_columns_are_checked() -> None:
