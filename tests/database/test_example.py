@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from examples.lake.__main__ import main
+from examples.lake.__main__ import main, show
+from lakeport.cli.app import main as lakeport
 from tests.emulators import EmulatorError
 from tests.postgres import Environment
 
 pytestmark = pytest.mark.spark  # it makes tables by SQL
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the example leaves."""
+    """What the example leaves; its runs have the tests' Spark."""
     made = tmp_path_factory.mktemp("example") / "mine"
-    command = [sys.executable, "-m", "examples.lake", str(made)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+
+    def here(about: str, folder: Path, *arguments: str) -> int:
+        patch.chdir(folder)
+        return lakeport(arguments) if arguments[0] == "run" else show(about, folder, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ):
+        patch.setattr(sys, "argv", ["examples.lake", str(made)])
+        patch.setattr("examples.lake.__main__.show", here)
+        assert main() == 0
     return made
 
 
