@@ -36,7 +36,7 @@ def test_files_deleted_before_the_log_is_looked_at(
     case = ("link t/_delta_log/N.json#1", "EIO-after")
     assert wrong(scenario, *case) == ""
     monkeypatch.setattr(commit, "settle", settle)
-    monkeypatch.setattr(StagedFiles, "_named", lambda self: False)
+    monkeypatch.setattr(StagedFiles, "_is_named", lambda self: False)
     assert "unreadable" in wrong(scenario, *case)
 
 

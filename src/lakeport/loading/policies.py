@@ -82,8 +82,8 @@ class Policies:
         names = (header_name(name, case) for name in self.config.partition_keys + own)
         return tuple(dict.fromkeys(names))
 
-    def renamed(self, batch: Batch) -> Batch:
-        """A batch whose own keys, where it is merged by them, go by their names in the table."""
+    def rename_keys(self, batch: Batch) -> Batch:
+        """Return the batch with its own merge keys, if it is merged by them, as spelled there."""
         if self.config.mode is not Mode.MERGE or self.config.merge_keys or not self.rules:
             return batch
         keys = self.rules.keys(batch.key_properties, "to merge by")

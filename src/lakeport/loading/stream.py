@@ -100,7 +100,7 @@ class StreamLoader:
         """
         rows = [batch for batch in batches if not batch.gone]
         commits = [[batch] for batch in rows]
-        if self.policies.config.mode is Mode.OVERWRITE or self._at_once(rows):
+        if self.policies.config.mode is Mode.OVERWRITE or self._takes_one_commit(rows):
             commits = [rows] if rows else []
         commits += [[batch] for batch in batches if batch.gone]
         for number, group in enumerate(commits, 1):
@@ -108,14 +108,14 @@ class StreamLoader:
             if landed is not None:
                 yield replace(landed, source_columns=read_columns(group))
 
-    def _at_once(self, batches: Sequence[Batch]) -> bool:
+    def _takes_one_commit(self, batches: Sequence[Batch]) -> bool:
         """Whether several batches have to be transformed, checked or remembered together."""
         if len(batches) < 2:
             return False
         expected = self.checks is not None and self.checks.at_once
         if expected or all(batch.bookmark is not None for batch in batches):
             return True
-        return self.transform is not None and not self.transform.planned(batches[0]).row_wise
+        return self.transform is not None and not self.transform.plan_frame(batches[0]).row_wise
 
     def take_dropped(self) -> Mapping[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -123,7 +123,7 @@ class StreamLoader:
         return dropped
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
-        keyed = [self.policies.renamed(batch) for batch in batches]
+        keyed = [self.policies.rename_keys(batch) for batch in batches]
         whole = merge_batches(keyed)
         if self.transform is not None and not whole.gone:
             whole = self.transform.digest_rules(whole)
@@ -131,17 +131,17 @@ class StreamLoader:
             before = self.writer.landed_before(whole)
         if before is not None:
             for batch in batches:
-                self._count_again(batch)
+                self._recount_bad(batch)
             return before
-        scan = self._scans or self._rules_for_undeclared(keyed)
+        scan = self._scans_first or self._rules_for_undeclared(keyed)
         try:
-            return self._once_read(whole, keyed, scan, state)
+            return self._scan_and_land(whole, keyed, scan, state)
         except UnknownFields:
             if scan or self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
                 raise
-            return self._once_read(whole, keyed, True, state)
+            return self._scan_and_land(whole, keyed, True, state)
 
-    def _once_read(
+    def _scan_and_land(
         self, whole: Batch, batches: Sequence[Batch], scan: bool, state: bytes | None
     ) -> Landed | None:
         """Land batches; all are scanned first, as a field is read by all that it holds."""
@@ -162,7 +162,7 @@ class StreamLoader:
         return not named <= known
 
     @property
-    def _scans(self) -> bool:
+    def _scans_first(self) -> bool:
         """Whether batches are looked through before anything is written."""
         policies = self.policies
         return (
@@ -177,11 +177,11 @@ class StreamLoader:
         source: Collection[str] = ()
         if self.transform is not None:  # makes other columns of these
             source = {name for schema in schemas for name in schema.names}
-        made = None if batches[0].gone else self._made(batches, readers, schemas)
+        made = None if batches[0].gone else self._transform_batches(batches, readers, schemas)
         if made is not None:
-            return [self._of_frame(made.batch, clock, source, made)]
+            return [self._frame_part(made.batch, clock, source, made)]
         if batches[0].frame is not None:
-            return [self._of_frame(batches[0], clock, source)]
+            return [self._frame_part(batches[0], clock, source)]
         parts = []
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
@@ -190,7 +190,7 @@ class StreamLoader:
             parts.append(Part(batch, known, shape, sieve))
         return parts
 
-    def _of_frame(
+    def _frame_part(
         self,
         batch: Batch,
         clock: datetime,
@@ -203,7 +203,7 @@ class StreamLoader:
         shape = self.policies.shape(columns_of(batch), batch, clock, source)
         return Part(batch, None, shape, sieve, frame, made)
 
-    def _made(
+    def _transform_batches(
         self,
         batches: Sequence[Batch],
         readers: Sequence[Reader | None],
@@ -222,13 +222,15 @@ class StreamLoader:
             from lakeport.loading.transform.transform import Transform
 
             transform = Transform(spark)
-        items = [(reader, splits, b.untyped) for b, reader in read for splits in self._shared(b)]
+        items = [
+            (reader, splits, b.untyped) for b, reader in read for splits in self._split_groups(b)
+        ]
         whole, columns = merge_batches(batches), schemas[0]
         if read:
             found = union_columns([opened_columns(b, reader.schema) for b, reader in read])
             whole, columns = replace(whole, untyped=open_columns(found)), with_text(found)
         with self.timeline.stage("planning", batches[0].stream):
-            return transform.applied(whole, columns, items)
+            return transform.make_frame(whole, columns, items)
 
     def _scanned(self, batch: Batch) -> Reader | None:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
@@ -248,19 +250,21 @@ class StreamLoader:
         if self.policies.config.once:  # those of files that the table has are left out
             self._bad.append((batch, found))
         else:
-            self._hand_on(batch, found)
+            self._report_bad(batch, found)
         return batch.reader.tolerant() if scan.bad else batch.reader
 
-    def _count_again(self, batch: Batch) -> None:
+    def _recount_bad(self, batch: Batch) -> None:
         """Have a skipped batch's bad records count against the run's limit, as at first.
 
         With `once`, nothing tells any more which of its files were left out then.
         """
         config = self.policies.config
         if batch.reader is not None and config.on_bad_record != "fail" and not config.once:
-            self._hand_on(batch, self._scan(self._extended(batch.reader), batch)[1])
+            self._report_bad(batch, self._scan(self._extended(batch.reader), batch)[1])
 
-    def _hand_on(self, batch: Batch, found: Sequence[Scan], left_out: Collection[str] = ()) -> None:
+    def _report_bad(
+        self, batch: Batch, found: Sequence[Scan], left_out: Collection[str] = ()
+    ) -> None:
         """Hand on the bad records that were found in a batch, but for those of some files."""
         pairs = zip(batch.splits, found, strict=True)
         kept = [scan for split, scan in pairs if split.uri not in left_out]
@@ -343,9 +347,11 @@ class StreamLoader:
                     landed = self.writer.landed_before(known) if once else None
                     if landed is None and not judged:
                         for batch, scans in self._bad:
-                            self._hand_on(batch, scans, known_files)
+                            self._report_bad(batch, scans, known_files)
                         if self.checks is not None:
-                            self.checks.judge_findings(whole, found, counted_before=self._scans)
+                            self.checks.judge_findings(
+                                whole, found, counted_before=self._scans_first
+                            )
                         judged = True  # what is staged again is the same
                     if whole.optional and not staged and whole.bookmark is None:
                         return None
@@ -354,7 +360,9 @@ class StreamLoader:
                     else:
                         self.writer.discard(staged)
                     notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
-                    return self._told(replace(landed, notes=notes), whole, incoming, plan, skewed)
+                    return self._describe(
+                        replace(landed, notes=notes), whole, incoming, plan, skewed
+                    )
                 except TypeConflict as conflict:
                     self.writer.discard(staged)
                     now = self.writer.current()
@@ -407,7 +415,7 @@ class StreamLoader:
         with self._stage("committing", batch.stream), self.cancellation.committing(self.writer.uri):
             return self.writer.commit(plan, staged, batch, state)
 
-    def _told(
+    def _describe(
         self,
         landed: Landed,
         whole: Batch,
@@ -439,10 +447,10 @@ class StreamLoader:
         for part in parts:
             if part.reader is None:
                 return [Task(part, ())]
-            tasks += [Task(part, group) for group in self._shared(part.batch)]
+            tasks += [Task(part, group) for group in self._split_groups(part.batch)]
         return tasks
 
-    def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
+    def _split_groups(self, batch: Batch) -> list[tuple[Split, ...]]:
         size = int(max(batch.bytes, 0) * batch.output_ratio)
         files = self.policies.number_of_files(size, self.engine.cores)
         return group_splits(batch.splits, files)

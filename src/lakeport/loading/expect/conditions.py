@@ -200,13 +200,15 @@ def name_failed_sql(
         if transform is not None and transform.function is not None:
             others.append("`python`")
         sql, expected = transform.sql if transform else "", checks.expected if checks else ()
-        made = _named(found, _suspects(found, sql, expected, others), secrets)
+        made = _failure_error(found, _suspects(found, sql, expected, others), secrets)
         made.__cause__ = error.__cause__
         mask_causes(made, secrets)
         raise made from made.__cause__
 
 
-def _named(found: Uncomputed, suspects: Sequence[str], secrets: Iterable[str]) -> InputError:
+def _failure_error(
+    found: Uncomputed, suspects: Sequence[str], secrets: Iterable[str]
+) -> InputError:
     suspects = suspects or ["the frame"]
     who = suspects[0] if len(suspects) == 1 else f"one of {', '.join(suspects)}"
     what = " ".join(found.fragment.split()) if found.line else ""

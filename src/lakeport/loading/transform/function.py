@@ -70,7 +70,7 @@ def _imported(module: str, here: Path) -> ModuleType:
     return found
 
 
-def applied(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame:
+def apply_function(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame:
     """What the function makes of a frame.
 
     Raises:

@@ -156,7 +156,7 @@ class RowRules:
             return PlannedBatch(batch, columns)
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
-            made = self.transform.planned(batch)
+            made = self.transform.plan_frame(batch)
             batch, columns, how = made.batch, columns_of(made.batch), made.how
         if checks is not None:
             if batch.frame is not None:
@@ -165,7 +165,7 @@ class RowRules:
                 from lakeport.loading.transform.transform import Transform
 
                 spark = prepared.engine.require_spark(expected)
-                made = Transform(spark).planned(batch)
+                made = Transform(spark).plan_frame(batch)
                 checks.by_spark(made.batch, made.frame)
             else:
                 checks.by_arrow(batch, columns)
@@ -176,7 +176,7 @@ class RowRules:
             return False
         if any(one.at_once for one in self.expected):
             return True
-        return self.transform is not None and not self.transform.planned(batch).row_wise
+        return self.transform is not None and not self.transform.plan_frame(batch).row_wise
 
 
 def _gather_flushes(source: Source, whole: Callable[[Batch], bool]) -> Source:

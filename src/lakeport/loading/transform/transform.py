@@ -21,7 +21,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_untyped
 from lakeport.engine.sql.query import check_query, clone_session, is_row_wise, name_frames, query
 from lakeport.loading.batches import columns_of
-from lakeport.loading.transform.function import applied, function_named
+from lakeport.loading.transform.function import apply_function, function_named
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.nested import emptied_columns
 from lakeport.shape import fitted
@@ -113,14 +113,16 @@ class Transform:
         made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
         return replace(batch, digest=made if batch.digest else "", remembered=False)
 
-    def planned(self, batch: Batch) -> TransformedBatch:
-        """Return what a batch is made, without reading a row; raises as `applied`."""
-        made = self.applied(batch, columns_of(batch), ())
+    def plan_frame(self, batch: Batch) -> TransformedBatch:
+        """Return what a batch is made, without reading a row; raises as `make_frame`."""
+        made = self.make_frame(batch, columns_of(batch), ())
         made.close()
         return made
 
-    def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> TransformedBatch:
-        """A batch with the frame that the transform makes of it.
+    def make_frame(
+        self, batch: Batch, schema: pa.Schema, items: Sequence[Item]
+    ) -> TransformedBatch:
+        """Return the batch with the frame that the transform makes of it.
 
         Args:
             batch: where it is one of a frame, the frame is the source.
@@ -140,7 +142,7 @@ class Transform:
             frame = reading.frame
         frame = void_untyped(frame, batch.untyped)
         name_frames(session, {**self.views, SOURCE: frame})
-        found = self._made(session, frame.columns)
+        found = self._apply_rules(session, frame.columns)
         stored = normalise_frame(found, batch.stream)
         untyped = untyped_columns(found, stored)
         return TransformedBatch(
@@ -150,7 +152,7 @@ class Transform:
             reading,
         )
 
-    def _made(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
+    def _apply_rules(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
         known = {
             SOURCE: tuple(columns),
             **{name: tuple(view.columns) for name, view in self.views.items()},
@@ -158,7 +160,7 @@ class Transform:
         frame = query(session, self.sql, known) if self.sql else session.table(SOURCE)
         if self.function is not None:
             with translate_errors():
-                return applied(self.function, frame)
+                return apply_function(self.function, frame)
         return frame
 
 

@@ -258,14 +258,14 @@ class StagedFiles:
 
         No file goes before the table's log was read and is found not to name it.
         """
-        going = () if self._kept or self._named() else tuple(self._visible)
+        going = () if self._kept or self._is_named() else tuple(self._visible)
         for key in going:
             with suppress(LakeportError):
                 self._storage.delete(key)
         for item in self.staged:
             self._storage.discard(item)
 
-    def _named(self) -> bool:
+    def _is_named(self) -> bool:
         """Whether the table's log may name one of the visible files."""
         if not self._visible or self._log is None:
             return False

@@ -124,7 +124,7 @@ class Journal:
         entry = self._read(self._key(sequence))
         if entry is None:
             return None
-        found = _done(entry)
+        found = _decode_done(entry)
         if found.digest != digest:
             raise self.mismatch(sequence)
         return found
@@ -140,7 +140,7 @@ class Journal:
             newest, attempt = entry, attempt + 1
         if newest is None:
             return None
-        objects = tuple(_planned(item) for item in newest["objects"])
+        objects = tuple(_decode_object(item) for item in newest["objects"])
         ordinal, names = newest["next_ordinal"], newest["names"]
         marked, by = newest.get("bookmark"), newest.get("by")
         return Intent(newest["digest"], objects, ordinal, names, attempt - 1, marked, by)
@@ -190,7 +190,7 @@ class Journal:
         numbers = (name.partition(".")[0] for name in names if name.count(".") == 1)
         newest = max((int(number) for number in numbers if number.isdecimal()), default=-1)
         entry = self._read(self._key(newest)) if newest >= 0 else None
-        return (newest, _done(entry)) if entry is not None else (-1, None)
+        return (newest, _decode_done(entry)) if entry is not None else (-1, None)
 
     def prune(self, before: int) -> None:
         """Delete the entries of all batches below a number, which no repeated run asks for.
@@ -245,7 +245,7 @@ class Journal:
                 ) from error
 
 
-def _done(entry: Mapping[str, Any]) -> DoneEntry:
+def _decode_done(entry: Mapping[str, Any]) -> DoneEntry:
     keys, marked = tuple(entry["keys"]), entry.get("bookmark")
     return DoneEntry(entry["digest"], keys, entry["rows"], entry["bytes"], marked)
 
@@ -267,7 +267,7 @@ def _describe_object(item: PlannedObject) -> dict[str, Any]:
     }
 
 
-def _planned(item: Mapping[str, Any]) -> PlannedObject:
+def _decode_object(item: Mapping[str, Any]) -> PlannedObject:
     staged = Staged(
         key=item["staged_key"],
         token=item["token"],

@@ -451,7 +451,7 @@ class FilesWriter(TableWriter):
         Raises:
             DestinationError: the store fails.
         """
-        schema = self._known().schema
+        schema = self._recorded().schema
         if schema is None or not self._is_there():
             return None
         return Current(schema, (), -1, typed=self.encoder.has_types)
@@ -573,7 +573,7 @@ class FilesWriter(TableWriter):
         """
         from lakeport.schema.evolution import TypeConflict, change_warnings
 
-        known, typed = self._known(), self.encoder.has_types
+        known, typed = self._recorded(), self.encoder.has_types
         try:
             try:
                 plan, table, warnings = plan_columns(
@@ -602,14 +602,14 @@ class FilesWriter(TableWriter):
     def _column_log(self) -> ColumnLog:
         return ColumnLog(self.storage, self.table)
 
-    def _known(self) -> RecordedColumns:
+    def _recorded(self) -> RecordedColumns:
         if self._columns is None:
             self._columns = self._column_log.read()
         return self._columns
 
     def _begins_anew(self) -> bool:
         """Whether the table's files were deleted, rather than being published at this moment."""
-        age = time.time() - self._known().modified
+        age = time.time() - self._recorded().modified
         return not self._raced and age > _PUBLISHING and not self._is_there()
 
     def _is_there(self) -> bool:
@@ -627,7 +627,7 @@ class FilesWriter(TableWriter):
         Raises:
             ObjectExists: another load has changed them meanwhile: plan and stage again.
         """
-        known, told = self._known(), tuple[str, ...]()
+        known, told = self._recorded(), tuple[str, ...]()
         if known.schema is not None and columns.equals(known.schema, check_metadata=True):
             return self._retype(known) if known.pending else told
         pending = known.pending or self._is_retyped(columns)
@@ -647,7 +647,7 @@ class FilesWriter(TableWriter):
         """Whether earlier files may have text where the table gets another type."""
         from lakeport.writers.files.retype import has_text_places
 
-        before = self._known().schema
+        before = self._recorded().schema
         if before is None or not self.encoder.has_types:
             return False
         return has_text_places(file_columns(before), file_columns(columns))
@@ -727,7 +727,7 @@ class FilesWriter(TableWriter):
         if self.encoder.has_types and not {*plan.untyped}.isdisjoint(plan.schema.names):
             from lakeport.writers.files.retype import retype_late
 
-            told += retype_late(self.storage, self.table, done.keys, self._known().number)
+            told += retype_late(self.storage, self.table, done.keys, self._recorded().number)
         warnings = plan.warnings + told
         return self._landed(batch, done, done.rows, warnings=warnings)
 

@@ -120,7 +120,7 @@ class DeltaRows:
             own: see `bare`.
         """
         with _translate_rule_errors():
-            session, table = self._opened()
+            session, table = self._open_table()
             source = _last_of_each(session, schema, uris, keys)
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
@@ -144,7 +144,7 @@ class DeltaRows:
     def delete(self, condition: str) -> None:
         """Remove the rows for which a condition is true."""
         with _translate_rule_errors():
-            _, table = self._opened()
+            _, table = self._open_table()
             table.delete(condition)
 
     def update(self, condition: str, values: Mapping[str, datetime], *, new: str) -> None:
@@ -156,10 +156,10 @@ class DeltaRows:
             new: the one of the columns that the table need not have yet.
         """
         with _translate_rule_errors():
-            _, table = self._opened(new)
+            _, table = self._open_table(new)
             table.update(condition, {quoted(n): literal(value) for n, value in values.items()})
 
-    def _opened(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
+    def _open_table(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
         """A session of its own whose settings say the mark, and the table in it."""
         from delta.tables import DeltaTable
 

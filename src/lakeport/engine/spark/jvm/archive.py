@@ -58,7 +58,7 @@ def place(java: Java, entries: Sequence[Path]) -> Path | None:
 
 def find(archive: Path | None) -> Path | None:
     """Return the archive to use: this one, else another of the same installation; None if none."""
-    if archive is None or _asked() in _OFF:
+    if archive is None or _mode() in _OFF:
         return None
     found = archive if archive.is_file() else next(iter(_others(archive)), None)
     with suppress(OSError):
@@ -92,7 +92,7 @@ def refresh(archive: Path | None, needs: Iterable[str]) -> None:
 
     With `LAKEPORT_CDS=use` none is made.
     """
-    if archive is None or _asked() in {*_OFF, "use"} or archive.is_file():
+    if archive is None or _mode() in {*_OFF, "use"} or archive.is_file():
         return
     with suppress(OSError):
         making = archive.with_suffix(".making")
@@ -129,7 +129,7 @@ def publish(archive: Path) -> bool:
     return True
 
 
-def _asked() -> str:
+def _mode() -> str:
     return os.environ.get("LAKEPORT_CDS", "").lower()
 
 

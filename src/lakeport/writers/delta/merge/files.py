@@ -113,7 +113,7 @@ class TableFiles:
             for stored in read_in_parts(parquet, rows, there):
                 batch = calendar.rebase(stored) if calendar else stored
                 for name in left_out.intersection(there):
-                    self._known(batch, name)  # a value in it is refused
+                    self._untyped_column(batch, name)  # a value in it is refused
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
                 yield relabel(named, schema)
@@ -122,10 +122,12 @@ class TableFiles:
         if field.name in self.partitions:
             value = parse_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
-        known = self._known(batch, field.name) if field.name in batch.schema.names else None
+        known = (
+            self._untyped_column(batch, field.name) if field.name in batch.schema.names else None
+        )
         return fit_column(known, field, len(batch))
 
-    def _known(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+    def _untyped_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         """A column of a file, of the types of `lakeport.schema.nested` where it had no value."""
         column = batch.column(name)
         if name not in self.untyped:
