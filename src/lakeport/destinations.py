@@ -169,7 +169,7 @@ def open_table(
         from lakeport.writers.delta.table import DeltaTableWriter
         from lakeport.writers.delta.writer import DeltaWriter
 
-        session = delta_session(config, storage, engine, writes=writes)
+        session = delta_session(config, storage, engine, folder, writes=writes)
         if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
@@ -243,27 +243,40 @@ def table_rows(
     log = DeltaLog(storage, folder)
     if config.file_type != "delta" or log.newest() < 0:
         return None
-    session = delta_session(config, storage, engine, writes=False)()
+    session = delta_session(config, storage, engine, folder, writes=False)()
     session.check_files(storage, folder, log.newest(), config.table_roots)
     return session.spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 
 def delta_session(
-    config: DestinationConfig, storage: Storage, engine: Engine, *, writes: bool = True
+    config: DestinationConfig,
+    storage: Storage,
+    engine: Engine,
+    folder: str = "",
+    *,
+    writes: bool = True,
 ) -> Callable[[], DeltaSession]:
     """Return what gives Spark's session, which has the credentials for its own way to the store.
 
     A store that `writes` go to has to be fit for them, which a probe object tells.
 
+    Args:
+        config: the target's.
+        storage: the target's store.
+        engine: Spark.
+        folder: the key of the Delta table; empty for the storage's root.
+        writes: whether the table will be changed.
+
     Raises:
         DestinationError: the store can't hold Delta tables.
     """
-    needs, asks = config.jars, "what is asked of the Delta table"
+    step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
+    needs, asks = config.jars, f"to {step} by delta-spark"
     if not config.connectors():
-        return lambda: engine.require_spark(asks).delta_session(needs)
+        return lambda: engine.require_spark(asks).delta_session(step, needs)
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
     return lambda: engine.require_spark(asks).delta_session(
-        needs, root, settings(for_workers=not engine.is_local)
+        step, needs, root, settings(for_workers=not engine.is_local)
     )

@@ -44,6 +44,13 @@ def test_jobs_have_descriptions_in_words_and_a_group_a_run(tmp_path: Path) -> No
     lakeport.land(rows, {str(tmp_path)!r}, table="t", run_id="nightly", spark=spark)
     lakeport.land(rows, {str(tmp_path)!r}, table="u", sql="SELECT id FROM source", run_id="second",
                   spark=spark)
+    table = lakeport.TablesSource(tables={{"t": {str(tmp_path / "t")!r}}})
+    lakeport.land(table, {str(tmp_path)!r}, table="copy", spark=spark)
+    fed = {{"delta.enableChangeDataFeed": "true"}}
+    for _ in range(2):
+        lakeport.land(rows, {str(tmp_path)!r}, table="m", mode="merge", merge_keys="id",
+                      table_properties=fed, spark=spark)
+    lakeport.Table({str(tmp_path / "t")!r}, spark=spark).optimize()
     from lakeport.engine.spark.session import DriverSession
     DriverSession._current.stop(fast=False)
     """)
@@ -56,6 +63,33 @@ def test_jobs_have_descriptions_in_words_and_a_group_a_run(tmp_path: Path) -> No
     assert first["Properties"]["spark.job.description"] == words
     assert {stage["Stage Name"] for stage in first["Stage Infos"]} == {words}
     assert "write u, batch 0" in second["Properties"]["spark.job.description"]
+    for job in jobs:  # those of delta-spark, and of looking at tables, too
+        properties = job["Properties"]
+        assert "lakeport: " in properties["spark.job.description"], job["Stage Infos"]
+        assert properties["spark.jobGroup.id"].startswith("lakeport"), properties
+        assert properties["callSite.short"].startswith("lakeport: "), properties
+        assert not [stage for stage in job["Stage Infos"] if ".py:" in stage["Stage Name"]]
+
+
+def test_a_session_of_the_users_names_its_jobs_as_before(tmp_path: Path) -> None:
+    out = run_script(
+        f"""
+    import lakeport
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    context = spark.sparkContext
+    context.setJobGroup("mine", "my jobs")
+    lakeport.land(spark.range(10), {str(tmp_path)!r}, table="t", run_id="nightly")
+    print(context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("callSite.short"))
+    tracker = context.statusTracker()
+    print(len(tracker.getJobIdsForGroup("mine")), len(tracker.getJobIdsForGroup("lakeport nightly")))
+    """,
+        quiet=False,
+    )
+    mine, ours = out.split()[-2:]
+    assert out.split()[:2] == ["mine", "None"]
+    assert mine == "0" and int(ours) > 1
 
 
 def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:

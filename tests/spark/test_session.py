@@ -316,7 +316,7 @@ def test_adopting_growing_and_ending() -> None:
     plain = SparkEngine(SessionRequest(needs))  # which can land files, and plain tables
     assert plain.adopted and plain.run_tasks("test", lambda x: [x], [1]) == [1]
     try:
-        plain.delta_session(needs)
+        plain.delta_session("test", needs)
     except ConfigError as error:
         told = str(error)
         assert '("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")' in told

@@ -159,8 +159,8 @@ class PreparedLoad:
         now = writer.current()
         if now is None:
             return None
-        session = destinations.delta_session(self.config, self.storage, self.engine)()
         folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
+        session = destinations.delta_session(self.config, self.storage, self.engine, folder)()
         session.check_files(self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
         if mark.lower() in (name.lower() for name in frame.columns):

@@ -231,7 +231,7 @@ def reach(
     scheme = name.partition("://")[0]
     if engine.adopted:
         if not knows_scheme(engine.spark, scheme):
-            engine.delta_session(needs)
+            engine.delta_session("look for the store's connector", needs)
         return name
     storage = storage_of(config, named_as_by_users(name))
     if storage is None:

@@ -96,7 +96,7 @@ class TableLocation:
             DestinationError: the store can't hold Delta tables, and one is to be written.
             SparkFailure: Spark did not start.
         """
-        return delta_session(self.config, self.storage, engine, writes=writes)()
+        return delta_session(self.config, self.storage, engine, self.folder, writes=writes)()
 
 
 def locate(

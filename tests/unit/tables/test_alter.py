@@ -197,7 +197,7 @@ class Crowded(LocalStorage):
 
 def alteration(storage: LocalStorage, type_: pa.DataType) -> Alteration:
     engine = ThreadEngine()
-    session = lambda: engine.require_spark("a test").delta_session()  # noqa: E731
+    session = lambda: engine.require_spark("a test").delta_session("test")  # noqa: E731
     return Alteration(DeltaWriter(session, storage, "t", "t", by_log=True), engine, "c", type_)
 
 

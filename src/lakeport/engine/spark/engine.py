@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
@@ -48,7 +48,9 @@ class SparkEngine(Engine):
 
     def __init__(self, request: SessionRequest) -> None:
         """Use the session of this process; waits where others use one that does not suit."""
-        self._counted = threading.Lock()
+        self._counted, self._thread = threading.Lock(), threading.get_ident()
+        self._before: dict[str, Any] = {}
+        self._named = ExitStack()
         self._jobs = self._tasks = 0
         self.session = DriverSession.start(request, user=self)
         self._queue = jobs.JobQueue(self.session, self._count)
@@ -138,6 +140,7 @@ class SparkEngine(Engine):
 
     def delta_session(
         self,
+        step: str,
         needs: frozenset[str] = frozenset(),
         root: str = "",
         settings: Mapping[str, str] | None = None,
@@ -145,6 +148,7 @@ class SparkEngine(Engine):
         """Return the Spark session, able to reach Delta tables in a store; waits for it.
 
         Args:
+            step: what it is asked for, in words, by which Spark names the jobs of this thread.
             needs: names of `jars.JARS` that the session must have.
             root: the store's root as Hadoop names it; empty for a local folder.
             settings: what Hadoop's connector needs for that root, secrets included.
@@ -160,7 +164,17 @@ class SparkEngine(Engine):
             raise self.session.lacking
         if settings is not None:
             hand_over(self.session, root, settings, commits=True)
+        self.name_jobs(step)
         return DeltaSession(self.session.spark, self.secrets)
+
+    def name_jobs(self, step: str) -> None:
+        """Have Spark name the jobs that this thread starts by itself, until `close`."""
+        context, names = self.session.context, JobLabel(step, self.run).properties
+        if self._thread == threading.get_ident() and not self._before:
+            self._before = {name: context.getLocalProperty(name) for name in names}
+        self._named.enter_context(jobs.call_sites_kept())
+        for name, value in names.items():
+            context.setLocalProperty(name, value)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
         """Have Spark's file systems reach a store; waits for Spark.
@@ -224,6 +238,11 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         """Let a load of other needs have the JVM; fine when called again."""
+        if self.adopted and self._thread == threading.get_ident():
+            with suppress(Exception):  # the user's session may have ended
+                while self._before:
+                    self.session.context.setLocalProperty(*self._before.popitem())
+        self._named.close()
         self.session.release(self)
 
     def _count(self, tasks: int) -> None:

@@ -65,6 +65,16 @@ class JobLabel:
         """The job's group."""
         return f"lakeport {self.run}" if self.run else "lakeport"
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """The local properties by which Spark names a thread's jobs and their call sites."""
+        return {
+            "spark.jobGroup.id": self.group,
+            "spark.job.description": self.description,
+            "callSite.short": self.description,
+            "callSite.long": self.description,
+        }
+
 
 @dataclass(eq=False)
 class Request:
@@ -211,7 +221,6 @@ def run_job(
         task = partial(_run_items, work)
 
         def job() -> list[tuple[int, Outcome]]:
-            # `collect` would name the stage by a line of this file.
             found: list[tuple[int, Outcome]] = context.runJob(
                 context.parallelize(tasks, len(tasks)), task
             )
@@ -361,17 +370,18 @@ def run_in_group(
 
     def run() -> None:
         try:
-            context.setJobGroup(label.group, label.description, seconds is not None)
             context.addJobTag(tag)
-            for name, value in (
-                ("spark.scheduler.pool", pool),  # each of several loads has its own
-                ("callSite.short", label.description),
-                ("callSite.long", label.description),
+            own = {
+                **label.properties,
+                "spark.job.interruptOnCancel": str(seconds is not None).lower(),
+                "spark.scheduler.pool": pool,  # each of several loads has its own
                 # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
-                ("spark.rdd.scope.noOverride", "true"),
-            ):
+                "spark.rdd.scope.noOverride": "true",
+            }
+            for name, value in own.items():
                 context.setLocalProperty(name, value)
-            found.append(job())
+            with call_sites_kept():
+                found.append(job())
         except BaseException as error:
             failed.append(error)
         finally:
@@ -392,6 +402,26 @@ def run_in_group(
         failure = translate(failed[0], session.secrets)
         raise failure from failure.__cause__
     return found[0]
+
+
+@contextmanager
+def call_sites_kept() -> Iterator[None]:
+    """Keep pyspark's actions, such as `collect`, from naming call sites by lines of Python files.
+
+    pyspark's own switch for an action within an action, which is of the whole process.
+    """
+    from pyspark.traceback_utils import SCCallSiteSync
+
+    with _call_sites:
+        SCCallSiteSync._spark_stack_depth += 1
+    try:
+        yield
+    finally:
+        with _call_sites:
+            SCCallSiteSync._spark_stack_depth -= 1
+
+
+_call_sites: Final = threading.Lock()
 
 
 def _cancel(context: SparkContext, tag: str, done: threading.Event) -> None:

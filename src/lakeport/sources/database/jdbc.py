@@ -96,6 +96,7 @@ def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> di
 
 def _bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
     ends = [f"CAST({end}({quoted(name)}) AS STRING)" for end in ("min", "max")]
+    engine.name_jobs(f"find the lowest and highest {name}")
     try:
         row = frame.selectExpr(*ends).first()
     except Exception as error:

@@ -61,7 +61,8 @@ class DeltaTable:
             )
         self.version, self.id = state.version, str(state.metadata["id"])
         self.has_feed = state.properties.get(_FEED, "").lower() == "true"
-        self._snapshot = spark.delta_session().snapshot(self.log.hadoop_uri, self.version)
+        session = spark.delta_session(f"read {self.log.uri}")
+        self._snapshot = session.snapshot(self.log.hadoop_uri, self.version)
         self._snapshot.check_files(self._roots)
 
     def whole(self) -> DataFrame:
