@@ -77,13 +77,15 @@ def test_a_session_of_the_users_names_its_jobs_as_before(tmp_path: Path) -> None
     import lakeport
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.getOrCreate()
     context = spark.sparkContext
     context.setJobGroup("mine", "my jobs")
     lakeport.land(spark.range(10), {str(tmp_path)!r}, table="t", run_id="nightly")
     print(context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("callSite.short"))
     tracker = context.statusTracker()
-    print(len(tracker.getJobIdsForGroup("mine")), len(tracker.getJobIdsForGroup("lakeport nightly")))
+    for group in ("mine", "lakeport nightly"):
+        print(len(tracker.getJobIdsForGroup(group)))
     """,
         quiet=False,
     )

@@ -99,9 +99,12 @@ def _java() -> str:
 
 def _engine(version: str) -> str:
     """Return the engine of loads whose config names none, in words."""
-    if os.environ.get("LAKEPORT_ENGINE", "spark").strip().lower() == "threads":
+    named = os.environ.get("LAKEPORT_ENGINE") or "spark"
+    if named == "spark":
+        return f"Spark {version}, local[{available_cores()}]"
+    if named == "threads":
         return "threads of this process (LAKEPORT_ENGINE)"
-    return f"Spark {version}, local[{available_cores()}]"
+    return f"none: LAKEPORT_ENGINE is {named!r}, which is not one of spark, threads"
 
 
 def _needs(given: str) -> list[str]:

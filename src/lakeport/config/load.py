@@ -255,12 +255,17 @@ def build(
     destination = merged.get("destination")
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", what_to_name())
-    model = config_class(destination)
+    model, told = config_class(destination), dict[str | int, str]()
     for key in model.model_fields:
         value = os.environ.get(_PREFIX + key.upper())
-        if value and key != "destination":
-            merged.setdefault(key, value)
-    return model(**merged)
+        if value and key != "destination" and key not in merged:
+            merged[key], told[key] = value, f"`{key}` comes from {_PREFIX}{key.upper()}."
+    try:
+        return model(**merged)
+    except ConfigError as error:
+        found = [told[path[0]] for path, _, _ in error.problems if path and path[0] in told]
+        error.hint = " ".join((error.hint, *found))
+        raise
 
 
 def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:

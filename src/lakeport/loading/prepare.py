@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.config.inputs import TablesSource
+from lakeport.config.inputs import DatabaseSource, TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.choose import choose
@@ -235,6 +235,8 @@ def prepare(
     try:
         if isinstance(source, TablesSource):
             engine.require_spark("a Delta table as a source")
+        if isinstance(source, DatabaseSource) and source.deletes == "compare":
+            engine.require_spark("`deletes: compare`")  # it reads the table's keys
         known = one_table(config)
         destinations.check_engine(config, storage, engine, [known] if known else ())
         if begin:

@@ -28,6 +28,8 @@ import pyarrow as pa
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage, open_table
+from lakeport.engine.base import SessionRequest
+from lakeport.engine.choose import choose
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
@@ -85,6 +87,7 @@ class LoadPlan:
         partition_keys: columns by which it is partitioned.
         expect: what is expected of the rows, and what follows else.
         tags: its tags.
+        engine: what would run its tasks, and why.
     """
 
     load: str
@@ -102,6 +105,7 @@ class LoadPlan:
     partition_keys: tuple[str, ...]
     expect: tuple[str, ...]
     tags: tuple[str, ...]
+    engine: str
 
     @property
     def in_words(self) -> dict[str, str]:
@@ -121,6 +125,7 @@ class LoadPlan:
             "partitions": ", ".join(self.partition_keys),
             "expects": "; ".join(self.expect),
             "tags": ", ".join(self.tags),
+            "engine": self.engine,
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -164,11 +169,16 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
             schedule.ended(name, well=True)
     with start_engine(loads.values()) as engine:  # which is not asked for anything
         planner = ResultPlanner(engine)
-        planned = tuple(_planned(loads[name], engine, planner) for step in steps for name in step)
-    return PipelinePlan(str(lake.path), tuple(steps), planned)
+        threads = choose("threads", SessionRequest())  # of those loads of a file that say so
+        engines = {threads.name: threads, engine.name: engine}
+        planned = []
+        for load in [loads[name] for step in steps for name in step]:
+            planner.engine = engines[load.target.engine]
+            planned.append(_planned(load, planner))
+    return PipelinePlan(str(lake.path), tuple(steps), tuple(planned))
 
 
-def _planned(load: Load, engine: Engine, planner: ResultPlanner) -> LoadPlan:
+def _planned(load: Load, planner: ResultPlanner) -> LoadPlan:
     config = load.target
     uri = table_of(load)
     version, columns = None, dict[str, str]()
@@ -181,7 +191,7 @@ def _planned(load: Load, engine: Engine, planner: ResultPlanner) -> LoadPlan:
     return LoadPlan(
         load.name,
         scrub(_words(load.source), load.source.secrets()),
-        scrub(news_of(load, engine), secrets),
+        scrub(news_of(load, planner.engine), secrets),
         load.depends,
         " and ".join(kind for kind in ("sql", "python") if getattr(load, kind)),
         made.runs,
@@ -194,6 +204,7 @@ def _planned(load: Load, engine: Engine, planner: ResultPlanner) -> LoadPlan:
         config.partition_keys,
         tuple(f"{one.title}, otherwise {one.otherwise}" for one in load.expect),
         load.tags,
+        planner.engine.describe("engine" in config.model_fields_set),
     )
 
 

@@ -77,11 +77,12 @@ class LakeRun:
 
     @property
     def engine(self) -> str:
-        """What ran its tasks, such as `spark 4.2.0`; of a lake's file, that of its first load."""
+        """What ran its tasks, such as `spark 4.2.0`; of a lake's file, that of all its loads."""
         loads = self.report.get("loads") or ()
         told = [self.report, *((load or {}).get("report") or {} for load in loads)]
-        found = next((each["engine"] for each in told if each.get("engine")), None) or {}
-        return f"{found.get('name', '')} {found.get('version', '')}".strip() or "-"
+        found = [each["engine"] for each in told if each.get("engine")]
+        words = (f"{one.get('name', '')} {one.get('version', '')}".strip() for one in found)
+        return ", ".join(dict.fromkeys(filter(None, words))) or "-"
 
     @property
     def outcomes(self) -> dict[str, int]:

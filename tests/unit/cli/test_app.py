@@ -433,6 +433,26 @@ def test_version_without_java(monkeypatch: pytest.MonkeyPatch, capsys: Cap) -> N
     assert "Java 17, 21 or 25 is needed, found none" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("", "Spark "),
+        ("threads", "threads of this process (LAKEPORT_ENGINE)"),
+        ("Threads", "none: LAKEPORT_ENGINE is 'Threads', which is not one of spark, threads"),
+    ],
+)
+def test_version_names_the_engine_that_loads_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: Cap, tmp_path: Path, named: str, told: str
+) -> None:
+    monkeypatch.setenv("LAKEPORT_ENGINE", named)
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["engine"].startswith(told)
+    refused = main(["runs", str(tmp_path)]) == 2
+    assert refused is told.startswith("none")
+    if refused:
+        assert "`engine` comes from LAKEPORT_ENGINE." in capsys.readouterr().err
+
+
 def test_help_exits_with_0(capsys: Cap) -> None:
     for command in (["--help"], ["land", "--help"], ["table", "preview", "--help"]):
         assert main(command) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +97,14 @@ def test_an_expectation_of_a_type_that_spark_compares_is_refused(tmp_path: Path)
     [
         lakeport.TablesSource(tables={"x": "elsewhere/x"}),
         lakeport.DatabaseSource(database="jdbc:derby:memory:x", table="t"),
+        lakeport.DatabaseSource(database="sqlite:///x.db", table="t", deletes="compare"),
     ],
 )
 def test_sources_that_spark_reads_are_refused(tmp_path: Path, source: Any) -> None:
     with pytest.raises(ConfigError, match="takes Spark, and `engine` is `threads`"):
         lakeport.land(source, tmp_path, table="t", engine="threads")
+    with pytest.raises(ConfigError, match="takes Spark, and `engine` is `threads`"):
+        lakeport.plan(source, tmp_path, table="t", engine="threads")
     with pytest.raises(ConfigError, match="a stream takes Spark"):
         lakeport.land_stream(
             lambda spark: spark, tmp_path, table="t", checkpoint=tmp_path / "c", engine="threads"
@@ -117,6 +120,39 @@ def test_a_table_that_only_delta_spark_may_write_is_refused_before_anything_is_r
     with pytest.raises(ConfigError, match="no plain Delta table, takes Spark"):
         lakeport.land(never(), tmp_path, table="t", engine="threads")
     assert DeltaTable(place).version() == 0
+
+
+@pytest.mark.parametrize("work", [lakeport.land, lakeport.plan])
+def test_streams_of_tables_that_only_delta_spark_may_write_are_refused(
+    tmp_path: Path, work: Callable[..., Any]
+) -> None:
+    """Their names are known once they are read; a plan says so as well, and nothing is staged."""
+    place = str(tmp_path / "lake/t")
+    fed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(place, pa.table({"id": [1]}), configuration=fed)
+    source = tmp_path / "t.singer"
+    schema = {
+        "type": "SCHEMA",
+        "stream": "t",
+        "schema": {"properties": {"id": {"type": "integer"}}},
+    }
+    record = {"type": "RECORD", "stream": "t", "record": {"id": 2}}
+    source.write_text(f"{json.dumps(schema)}\n{json.dumps(record)}\n")
+    with pytest.raises(ConfigError, match=f"{place}.* no plain Delta table after it, takes Spark"):
+        work(str(source), tmp_path / "lake", engine="threads", source_format="singer")
+    assert len(list((tmp_path / "lake/t").glob("*.parquet"))) == 1
+
+
+def test_a_load_without_tasks_names_its_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "p.csv"
+    source.write_text("id\n1\n")
+    command = ["land", str(source), "--to", str(tmp_path / "lake"), "--new-only"]
+    assert main([*command, "--engine", "threads"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--engine", "threads"]) == 0
+    assert capsys.readouterr().out.endswith(", by threads of this process, 0 tasks\n")
 
 
 def test_no_java_and_no_spark_are_needed(tmp_path: Path) -> None:

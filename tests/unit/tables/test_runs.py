@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.runs import LakeRun, find_run, read_run, samples
 
+NOW = datetime(2026, 11, 24, tzinfo=UTC)
 REPORTS = "_lakeport/reports"
 OLD = {
     "report": 1,
@@ -51,6 +53,16 @@ def test_a_run_is_read_by_the_name_of_its_report(tmp_path: Path) -> None:
     assert named(tmp_path, "last") == newest
     found = named(tmp_path, oldest.name)
     assert found is not None and found.report == OLD
+
+
+def test_a_lake_files_run_names_the_engines_of_all_its_loads(tmp_path: Path) -> None:
+    engines = [{"name": "threads", "version": ""}, {"name": "spark", "version": "4.2.0"}, None]
+    loads = [
+        {"load": str(n), "outcome": "landed", "run_id": None, "report": {**OLD, "engine": each}}
+        for n, each in enumerate([*engines, engines[0]])
+    ]
+    run = LakeRun("r", "r", NOW, 1.0, 3, (), True, None, {"loads": loads}, file="lake.yaml")
+    assert run.engine == "threads, spark 4.2.0"
 
 
 @pytest.mark.parametrize(

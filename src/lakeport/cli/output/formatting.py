@@ -365,7 +365,7 @@ def closing_line(report: LandingReport) -> str:
         '0 rows landed in /lake, 0.4 s, run r1'
     """
     landed, run = counted(report.rows, "row"), f"run {shown(report.run_id)}"
-    by = f", {report.engine}" if report.engine.tasks else ""
+    by = f", {report.engine}" if report.engine.name else ""
     if report.ok:
         return f"{landed} landed in {shown(report.target)}, {report.seconds:.1f} s, {run}{by}"
     return f"{landed} landed before the error, {run}{by}"

@@ -198,4 +198,5 @@ def _closing_line(report: PipelineReport) -> str:
     well = sum(load.outcome == "landed" for load in began)
     loads = counted(well, "load") if well == len(began) else f"{well} of {len(began)} loads"
     rows = counted(report.rows, "row")
-    return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}"
+    by = "".join(f", {engine}" for engine in report.engines)
+    return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}{by}"

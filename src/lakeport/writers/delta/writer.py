@@ -47,6 +47,7 @@ from lakeport.writers.delta.commit import (
 )
 from lakeport.writers.delta.merge.files import FileConverter, TableFiles, convert_files
 from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.untyped import find_holders, open_stored_columns, stored_columns
@@ -124,6 +125,9 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
+        engine = self.engine
+        if engine is not None and not engine.commits_any_table and not leaves_plain(plan):
+            engine.require_spark(f"a commit to {self.uri}, which is no plain Delta table after it,")
 
         def json_way(path: str) -> str:
             if path not in plan.schema.names or path in plan.partition_columns:
