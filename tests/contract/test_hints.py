@@ -97,7 +97,7 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "wrapped": ("", 'a.json|{"my d": [{"v": 1}, {"v": 2}]}', LAND, "`(--records-path [^`]+)`"),
     "not UTF-8": ("", "v,w\n1,\udce9\n", f"{LAND} --encoding utf-8", "`(--encoding)`.*as (cp1252)"),
     "bad encoding": ("", "v,w\n1,Á\n", f"{LAND} --encoding cp1252", "`(--encoding)`", "utf-8"),
-    "fields": ("", "a;b\n1,2;3\n", f"{LAND} --no-detect", "`(--delimiter)`", ";"),
+    "fields": ("", "a:b\n1,2:3\n", f"{LAND} --no-detect", "`(--delimiter)`", ":"),
     "no quotes": ("", 'a,b\n"x,1\n', f"{LAND} --no-detect", "`(--quote '')` that"),
     "same names": ("", "a,a\n1,2\n", LAND, "`(--skip-rows 1)` and give all names with `(--columns)`", "x,y"),
     "same names, none": ("", "a,a\n1,2\n", LAND, "`(--no-header)`"),

@@ -180,7 +180,7 @@ def plan_body(plan: Plan) -> Markup:
     known = sum(value for value in rows if value >= 0)
     unknown = any(value < 0 for value in rows)
     totals = [
-        ("engine", plan["engine"]),
+        ("engine", plan.get("engine", "")),
         ("mode", plan["mode"]),
         ("format", plan["file_type"]),
         ("tables", count(len(streams))),
