@@ -258,14 +258,7 @@ def delta_session(
 ) -> Callable[[], DeltaSession]:
     """Return what gives Spark's session, which has the credentials for its own way to the store.
 
-    A store that `writes` go to has to be fit for them, which a probe object tells.
-
-    Args:
-        config: the target's.
-        storage: the target's store.
-        engine: Spark.
-        folder: the key of the Delta table; empty for the storage's root.
-        writes: whether the table will be changed.
+    A store that `writes` to the table in a folder go to has to be fit for them: a probe tells.
 
     Raises:
         DestinationError: the store can't hold Delta tables.

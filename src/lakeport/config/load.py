@@ -263,8 +263,8 @@ def build(
     try:
         return model(**merged)
     except ConfigError as error:
-        found = [told[path[0]] for path, _, _ in error.problems if path and path[0] in told]
-        error.hint = " ".join((error.hint, *found))
+        found = (told.get(path[0], "") for path, *_ in error.problems if path)
+        error.hint = " ".join(filter(None, (error.hint, *found)))
         raise
 
 

@@ -142,9 +142,8 @@ class PipelineReport:
         found: dict[str, EngineReport] = {}
         for own in [load.landing.engine for load in self.loads if load.landing is not None]:
             had = found.get(own.name, replace(own, jobs=0, tasks=0))
-            found[own.name] = replace(
-                own if own.version else had, jobs=had.jobs + own.jobs, tasks=had.tasks + own.tasks
-            )
+            jobs, tasks = had.jobs + own.jobs, had.tasks + own.tasks
+            found[own.name] = replace(own if own.version else had, jobs=jobs, tasks=tasks)
         return tuple(one for name, one in found.items() if name)
 
     @property

@@ -265,8 +265,6 @@ def function_of(load: Load) -> str | Callable[[Any], Any]:
 
 def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:
     """Return the other tables that `sql` names, each at its newest version."""
-    if load.tables and load.target.engine == "threads":
-        engine = choose("threads", SessionRequest())  # whatever the file's other loads have
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {
         name: DeltaTable(place, load.target, engine).whole()

@@ -371,14 +371,13 @@ def run_in_group(
     def run() -> None:
         try:
             context.addJobTag(tag)
-            own = {
+            for name, value in {
                 **label.properties,
                 "spark.job.interruptOnCancel": str(seconds is not None).lower(),
                 "spark.scheduler.pool": pool,  # each of several loads has its own
                 # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
                 "spark.rdd.scope.noOverride": "true",
-            }
-            for name, value in own.items():
+            }.items():
                 context.setLocalProperty(name, value)
             with call_sites_kept():
                 found.append(job())
@@ -412,16 +411,11 @@ def call_sites_kept() -> Iterator[None]:
     """
     from pyspark.traceback_utils import SCCallSiteSync
 
-    with _call_sites:
-        SCCallSiteSync._spark_stack_depth += 1
+    SCCallSiteSync._spark_stack_depth += 1
     try:
         yield
     finally:
-        with _call_sites:
-            SCCallSiteSync._spark_stack_depth -= 1
-
-
-_call_sites: Final = threading.Lock()
+        SCCallSiteSync._spark_stack_depth -= 1
 
 
 def _cancel(context: SparkContext, tag: str, done: threading.Event) -> None:
