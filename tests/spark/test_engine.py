@@ -91,7 +91,7 @@ def test_a_session_of_the_users_names_its_jobs_as_before(tmp_path: Path) -> None
     )
     mine, ours = out.split()[-2:]
     assert out.split()[:2] == ["mine", "None"]
-    assert mine == "0" and int(ours) > 1
+    assert int(mine) > 0 and int(ours) > 0  # what is asked of the frame first, and the tasks
 
 
 def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:

@@ -102,9 +102,8 @@ def _engine(version: str) -> str:
     named = os.environ.get("LAKEPORT_ENGINE") or "spark"
     if named == "spark":
         return f"Spark {version}, local[{available_cores()}]"
-    if named == "threads":
-        return "threads of this process (LAKEPORT_ENGINE)"
-    return f"none: LAKEPORT_ENGINE is {named!r}, which is not one of spark, threads"
+    told = "threads of this process" if named == "threads" else f"none, there is no {named!r}"
+    return f"{told} (LAKEPORT_ENGINE)"
 
 
 def _needs(given: str) -> list[str]:

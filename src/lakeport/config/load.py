@@ -255,17 +255,12 @@ def build(
     destination = merged.get("destination")
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", what_to_name())
-    model, told = config_class(destination), dict[str | int, str]()
+    model = config_class(destination)
     for key in model.model_fields:
         value = os.environ.get(_PREFIX + key.upper())
-        if value and key != "destination" and key not in merged:
-            merged[key], told[key] = value, f"`{key}` comes from {_PREFIX}{key.upper()}."
-    try:
-        return model(**merged)
-    except ConfigError as error:
-        found = (told.get(path[0], "") for path, *_ in error.problems if path)
-        error.hint = " ".join(filter(None, (error.hint, *found)))
-        raise
+        if value and key != "destination":
+            merged.setdefault(key, value)
+    return model(**merged)
 
 
 def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:

@@ -28,8 +28,6 @@ import pyarrow as pa
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake.model import columns_of_query, tables_of
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.base import SessionRequest
-from lakeport.engine.choose import choose
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
@@ -87,7 +85,7 @@ class LoadPlan:
         partition_keys: columns by which it is partitioned.
         expect: what is expected of the rows, and what follows else.
         tags: its tags.
-        engine: what would run its tasks, and why.
+        engine: what would run its tasks: `spark` or `threads`.
     """
 
     load: str
@@ -169,13 +167,8 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
             schedule.ended(name, well=True)
     with start_engine(loads.values()) as engine:  # which is not asked for anything
         planner = ResultPlanner(engine)
-        threads = choose("threads", SessionRequest())  # of those loads of a file that say so
-        engines = {threads.name: threads, engine.name: engine}
-        planned = []
-        for load in [loads[name] for step in steps for name in step]:
-            planner.engine = engines[load.target.engine]
-            planned.append(_planned(load, planner))
-    return PipelinePlan(str(lake.path), tuple(steps), tuple(planned))
+        planned = tuple(_planned(loads[name], planner) for step in steps for name in step)
+    return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 
 def _planned(load: Load, planner: ResultPlanner) -> LoadPlan:
@@ -204,7 +197,7 @@ def _planned(load: Load, planner: ResultPlanner) -> LoadPlan:
         config.partition_keys,
         tuple(f"{one.title}, otherwise {one.otherwise}" for one in load.expect),
         load.tags,
-        planner.engine.describe("engine" in config.model_fields_set),
+        config.engine,
     )
 
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
@@ -51,7 +51,7 @@ from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.model import EngineReport, ExpectationResult, Landed, Storage
+    from lakeport.model import ExpectationResult, Landed, Storage
 
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
@@ -135,16 +135,6 @@ class PipelineReport:
     def rejected(self) -> int:
         """Records that were set aside, over all loads."""
         return sum(load.rejected for load in self.loads)
-
-    @property
-    def engines(self) -> tuple[EngineReport, ...]:
-        """What ran the tasks, with the jobs and tasks of all loads; one for each of the engines."""
-        found: dict[str, EngineReport] = {}
-        for own in [load.landing.engine for load in self.loads if load.landing is not None]:
-            had = found.get(own.name, replace(own, jobs=0, tasks=0))
-            jobs, tasks = had.jobs + own.jobs, had.tasks + own.tasks
-            found[own.name] = replace(own if own.version else had, jobs=jobs, tasks=tasks)
-        return tuple(one for name, one in found.items() if name)
 
     @property
     def failed(self) -> tuple[LoadReport, ...]:

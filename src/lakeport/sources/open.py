@@ -277,7 +277,7 @@ class SourceOpener:
         from lakeport.sources.frames.source import frame_flushes, is_spark_frame
 
         if is_spark_frame(frame):
-            self.engine.require_spark("a Spark frame").name_jobs("look at a frame")
+            self.engine.require_spark("a Spark frame")
         else:
             self._check_spool()
         stream = one_table(self.config)

@@ -438,7 +438,7 @@ def test_version_without_java(monkeypatch: pytest.MonkeyPatch, capsys: Cap) -> N
     [
         ("", "Spark "),
         ("threads", "threads of this process (LAKEPORT_ENGINE)"),
-        ("Threads", "none: LAKEPORT_ENGINE is 'Threads', which is not one of spark, threads"),
+        ("Threads", "none, there is no 'Threads' (LAKEPORT_ENGINE)"),
     ],
 )
 def test_version_names_the_engine_that_loads_have(
@@ -447,10 +447,8 @@ def test_version_names_the_engine_that_loads_have(
     monkeypatch.setenv("LAKEPORT_ENGINE", named)
     assert main(["version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["engine"].startswith(told)
-    refused = main(["runs", str(tmp_path)]) == 2
+    refused = main(["runs", str(tmp_path)]) == 2  # as loads are
     assert refused is told.startswith("none")
-    if refused:
-        assert "`engine` comes from LAKEPORT_ENGINE." in capsys.readouterr().err
 
 
 def test_help_exits_with_0(capsys: Cap) -> None:

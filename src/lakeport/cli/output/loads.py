@@ -198,5 +198,6 @@ def _closing_line(report: PipelineReport) -> str:
     well = sum(load.outcome == "landed" for load in began)
     loads = counted(well, "load") if well == len(began) else f"{well} of {len(began)} loads"
     rows = counted(report.rows, "row")
-    by = "".join(f", {engine}" for engine in report.engines)
+    engines = [load.landing.engine.info for load in report.loads if load.landing is not None]
+    by = "".join(f", by {engine}" for engine in dict.fromkeys(engines) if engine)
     return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}{by}"

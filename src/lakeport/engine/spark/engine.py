@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import adopt, jobs, workers
@@ -49,7 +49,6 @@ class SparkEngine(Engine):
     def __init__(self, request: SessionRequest) -> None:
         """Use the session of this process; waits where others use one that does not suit."""
         self._counted, self._thread = threading.Lock(), threading.get_ident()
-        self._before: dict[str, Any] = {}
         self._named = ExitStack()
         self._jobs = self._tasks = 0
         self.session = DriverSession.start(request, user=self)
@@ -168,13 +167,11 @@ class SparkEngine(Engine):
         return DeltaSession(self.session.spark, self.secrets)
 
     def name_jobs(self, step: str) -> None:
-        """Have Spark name the jobs that this thread starts by itself, until `close`."""
-        context, names = self.session.context, JobLabel(step, self.run).properties
-        if self._thread == threading.get_ident() and not self._before:
-            self._before = {name: context.getLocalProperty(name) for name in names}
-        self._named.enter_context(jobs.call_sites_kept())
-        for name, value in names.items():
-            context.setLocalProperty(name, value)
+        """Have Spark name the jobs that this thread starts; a user's thread and session stay."""
+        if not self.adopted or self._thread != threading.get_ident():
+            self._named.enter_context(jobs.call_sites_kept())
+            for name, value in JobLabel(step, self.run).properties.items():
+                self.session.context.setLocalProperty(name, value)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
         """Have Spark's file systems reach a store; waits for Spark.
@@ -238,10 +235,6 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         """Let a load of other needs have the JVM; fine when called again."""
-        if self.adopted and self._thread == threading.get_ident():
-            with suppress(Exception):  # the user's session may have ended
-                while self._before:
-                    self.session.context.setLocalProperty(*self._before.popitem())
         self._named.close()
         self.session.release(self)
 

@@ -188,8 +188,6 @@ def run_tasks(
     discard: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every item, as a job of its own; see `Engine.run_tasks`."""
-    if not items:
-        return []
     (outcomes,) = run_job(session, label, [Request(label.step, function, items)])
     return gather(outcomes, discard)
 
@@ -405,10 +403,7 @@ def run_in_group(
 
 @contextmanager
 def call_sites_kept() -> Iterator[None]:
-    """Keep pyspark's actions, such as `collect`, from naming call sites by lines of Python files.
-
-    pyspark's own switch for an action within an action, which is of the whole process.
-    """
+    """Keep pyspark's actions, such as `collect`, from naming call sites by lines of our files."""
     from pyspark.traceback_utils import SCCallSiteSync
 
     SCCallSiteSync._spark_stack_depth += 1
