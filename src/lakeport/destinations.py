@@ -73,13 +73,7 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
-    """Refuse, before a source is read, tables that the engine can't commit to.
-
-    Args:
-        config: the target's.
-        storage: the target's store.
-        engine: the load's.
-        streams: the streams whose names are known.
+    """Refuse, before a source is read, tables of these streams that the engine can't commit to.
 
     Raises:
         ConfigError: only delta-spark can commit to one of the tables, and the engine is threads.
@@ -249,12 +243,7 @@ def table_rows(
 
 
 def delta_session(
-    config: DestinationConfig,
-    storage: Storage,
-    engine: Engine,
-    folder: str = "",
-    *,
-    writes: bool = True,
+    config: DestinationConfig, storage: Storage, engine: Engine, folder: str, *, writes: bool = True
 ) -> Callable[[], DeltaSession]:
     """Return what gives Spark's session, which has the credentials for its own way to the store.
 
@@ -264,7 +253,7 @@ def delta_session(
         DestinationError: the store can't hold Delta tables.
     """
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
-    needs, asks = config.jars, f"to {step} by delta-spark"
+    needs, asks = config.jars, f"to {step}"
     if not config.connectors():
         return lambda: engine.require_spark(asks).delta_session(step, needs)
     if writes and storage.needs_unique_names():

@@ -192,7 +192,7 @@ def test_writers_of_two_kinds_at_once(target: Target, driver: DriverSession, soa
     each = 20 if soak else 3
     config = load_target(keys)
     storage = open_storage(config)
-    session = delta_session(config, storage, engine())
+    session = delta_session(config, storage, engine(), "")
     folder = table_folder(config.folder_of(table_name(config.table_pattern, "t")))
     by_spark = DeltaWriter(session, storage, folder, "t", run="race")
     land(by_spark, rows(0))

@@ -125,7 +125,7 @@ def _begin_spark(
 
     def ready() -> LogStoreProbe:
         engine = begun.result()
-        session = delta_session(config, storage, engine, writes=False)()
+        session = delta_session(config, storage, engine, "", writes=False)()
         return session.probe(storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}"))
 
     return ready

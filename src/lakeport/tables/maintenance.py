@@ -326,7 +326,7 @@ def alter(
     """
     wanted = declared_type(arrow_field(column, named_type(type_, column)))
     writer = DeltaWriter(
-        delta_session(location.config, location.storage, engine, writes=not dry_run),
+        delta_session(location.config, location.storage, engine, "", writes=not dry_run),
         location.storage,
         location.folder,
         stream=location.uri.rstrip("/").rsplit("/", 1)[-1],

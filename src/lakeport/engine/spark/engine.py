@@ -170,8 +170,7 @@ class SparkEngine(Engine):
         """Have Spark name the jobs that this thread starts; a user's thread and session stay."""
         if not self.adopted or self._thread != threading.get_ident():
             self._named.enter_context(jobs.call_sites_kept())
-            for name, value in JobLabel(step, self.run).properties.items():
-                self.session.context.setLocalProperty(name, value)
+            JobLabel(step, self.run).name_jobs(self.session.context)
 
     def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
         """Have Spark's file systems reach a store; waits for Spark.

@@ -65,15 +65,11 @@ class JobLabel:
         """The job's group."""
         return f"lakeport {self.run}" if self.run else "lakeport"
 
-    @property
-    def properties(self) -> dict[str, str]:
-        """The local properties by which Spark names a thread's jobs and their call sites."""
-        return {
-            "spark.jobGroup.id": self.group,
-            "spark.job.description": self.description,
-            "callSite.short": self.description,
-            "callSite.long": self.description,
-        }
+    def name_jobs(self, context: SparkContext, *, interrupts: bool = False) -> None:
+        """Have Spark name the jobs that this thread starts, and their call sites, by the label."""
+        context.setJobGroup(self.group, self.description, interrupts)
+        for name in ("callSite.short", "callSite.long"):
+            context.setLocalProperty(name, self.description)
 
 
 @dataclass(eq=False)
@@ -368,15 +364,11 @@ def run_in_group(
 
     def run() -> None:
         try:
+            label.name_jobs(context, interrupts=seconds is not None)
             context.addJobTag(tag)
-            for name, value in {
-                **label.properties,
-                "spark.job.interruptOnCancel": str(seconds is not None).lower(),
-                "spark.scheduler.pool": pool,  # each of several loads has its own
-                # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
-                "spark.rdd.scope.noOverride": "true",
-            }.items():
-                context.setLocalProperty(name, value)
+            context.setLocalProperty("spark.scheduler.pool", pool)  # each of loads has its own
+            # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
+            context.setLocalProperty("spark.rdd.scope.noOverride", "true")
             with call_sites_kept():
                 found.append(job())
         except BaseException as error:
