@@ -125,11 +125,7 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
-        if (
-            (engine := self.engine) is not None
-            and not engine.commits_any_table
-            and not leaves_plain(plan)
-        ):
+        if (engine := self.engine) and not engine.commits_any_table and not leaves_plain(plan):
             engine.require_spark(f"a commit to {self.uri}, which is no plain Delta table after it,")
 
         def json_way(path: str) -> str:
