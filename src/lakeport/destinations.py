@@ -145,13 +145,7 @@ def open_table(
 ) -> TableWriter:
     """The table that a stream lands in; its commits keep the run's name.
 
-    Args:
-        config: where it is, and how it is written.
-        storage: the target's store.
-        engine: runs what writes data files anew, and opens delta-spark's transactions.
-        stream: the stream's name.
-        run: the run's name.
-        writes: whether anything will be written; else the store is not probed, either.
+    Without `writes`, nothing will be written, and the store is not probed, either.
 
     Raises:
         ConfigError: the table's name or place is refused, or it is a Delta table and files are
