@@ -300,7 +300,7 @@ def test_adopting_growing_and_ending() -> None:
     from pathlib import Path
     from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
-    from lakeport.engine.sql.frames import normalised
+    from lakeport.engine.sql.frames import normalise_frame
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.base import SessionRequest
@@ -338,7 +338,7 @@ def test_adopting_growing_and_ending() -> None:
     assert frame.count() == 3
     session.stop()               # by its owner: its JVM lives on
     try:
-        normalised(frame, "t")
+        normalise_frame(frame, "t")
     except SourceError as error:
         assert "the frame's Spark session was stopped" in str(error)
     else:
