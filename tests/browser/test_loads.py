@@ -50,6 +50,7 @@ def plan_of(uses: dict[str, tuple[str, ...]]) -> PipelinePlan:
             (),
             (),
             (),
+            "spark",
         )
         for name, used in uses.items()
     ]

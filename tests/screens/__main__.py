@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.screens.kept import WIDTHS, file, played, text, warm
@@ -9,6 +10,7 @@ from tests.screens.kept import WIDTHS, file, played, text, warm
 
 def main(wanted: list[str]) -> None:
     """Play the script, and write what is to be seen."""
+    os.environ.setdefault("LAKEPORT_ENGINE", "spark")  # as the tests do
     with warm() as cache:
         for columns in WIDTHS:
             for step, output in played(columns, cache):

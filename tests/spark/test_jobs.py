@@ -46,10 +46,6 @@ def test_results_in_the_order_of_the_items(driver: DriverSession) -> None:
     ]  # fmt: skip
 
 
-def test_no_items(driver: DriverSession) -> None:
-    assert run_tasks(driver, LABEL, lambda _: [1], []) == []
-
-
 def test_tasks_run_in_warm_processes_of_their_own(driver: DriverSession) -> None:
     def work(_: int) -> list[tuple[int, bool]]:
         import sys
