@@ -37,7 +37,7 @@ _VIRTUAL_ONLY = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 ROLE_SECONDS = 3600
 """How long a role is assumed for; it is renewed before."""
 _CONTENDED = RetryPolicy(deadline=10)
-_CONNECTIONS = 32  # kept open: as many streams may be landed at once
+_CONNECTIONS = 64  # kept open: as many streams may be landed at once
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _CARRIED = {
     "complete_multipart_upload": "ETag",
