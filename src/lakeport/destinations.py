@@ -73,7 +73,13 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
-    """Refuse, before a source is read, tables of these streams that the engine can't commit to.
+    """Refuse, before a source is read, tables that the engine can't commit to.
+
+    Args:
+        config: the target's.
+        storage: the target's store.
+        engine: the load's.
+        streams: the streams whose names are known.
 
     Raises:
         ConfigError: only delta-spark can commit to one of the tables, and the engine is threads.
@@ -145,7 +151,13 @@ def open_table(
 ) -> TableWriter:
     """The table that a stream lands in; its commits keep the run's name.
 
-    Without `writes`, nothing will be written, and the store is not probed, either.
+    Args:
+        config: where it is, and how it is written.
+        storage: the target's store.
+        engine: runs what writes data files anew, and opens delta-spark's transactions.
+        stream: the stream's name.
+        run: the run's name.
+        writes: whether anything will be written; else the store is not probed, either.
 
     Raises:
         ConfigError: the table's name or place is refused, or it is a Delta table and files are

@@ -333,10 +333,10 @@ def _land(
                 write_output(file_of_plan(found.to_dict()).html, page)
             output.plan(found)
         else:
-            from lakeport.loading.run import land
+            from lakeport.loading import run
 
             output.remarks = partial(about_internal, config, _NO_INTERNAL)
-            land(what, config, observer=observed(output, page), **reading)
+            run.land(what, config, observer=observed(output, page), **reading)
 
 
 def _parameters() -> list[Parameter]:

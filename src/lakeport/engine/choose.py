@@ -11,6 +11,10 @@ def choose(name: str, request: SessionRequest) -> Engine:
 
     Spark does not begin to start before `Engine.begin`, or before it is asked for.
 
+    Args:
+        name: `spark` or `threads`.
+        request: the session that Spark is to have.
+
     Raises:
         ConfigError: a setting is wrong, or the process's Spark lacks something.
         MissingDependency: there is no Java that Spark runs on.

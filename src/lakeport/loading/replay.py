@@ -58,7 +58,7 @@ _NAMED: Final[dict[Any, dict[str, Any]]] = {
 }
 
 KEPT: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
-"""What holds records that were set aside."""
+"""Kinds of quarantine files that hold all that was set aside, not samples of it."""
 
 _ENDINGS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
 

@@ -90,7 +90,7 @@ _CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
 _READING: Final = ("GET", "HEAD")
 
 _OWN: Final = ("same-origin", "none")
-"""What `Sec-Fetch-Site` says of requests of our pages, and of what a reader types."""
+"""Values of `Sec-Fetch-Site` in requests of our own pages, and of addresses that a reader types."""
 
 _HEAD_SECONDS: Final = 10.0
 """The longest that a connection may be open without a whole request's head."""

@@ -77,7 +77,7 @@ class LakeRun:
 
     @property
     def engine(self) -> str:
-        """What ran its tasks, such as `spark 4.2.0`; of a lake's file, that of all its loads."""
+        """The engine that ran its tasks, such as `spark 4.2.0`; a lake's file may have several."""
         loads = self.report.get("loads") or ()
         told = [self.report, *((load or {}).get("report") or {} for load in loads)]
         found = [each["engine"] for each in told if each.get("engine")]

@@ -28,7 +28,7 @@ _MOST_LINES = 4
 _KEPT = "\0"  # in place of a space at which no line is broken
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
 REPORT_SPARE = ("table", "seconds", "version", "files", "size")
-"""Those that a narrow terminal can do without, in this order."""
+"""Columns of a report that are left out where the terminal is narrow, the first one first."""
 
 _MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
 

@@ -99,6 +99,9 @@ class Request:
 class JobQueue:
     """Runs requests as Spark jobs, a few at once; small requests that have to wait share a job.
 
+    So a thousand streams of a few records each take some dozen jobs, and the first streams are
+    committed while others are written.
+
     Args:
         session: where to run.
         count: called with the number of tasks of each job.

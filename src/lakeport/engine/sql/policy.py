@@ -113,9 +113,8 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
             frame.createOrReplaceTempView(quoted(name))
         with translate_errors():
             try:
-                found = frame_of_plan(
-                    spark, plan
-                )  # the plan that was checked, not the text once more
+                # The plan that was checked, not the text once more.
+                found = frame_of_plan(spark, plan)
             except AnalysisException as error:
                 columns = ", ".join(frame.columns)
                 raise ConfigError(

@@ -42,7 +42,7 @@ _LISTED: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
 _LOST: Final = re.compile(
     r"\b(TIME|TIME_NS|INTERVAL|BIT|BIGNUM|U?HUGEINT|TIME WITH TIME ZONE|UNION)\b(?! ZONE)"
 )
-"""What Arrow would change, or lacks, within another value."""
+"""Matches types whose values Arrow changes, or has no type for, within another value."""
 _DUCKDB_KEY: Final = """
 SELECT unnest(constraint_column_names) FROM duckdb_constraints()
 WHERE constraint_type = 'PRIMARY KEY' AND table_name = '{}' AND schema_name = {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.schema.types import repeated
-from lakeport.sources.frames.records import DEFAULT, RecordOptions, check_values
+from lakeport.sources.frames.records import DEFAULT, RecordOptions, arrow_limits, check_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,18 +74,8 @@ def _unlike(name: str, column: Any) -> SourceError:
 
 def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
     try:
-        array = pa.array(values, type=type_, from_pandas=True)
-    except UnicodeEncodeError:
-        raise SourceError(
-            f"column {name!r} of the frame has a text with half of a surrogate pair, which is no "
-            "Unicode",
-            "correct the text in the source.",
-        ) from None
-    except OverflowError:
-        raise SourceError(
-            f"column {name!r} of the frame has a whole number of more than 64 bits",
-            "give such numbers as `decimal.Decimal`.",
-        ) from None
+        with arrow_limits(f"column {name!r} of the frame"):
+            array = pa.array(values, type=type_, from_pandas=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         if values.dtype != object and not len(values):
             raise _unlike(name, values) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Decimal
@@ -167,17 +168,8 @@ def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
         return pa.array(map(_digits, values), pa.string())
     check_values(name, values, options)
     try:
-        return pa.array(values)
-    except OverflowError:
-        raise SourceError(
-            f"{name!r} has a whole number of more than 64 bits",
-            "give such numbers as `decimal.Decimal`.",
-        ) from None
-    except UnicodeEncodeError:
-        raise SourceError(
-            f"{name!r} has a text with half of a surrogate pair, which is no Unicode",
-            "correct the text in the source.",
-        ) from None
+        with arrow_limits(repr(name)):
+            return pa.array(values)
     except (TypeError, ValueError, NotImplementedError) as error:
         kinds = " and ".join(sorted({type(value).__name__ for value in values} - {"NoneType"}))
         raise SourceError(
@@ -217,9 +209,7 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
             f"column {re.split(r'[.[]', name)[0]!r} is nested deeper than {_MAX_DEPTH} levels",
             "make it JSON text in the source; a field of records can be declared as `json`.",
         )
-    there = [value for value in values if value is not None]
-    if options.pandas:
-        there = [value for value in there if not _is_missing(value)]
+    there = _present(values, options.pandas)
     kinds: set[type] = {_ALIKE.get(kind.__name__, kind) for kind in map(type, there)}
     together = any(all(issubclass(kind, family) for kind in kinds) for family in _FAMILIES)
     if len(kinds) > 1 and (bool in kinds or not together):
@@ -253,12 +243,40 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
         check_values(f"{name}[]", items, options, depth + 1)
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether pandas takes a value for null: NaN, NaT or NA."""
-    kind = type(value)
-    return kind.__name__ in ("NAType", "NaTType") or (
-        issubclass(kind, (Real, Decimal)) and bool(value != value)
-    )
+def _present(values: Iterable[Any], pandas: bool) -> list[Any]:
+    """Return the values that are no nulls, as which pandas takes NaN, NaT and NA, too."""
+    there = [value for value in values if value is not None]
+    kinds = {*map(type, there)} if pandas else set()
+    null = {kind for kind in kinds if kind.__name__ in ("NAType", "NaTType")}
+    numbers = {kind for kind in kinds if issubclass(kind, (Real, Decimal))}
+    if not null and not numbers:
+        return there
+    return [
+        value
+        for value in there
+        if type(value) not in null and not (type(value) in numbers and value != value)
+    ]
+
+
+@contextmanager
+def arrow_limits(subject: str) -> Iterator[None]:
+    """Have values that no Arrow array can hold end the body with an error that names `subject`.
+
+    Raises:
+        SourceError: a whole number has more than 64 bits, or a text is no Unicode.
+    """
+    try:
+        yield
+    except OverflowError:
+        raise SourceError(
+            f"{subject} has a whole number of more than 64 bits",
+            "give such numbers as `decimal.Decimal`.",
+        ) from None
+    except UnicodeEncodeError:
+        raise SourceError(
+            f"{subject} has a text with half of a surrogate pair, which is no Unicode",
+            "correct the text in the source.",
+        ) from None
 
 
 def _mixed(name: str, what: str) -> SourceError:
