@@ -137,8 +137,8 @@ class _Due:
     def _ask(self, numbers: bytes) -> None:
         """Cut waits short, and limit the time that is left: in a thread, once signals came."""
         for kind in [self._heard[number] for number in numbers if number in self._heard]:
-            ending.ask()
             self._watch.start(kind)
+            ending.ask()
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
         if _imports(frame) <= self._imports:
