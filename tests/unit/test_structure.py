@@ -24,6 +24,7 @@ _MEANWHILE = "Java starts first: sources are imported meanwhile"
 _UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
+    "lakeport.__main__ -> lakeport.engine.spark.jvm.launch": "most commands start no Spark",
     "lakeport.cli.jars -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.cli.tables -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
@@ -42,6 +43,7 @@ NEEDED = {
     "lakeport.warm.session -> lakeport.engine.base": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.calls": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.jars": _SESSION,
+    "lakeport.warm.session -> lakeport.engine.spark.jvm.launch": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.session": _SESSION,
     "lakeport.warm.session -> lakeport.storage.sdks": _SESSION,
 }

@@ -1,11 +1,15 @@
 """Spark's JVM, started directly: one process, no launcher, nothing secret on its command line.
 
+A program may start one ahead, before it knows what it is for: the next start takes it if it is to
+start the same.
+
 It ends in order once the pipe to its standard input is closed. When this process ends, however it
 does, it is killed, also while it boots (on Linux; elsewhere the pipe tells it).
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import struct
@@ -201,6 +205,10 @@ class Gateway:
             self.scratch.remove()
 
 
+_ahead: Final[list[tuple[object, Gateway]]] = []
+"""At most one: what it was started with, and the JVM."""
+
+
 def join(port: int, secret: str) -> ClientServer:
     """Join a JVM that listens at a port of this machine."""
     from pyspark import java_gateway
@@ -245,8 +253,9 @@ def start(
     further: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     local: bool = True,
+    ahead: bool = False,
 ) -> Gateway:
-    """Start Spark's JVM and return without waiting for it.
+    """Start Spark's JVM and return without waiting for it; take one started ahead if it is such.
 
     Args:
         java: see `find_java`.
@@ -258,7 +267,17 @@ def start(
             private file.
         local: bind to the loopback interface only, and have workers import from where this process
             does.
+        ahead: for a later start with the same arguments, environment and `sys.path`. Any other
+            start ends it, and so does the end of this process.
     """
+    surroundings = (dict(os.environ), [*sys.path])
+    given = (java, [*jars], heap_mb, fast_start, [*further], properties, local, surroundings)
+    while _ahead:
+        other, started = _ahead.pop()
+        atexit.unregister(started.kill)
+        if other == given and started.process.poll() is None:
+            return started
+        started.kill()
     scratch = Scratch("spark")
     folder = scratch.path
     for name in ("local", "tmp", "failed"):
@@ -303,7 +322,11 @@ def start(
             start_new_session=True,
         )
     forbid_core_dumps(process.pid)
-    return Gateway(process, scratch)
+    gateway = Gateway(process, scratch)
+    if ahead:
+        atexit.register(gateway.kill)
+        _ahead.append((given, gateway))
+    return gateway
 
 
 def _write_properties(folder: Path, properties: Mapping[str, str]) -> Path:

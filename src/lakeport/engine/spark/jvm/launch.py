@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from lakeport.engine.failures import translate
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.jvm import archive, gateway, jars
-from lakeport.engine.spark.jvm.java import Java
+from lakeport.engine.spark.jvm.java import Java, find_java
 from lakeport.engine.spark.settings import heap_mb, is_local, master_of, session_settings
-from lakeport.errors import MissingDependency, SparkFailure
+from lakeport.errors import LakeportError, MissingDependency, SparkFailure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,6 +26,18 @@ _ASKED_TO_END: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIG
 
 # Settings that the JVM has to know before a context is made.
 _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
+
+
+def start_ahead(given: Mapping[str, str] | None = None) -> None:
+    """Start the JVM that most loads on this machine need, before it is known what is to be loaded.
+
+    Never fails: the load itself says what is wrong.
+
+    Args:
+        given: Spark's settings, if it is known which.
+    """
+    with suppress(LakeportError, OSError):
+        Launch(find_java(), frozenset(), given or {}, small=True).start_ahead()
 
 
 class Launch:
@@ -146,7 +158,17 @@ class Launch:
         if self._closed:
             raise stopped_error()
 
-    def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
+    def start_ahead(self) -> None:
+        """Start the JVM for a later launch that has the same, if its jars are there already.
+
+        Raises:
+            LakeportError: it can't be started.
+        """
+        self._open_gateway(self._jars(), ahead=True)
+
+    def _open_gateway(
+        self, needed: Sequence[Path], *, shared: bool = True, ahead: bool = False
+    ) -> None:
         given = self._given
         early = not self._local or any(key.startswith(_EARLY) for key in given)
         extra = given.get("spark.driver.extraClassPath", "")
@@ -167,6 +189,7 @@ class Launch:
             further=further,
             properties={"spark.master": self._master, **given} if early else None,
             local=self._local,
+            ahead=ahead,
         )
         with self._lock:
             self.jvm = started

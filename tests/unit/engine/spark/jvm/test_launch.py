@@ -88,6 +88,36 @@ def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
     assert "a:b:1" not in str(started.process.args)
 
 
+def test_a_jvm_started_ahead_is_taken_once(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, "exec sleep 60")
+    ahead = gateway.start(java, heap_mb=10, fast_start=True, ahead=True)
+    assert gateway.start(java, heap_mb=10, fast_start=True) is ahead
+    other = gateway.start(java, heap_mb=10, fast_start=True)
+    assert other is not ahead
+    for each in (ahead, other):
+        each.kill()
+
+
+@pytest.mark.parametrize("other", ["heap", "environment", "imports", "ended"])
+def test_a_jvm_started_ahead_for_another_start_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    java = fake_java(tmp_path, "exec sleep 60")
+    ahead = gateway.start(java, heap_mb=10, fast_start=True, ahead=True)
+    if other == "environment":
+        monkeypatch.setenv("LAKEPORT_TEST_A", "1")
+    elif other == "imports":
+        monkeypatch.syspath_prepend(tmp_path)
+    elif other == "ended":
+        ahead.process.kill()
+        ahead.process.wait()
+    started = gateway.start(java, heap_mb=20 if other == "heap" else 10, fast_start=True)
+    assert started is not ahead
+    assert ahead.process.returncode == -9
+    assert not ahead.folder.exists()
+    started.kill()
+
+
 def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEPORT_TEST_A", "before")
     monkeypatch.delenv("LAKEPORT_TEST_B", raising=False)
