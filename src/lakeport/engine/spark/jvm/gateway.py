@@ -17,11 +17,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark import daemon
@@ -82,7 +83,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 _STANDBY: Final = "workers"
 _LAST_LINES: Final = 3
 _START_SECONDS: Final = 120.0
-_ENVIRONMENT_LOCK: Final = threading.Lock()
+_JOIN_LOCK: Final = threading.Lock()
 
 
 def spark_home() -> Path:
@@ -214,8 +215,16 @@ def join(port: int, secret: str) -> ClientServer:
     from pyspark import java_gateway
     from pyspark.sql import types
 
-    with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    # Not by `os.environ`: another thread that goes through it fails where a name is taken out, and
+    # a process that is started meanwhile would get the secret.
+    pyspark_module: Any = java_gateway
+    with _JOIN_LOCK:
+        pyspark_module.os = SimpleNamespace(environ={**os.environ, **given})
+        try:
+            client: ClientServer = pyspark_module.launch_gateway()
+        finally:
+            pyspark_module.os = os
     calls = client._gateway_client
     of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
     calls.converters = [
@@ -354,19 +363,3 @@ def _escape(text: str) -> str:
         else chr(code)
         for code in codes
     )
-
-
-@contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process for a moment."""
-    with _ENVIRONMENT_LOCK:
-        before = {name: os.environ.get(name) for name in values}
-        os.environ.update(values)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value

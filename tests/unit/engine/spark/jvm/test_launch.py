@@ -9,6 +9,8 @@ import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -118,13 +120,28 @@ def test_a_jvm_started_ahead_for_another_start_is_ended(
     started.kill()
 
 
-def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKEPORT_TEST_A", "before")
-    monkeypatch.delenv("LAKEPORT_TEST_B", raising=False)
-    with gateway.environment({"LAKEPORT_TEST_A": "1", "LAKEPORT_TEST_B": "2"}):
-        assert os.environ["LAKEPORT_TEST_A"] + os.environ["LAKEPORT_TEST_B"] == "12"
-    assert os.environ["LAKEPORT_TEST_A"] == "before"
-    assert "LAKEPORT_TEST_B" not in os.environ
+def test_a_jvm_is_joined_without_a_change_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever goes through it meanwhile would miss a name, as botocore does at each request."""
+    from pyspark import java_gateway
+
+    pyspark_module: Any = java_gateway
+    before, given = dict(os.environ), {}
+
+    def launch_gateway() -> Any:
+        given.update(pyspark_module.os.environ)
+        assert dict(os.environ) == before
+        return SimpleNamespace(_gateway_client=SimpleNamespace(converters=[]))
+
+    monkeypatch.setattr(java_gateway, "launch_gateway", launch_gateway)
+    gateway.join(25333, "a secret")
+    assert given == {
+        **before,
+        "PYSPARK_GATEWAY_PORT": "25333",
+        "PYSPARK_GATEWAY_SECRET": "a secret",
+    }
+    assert pyspark_module.os is os
 
 
 @pytest.fixture
