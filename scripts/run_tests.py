@@ -106,7 +106,7 @@ COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 LAST = 15  # lines of a group that has died
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
-MOST_AT_ONCE = 5  # each has a JVM and servers of its own: memory, too, is finite
+MOST_AT_ONCE = 4  # each has a JVM and servers of its own: memory, too, is finite
 
 
 def main() -> int:
@@ -185,9 +185,9 @@ def prepare(javas: set[Path]) -> bool:
 
 
 def groups_at_once() -> int:
-    """More than there are cores: a group waits for servers and clocks a third of its time."""
+    """More than there are cores: a group waits for its servers a fourth of its time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return min(MOST_AT_ONCE, cores + 3)
+    return min(MOST_AT_ONCE, cores + 2)
 
 
 def covers_enough() -> bool:
