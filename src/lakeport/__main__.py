@@ -11,13 +11,15 @@ from typing import Final, NoReturn
 
 from lakeport.cli.signals import leave
 from lakeport.errors import LakeportError
+from lakeport.host.process import verb_of
 from lakeport.warm import client
 
 _COMPLETE: Final = "_LAKEPORT_COMPLETE"
 """Set by the script that `--install-completion` gives the shell: the line is not to be run."""
-_LOADS: Final = frozenset({"land", "run", "target"})
-_NO_LOAD: Final = frozenset({"--help", "-h", "--about", "--plan", "--version"})
-_OTHER_SPARK: Final = ("threads", "spark.")
+_LOADS: Final = client.LOADS | {"run"}
+_NO_LOAD: Final = client.SELF_SUFFICIENT | {"--plan", "--version"}
+_THREADS: Final = "threads"
+_OTHER_SPARK: Final = (_THREADS, "spark.")
 """Words of an engine without Spark, and of settings with which Spark starts in another way."""
 _CONFIG_BYTES: Final = 1 << 16
 
@@ -66,15 +68,23 @@ def _loads_by_spark(program: str, arguments: list[str]) -> bool:
 
     Nothing is lost where that turns out wrong but a third of a second of a core's time.
     """
-    verb = next((each for each in arguments if not each.startswith("-")), "")
-    if (program == "lakeport" and verb not in _LOADS) or not _NO_LOAD.isdisjoint(arguments):
+    loads = program != "lakeport" or verb_of(arguments) in _LOADS
+    if not loads or not _NO_LOAD.isdisjoint(arguments):
         return False
-    said = [*arguments, os.environ.get("LAKEPORT_ENGINE", "")]
-    for each in arguments:
-        if each.endswith((".yaml", ".yml", ".json")):
-            with suppress(OSError), Path(each).open(errors="replace") as config:
-                said.append(config.read(_CONFIG_BYTES))
+    if _THREADS in map(str.lower, os.environ.values()):  # a config may refer to any of them
+        return False
+    said = [*arguments, *filter(None, map(_beginning, arguments))]
     return not any(word in each.lower() for each in said for word in _OTHER_SPARK)
+
+
+def _beginning(argument: str) -> str:
+    """Return the first 64 KiB of the config file that an argument names; empty where it is none."""
+    path = Path(argument.rpartition("=")[2])
+    with suppress(OSError):
+        if path.suffix in (".yaml", ".yml", ".json") and path.is_file():  # a pipe is read once
+            with path.open("rb") as config:
+                return config.read(_CONFIG_BYTES).decode(errors="replace")
+    return ""
 
 
 def _here(program: str, arguments: list[str], problem: LakeportError | None) -> int:

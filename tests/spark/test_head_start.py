@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,12 +65,18 @@ def test_settings_that_stand_far_down_in_a_config_start_another(java: Path) -> N
     assert "-Xmx900m" in starts[-1]  # the one before may be ended before it has begun
 
 
-@pytest.mark.parametrize("way", ["option", "variable", "file"])
+@pytest.mark.parametrize("way", ["option", "variable", "file", "file after =", "reference"])
 def test_threads_start_none(java: Path, way: str) -> None:
     config = java.parent / "target.yaml"
-    config.write_text(f"destination: local\npath: {java.parent / 'lake'}\nengine: threads\n")
-    arguments = {"option": ["--engine", "threads"], "file": ["--to", config]}
-    engine = "threads" if way == "variable" else ""
+    named = "${LAKEPORT_ENGINE}" if way == "reference" else "threads"
+    config.write_text(f"destination: local\npath: {java.parent / 'lake'}\nengine: {named}\n")
+    arguments: dict[str, list[str | Path]] = {
+        "option": ["--engine", "threads"],
+        "file": ["--to", config],
+        "file after =": [f"--to={config}"],
+        "reference": ["--to", config],
+    }
+    engine = "threads" if way in ("variable", "reference") else ""
     outcome, starts = land(java, *arguments.get(way, []), engine=engine)
     assert outcome.code == 0, outcome.err
     assert starts == []
@@ -79,3 +86,10 @@ def test_a_load_that_is_refused_leaves_none_behind(java: Path) -> None:
     outcome, starts = land(java, "--key", "name")
     assert outcome.code == 2
     assert len(starts) <= 1
+
+
+def test_a_pipe_in_a_files_place_is_not_read(java: Path) -> None:
+    """Nobody may ever write to it: to open it would wait for that."""
+    os.mkfifo(pipe := java.parent / "pipe.json")
+    outcome, _ = land(java, "--schema", pipe, "--key", "name")
+    assert outcome.code == 2

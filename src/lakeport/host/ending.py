@@ -33,11 +33,8 @@ def forget() -> None:
 
 def pause(seconds: float) -> None:
     """Sleep so long, or until the process is asked to end; once it was asked, sleep."""
-    if _asked_at is not None:
-        time.sleep(seconds)
-        return
-    end = time.monotonic() + seconds
-    while _asked_at is None and (left := end - time.monotonic()) > 0:
+    before, end = _asked_at, time.monotonic() + seconds
+    while _asked_at == before and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, _STEP_SECONDS))
 
 

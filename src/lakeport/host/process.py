@@ -201,6 +201,15 @@ def started_by(program: str, arguments: Sequence[str]) -> Iterator[None]:
         _given.reset(token)
 
 
+def verb_of(arguments: Iterable[str]) -> str:
+    """Return the command that a command line names, such as `land`; empty where it names none.
+
+    >>> verb_of(["--debug", "land", "a.csv"]), verb_of(["--version"])
+    ('land', '')
+    """
+    return next((each for each in arguments if not each.startswith("-")), "")
+
+
 def command_line() -> tuple[str, ...] | None:
     """The program and its arguments; None for what Python code calls."""
     return _given.get()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from lakeport.host.process import die_with
+from lakeport.host.process import die_with, verb_of
 
 PASSED_ON: Final = (
     signal.SIGINT,
@@ -102,7 +102,7 @@ class Command:
     @property
     def shown(self) -> str:
         """The command, without what may be secret in it."""
-        verb = next((each for each in self.arguments if not each.startswith("-")), "")
+        verb = verb_of(self.arguments)
         return f"{self.program} {verb}".strip()
 
 

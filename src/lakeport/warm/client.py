@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from lakeport.errors import LakeportError, SparkFailure
+from lakeport.host.process import verb_of
 from lakeport.host.warm import Channel, NotStarted, begin, failure, find
 from lakeport.warm.child import PASSED_ON, Command
 
@@ -26,8 +27,8 @@ _VARIABLE: Final = "LAKEPORT_WARM"
 _COMMANDS: Final = frozenset(
     {"check", "land", "plan", "quarantine", "runs", "table", "tables", "target"}
 )
-_LOADS: Final = frozenset({"land", "target"})
-_SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
+LOADS: Final = frozenset({"land", "target"})
+SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
 _TURN_SECONDS: Final = 3.0  # behind another run: as long as the start of a Spark takes
@@ -90,13 +91,13 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         can't go on, if so.
     """
     option, rest = option_of(arguments)
-    if program == "lakeport" and _verb(rest) not in _COMMANDS:
+    if program == "lakeport" and verb_of(rest) not in _COMMANDS:
         return None, list(arguments), None
     if option and program == "lakeport":
         split = rest.index("--") if "--" in rest else len(rest)
         rest[split:split] = ["--set", f"warm={'auto' if option == 'start' else option}"]
     wanted = option or os.environ.get(_VARIABLE, "auto")
-    alone = rest[:1] == ["--version"] or not _SELF_SUFFICIENT.isdisjoint(rest)
+    alone = rest[:1] == ["--version"] or not SELF_SUFFICIENT.isdisjoint(rest)
     if wanted in ("off", "false") or alone:
         return None, rest, None
     try:
@@ -104,10 +105,6 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         return (None if channel is None else _run(channel, program, rest, wanted)), rest, None
     except (Lost, NotStarted) as problem:
         return None, rest, problem
-
-
-def _verb(arguments: Sequence[str]) -> str:
-    return next((each for each in arguments if not each.startswith("-")), "")
 
 
 def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
@@ -118,7 +115,12 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
         if "wait" in answer:
             at_work = answer["wait"] == "for the run"
             patient = wanted == "require" or (wanted == "start" and not at_work)
-            if at_work and not patient and program == "lakeport" and _verb(arguments) not in _LOADS:
+            if (
+                at_work
+                and not patient
+                and program == "lakeport"
+                and verb_of(arguments) not in LOADS
+            ):
                 return None  # others are quick without Spark, or need none
             limit = _TURN_SECONDS if at_work else _START_SECONDS
             answer, _ = channel.receive(None if patient else limit)

@@ -293,12 +293,12 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
         die_with(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        from lakeport.engine.spark.jvm.launch import start_ahead
+        from lakeport.engine.spark.jvm.launch import start_ahead  # the server needs none of it
 
         settings = {**_SETTINGS, "spark.driver.memory": memory}
         start_ahead(settings)
         from lakeport.engine.base import SessionRequest
-        from lakeport.engine.spark.jvm import jars  # the server needs none of it to begin
+        from lakeport.engine.spark.jvm import jars
         from lakeport.engine.spark.jvm.calls import java_class
         from lakeport.engine.spark.session import DriverSession
 

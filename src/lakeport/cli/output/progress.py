@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
+from lakeport.host.process import verb_of
 from lakeport.loading.progress import Display, Lines, Moment, Progress, lines, switched_off
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def begin_early(arguments: Sequence[str]) -> None:
     Args:
         arguments: the command line behind the program's name.
     """
-    verb = next((each for each in arguments if not each.startswith("-")), "")
+    verb = verb_of(arguments)
     if verb in _LABELS and _QUIET.isdisjoint(arguments):
         begin(_LABELS[verb], sys.stdout, sys.stderr)
 

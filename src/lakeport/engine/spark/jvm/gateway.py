@@ -84,6 +84,8 @@ _STANDBY: Final = "workers"
 _LAST_LINES: Final = 3
 _START_SECONDS: Final = 120.0
 _JOIN_LOCK: Final = threading.Lock()
+_ahead: Final[list[tuple[object, Gateway]]] = []
+"""The JVM that was started ahead, if any, with what it was started with."""
 
 
 def spark_home() -> Path:
@@ -206,10 +208,6 @@ class Gateway:
             self.scratch.remove()
 
 
-_ahead: Final[list[tuple[object, Gateway]]] = []
-"""At most one: what it was started with, and the JVM."""
-
-
 def join(port: int, secret: str) -> ClientServer:
     """Join a JVM that listens at a port of this machine."""
     from pyspark import java_gateway
@@ -281,7 +279,7 @@ def start(
     """
     surroundings = (dict(os.environ), [*sys.path])
     given = (java, [*jars], heap_mb, fast_start, [*further], properties, local, surroundings)
-    while _ahead:
+    if _ahead:
         other, started = _ahead.pop()
         atexit.unregister(started.kill)
         if other == given and started.process.poll() is None:

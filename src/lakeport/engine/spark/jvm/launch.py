@@ -37,7 +37,8 @@ def start_ahead(given: Mapping[str, str] | None = None) -> None:
         given: Spark's settings, if it is known which.
     """
     with suppress(LakeportError, OSError):
-        Launch(find_java(), frozenset(), given or {}, small=True).start_ahead()
+        launch = Launch(find_java(), frozenset(), given or {}, small=True)
+        launch._open_gateway(launch._jars(), ahead=True)
 
 
 class Launch:
@@ -157,14 +158,6 @@ class Launch:
     def _go_on(self) -> None:
         if self._closed:
             raise stopped_error()
-
-    def start_ahead(self) -> None:
-        """Start the JVM for a later launch that has the same, if its jars are there already.
-
-        Raises:
-            LakeportError: it can't be started.
-        """
-        self._open_gateway(self._jars(), ahead=True)
 
     def _open_gateway(
         self, needed: Sequence[Path], *, shared: bool = True, ahead: bool = False
