@@ -32,7 +32,7 @@ soak: install emulators ## Coverage, every case and many examples, histories of 
 	@$(PY) -m pytest --soak --delta-spark tests/contract -k local-delta
 	@$(PY) -m pytest --soak --delta-spark tests/spark/test_{delta_*,table_maintenance,table_options}.py
 	@$(PY) -m pytest --soak --engine=threads tests/contract tests/faults/test_{kill,requests}.py
-	@$(PY) -m pytest --soak tests/browser
+	@$(PY) -m pytest --soak tests/browser tests/screens
 	@$(PY) -m pytest --soak tests/cluster tests/database tests/streaming tests/warm
 	@$(PY) -m pytest --soak tests/spark --ignore-glob='tests/spark/test_delta_*' --ignore=tests/spark/test_session.py
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)

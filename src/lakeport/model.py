@@ -505,9 +505,9 @@ class EngineReport:
 
     Attributes:
         name: `spark` or `threads`.
-        version: Spark's version; empty for threads, and where Spark never started.
+        version: Spark's version; empty for threads.
         master: Spark's master URL, or the number of threads as `threads[2]`.
-        application: Spark's application id; empty for threads.
+        application: Spark's application id; empty for threads, and where Spark never started.
         jobs: jobs of the load; 0 for threads.
         tasks: tasks of the load.
     """

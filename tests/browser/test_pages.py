@@ -63,7 +63,10 @@ def test_every_page_is_for_everyone(
         reader.close()
 
 
-@pytest.mark.parametrize(("size", "theme"), [(PHONE, "dark"), (LAPTOP, "light")])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [pytest.param(PHONE, "dark", marks=pytest.mark.soak), (LAPTOP, "light")],
+)
 def test_every_served_page_is_for_everyone(
     reader: Reader, live: Site, paths: dict[str, str], size: tuple[int, int], theme: Theme
 ) -> None:

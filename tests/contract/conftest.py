@@ -2,8 +2,9 @@
 
 A format knows no store and a store no format (an import contract keeps it so). So `make test` lands
 in each format on the local disk and on each store in one of its formats, and cases that are decided
-before a store is asked run on the local disk alone, by threads in one format, as an engine knows no
-format either. `--soak` runs every case on every target.
+before a store is asked run on the local disk alone. An engine knows neither: threads land in two
+formats on the local disk and on one store, and before a store is asked in one format. `--soak` runs
+every case on every target.
 """
 
 from __future__ import annotations
@@ -46,13 +47,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     own = any("target" in mark.args[0] for mark in definition.iter_markers("parametrize"))
     if "target" not in metafunc.fixturenames or own:
         return
-    targets = LOCAL
+    threads = metafunc.config.getoption("engine") == "threads"
+    targets = LOCAL[:1] if threads else LOCAL
     if metafunc.config.getoption("soak"):
         targets = (*LOCAL, *STORES, *CROSSED)
     elif definition.get_closest_marker("before_the_store") is None:
-        targets = (*LOCAL, *STORES)
-    elif metafunc.config.getoption("engine") == "threads":
-        targets = LOCAL[:1]
+        targets = (*LOCAL[:2], *STORES[:1]) if threads else (*LOCAL, *STORES)
     metafunc.parametrize("target", targets, indirect=True)
 
 

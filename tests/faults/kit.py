@@ -178,7 +178,7 @@ class Process:
     def wait_for(self, seen: Callable[[], bool]) -> bool:
         """Watch until something is seen; False if the process ended without.
 
-        To look takes at most half of a core, which the process needs itself.
+        To look takes at most a fourth of a core, which the process needs itself.
         """
         end = time.monotonic() + PATIENCE
         while True:
@@ -191,7 +191,7 @@ class Process:
                 self.send(signal.SIGABRT)  # has it show every thread's stack
                 self.end()
                 raise AssertionError(f"hung; it said {self.words}")
-            time.sleep(max(0.001, time.monotonic() - began))
+            time.sleep(max(0.001, 3 * (time.monotonic() - began)))
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

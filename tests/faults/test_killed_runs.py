@@ -43,10 +43,11 @@ def test_a_killed_run_resumed_appends_nothing_twice(tmp_path: Path) -> None:
     assert world.lake.ids("plain") == list(range(50))
 
 
+@pytest.mark.soak  # `test_tables_as_sources.py` kills such a load by itself
 @pytest.mark.timeout(1200)
-def test_killed_runs_with_tables_made_of_tables(tmp_path: Path, soak: bool) -> None:
+def test_killed_runs_with_tables_made_of_tables(tmp_path: Path) -> None:
     world, draw = World(tmp_path, EVENTS | COPIES, [Inbox(tmp_path)]), random.Random(61)
-    for number in range(10 if soak else 1):
+    for number in range(10):
         world.grow()
         late = world.after(draw.uniform(0, 8))
         world.killed(late if number % 2 else world.seen("committed", "copies"))

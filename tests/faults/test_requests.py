@@ -12,18 +12,18 @@ from tests.faults.requests.scenario import Scenario
 
 SEED = 11
 SHARE = {
-    "delta_azure:append:run-id": 4,
-    "delta_azure:merge:no-run-id": 3,
+    "delta_azure:append:run-id": 3,
+    "delta_azure:merge:no-run-id": 2,
     "delta_azure:overwrite:no-run-id": 1,
     "delta_azure:undo:no-run-id": 1,
-    "delta_s3:append:no-run-id": 2,
-    "delta_s3:append:run-id": 3,
+    "delta_s3:append:no-run-id": 1,
+    "delta_s3:append:run-id": 2,
     "delta_s3:merge:run-id": 2,
     "delta_s3:stream:no-run-id": 2,
     "s3:create:no-run-id": 2,
     "s3:create:run-id": 3,
-    "gcs:create:run-id": 4,
-    "local_delta:append:run-id": 5,
+    "gcs:create:run-id": 3,
+    "local_delta:append:run-id": 4,
     "local_delta:partition-overwrite:run-id": 1,
     "local:create:run-id": 4,
 }

@@ -14,7 +14,7 @@ from tests.fuzz.runner import Soak, counts_of
 from tests.fuzz.shrinking import shrink
 from tests.fuzz.verdict import Finding, judge
 
-SHARE = counts_of(2000, list(KINDS))
+SHARE = counts_of(1200, list(KINDS))
 
 
 @pytest.mark.parametrize("kind", KINDS)

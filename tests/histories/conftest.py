@@ -25,7 +25,7 @@ def tables(minio: Minio, azurite: Azurite) -> Callable[[str], Store]:
     return named
 
 
-@pytest.fixture(params=("s3", "azure"))
+@pytest.fixture(params=("s3", pytest.param("azure", marks=pytest.mark.soak)))
 def store(request: pytest.FixtureRequest, tables: Callable[[str], Store]) -> Store:
     """A table that is not there yet, on each of the stores."""
     return tables(request.param)

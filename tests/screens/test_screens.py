@@ -22,7 +22,10 @@ def cache() -> Iterator[Path]:
         yield found
 
 
-@pytest.fixture(scope="session", params=WIDTHS)
+@pytest.fixture(
+    scope="session",
+    params=[WIDTHS[0], *(pytest.param(w, marks=pytest.mark.soak) for w in WIDTHS[1:])],
+)
 def outputs(request: pytest.FixtureRequest, cache: Path) -> tuple[int, dict[str, bytes]]:
     """What each step's command wrote in a terminal of so many columns."""
     return request.param, {step.name: output for step, output in played(request.param, cache)}

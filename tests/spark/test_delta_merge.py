@@ -72,7 +72,6 @@ def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="short"):
         lakeport.land(people(_3="far too long"), tmp_path, **MERGE)
     assert rows(path) == [(1, "y", None), (3, "c", None), (4, "d", None)]
-    lakeport.land(marked(77), tmp_path, **{**keys, "run_id": None})  # nothing to do
     assert len(rows(path)) == 3
 
 
@@ -229,6 +228,7 @@ def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: b
     assert len(found) == (3 if hard else 4)
 
 
+@pytest.mark.soak
 def test_conditions_and_marks_where_spark_merges(tmp_path: Path) -> None:
     driver()
     path, keys = tmp_path / "users", {"mode": "merge"}

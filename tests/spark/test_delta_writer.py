@@ -413,7 +413,8 @@ def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) ->
     assert sorted(row["id"] for row in frame.collect()) == [0, 1]
 
 
-@pytest.mark.parametrize("key", ["at", pytest.param("id", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("key", ["at", "id"])
 def test_columns_without_a_zone_are_written_as_they_read_in_utc(tmp_path: Path, key: str) -> None:
     path = tmp_path / "t"
     naive = pa.timestamp("us")

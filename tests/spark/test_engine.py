@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.engine.spark.jvm.calls import iterate_seq
 from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Minio
 from tests.spark.test_session import run_script
@@ -33,42 +35,38 @@ def test_a_load_says_what_ran_it(driver: DriverSession, tmp_path: Path) -> None:
     assert parameters["engine"] == "spark" and parameters["application"] == told.application
 
 
-def test_jobs_have_descriptions_in_words_and_a_group_a_run(tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    run_script(f"""
-    import lakeport
-    spark = {{"spark.eventLog.enabled": "true", "spark.eventLog.dir": {events.as_uri()!r},
-             "spark.eventLog.rolling.enabled": "false", "spark.eventLog.compress": "false"}}
-    rows = [{{"id": 1}}, {{"id": 2}}]
-    lakeport.land(rows, {str(tmp_path)!r}, table="t", run_id="nightly", spark=spark)
-    lakeport.land(rows, {str(tmp_path)!r}, table="u", sql="SELECT id FROM source", run_id="second",
-                  spark=spark)
-    table = lakeport.TablesSource(tables={{"t": {str(tmp_path / "t")!r}}})
-    lakeport.land(table, {str(tmp_path)!r}, table="copy", spark=spark)
-    fed = {{"delta.enableChangeDataFeed": "true"}}
+def test_jobs_have_descriptions_in_words_and_a_group_a_run(
+    driver: DriverSession, tmp_path: Path
+) -> None:
+    context = driver.context._jsc.sc()
+    store = context.statusStore()  # what Spark's UI shows
+
+    def jobs() -> dict[int, Any]:
+        context.listenerBus().waitUntilEmpty()
+        return {job.jobId(): job for job in iterate_seq(store.jobsList(None))}
+
+    before = jobs()
+    rows = [{"id": 1}, {"id": 2}]
+    lakeport.land(rows, tmp_path, table="t", run_id="nightly")
+    lakeport.land(rows, tmp_path, table="u", sql="SELECT id FROM source", run_id="second")
+    table = lakeport.TablesSource(tables={"t": str(tmp_path / "t")})
+    lakeport.land(table, tmp_path, table="copy")
+    fed = {"delta.enableChangeDataFeed": "true"}
     for _ in range(2):
-        lakeport.land(rows, {str(tmp_path)!r}, table="m", mode="merge", merge_keys="id",
-                      table_properties=fed, spark=spark)
-    lakeport.Table({str(tmp_path / "t")!r}, spark=spark).optimize()
-    from lakeport.engine.spark.session import DriverSession
-    DriverSession._current.stop(fast=False)
-    """)
-    (log,) = [file for file in events.iterdir() if file.is_file()]
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    jobs = [line for line in lines if line["Event"] == "SparkListenerJobStart"]
-    told = {job["Properties"].get("spark.jobGroup.id"): job for job in jobs}
-    first, second = told["lakeport nightly"], told["lakeport second"]
+        lakeport.land(
+            rows, tmp_path, table="m", mode="merge", merge_keys="id", table_properties=fed
+        )
+    lakeport.Table(tmp_path / "t").optimize()
+    new = [job for number, job in jobs().items() if number not in before]
+    described = {job.jobGroup().get(): job.description().get() for job in new}
     words = f"lakeport: write t, batch 0, to {tmp_path / 't'}, run nightly"
-    assert first["Properties"]["spark.job.description"] == words
-    assert {stage["Stage Name"] for stage in first["Stage Infos"]} == {words}
-    assert "write u, batch 0" in second["Properties"]["spark.job.description"]
-    for job in jobs:  # those of delta-spark, and of looking at tables, too
-        properties = job["Properties"]
-        assert "lakeport: " in properties["spark.job.description"], job["Stage Infos"]
-        assert properties["spark.jobGroup.id"].startswith("lakeport"), properties
-        assert properties["callSite.short"].startswith("lakeport: "), properties
-        assert not [stage for stage in job["Stage Infos"] if ".py:" in stage["Stage Name"]]
+    assert described["lakeport nightly"] == words
+    assert "write u, batch 0" in described["lakeport second"]
+    assert words in {job.name() for job in new}
+    for job in new:  # those of delta-spark, and of looking at tables, too
+        assert "lakeport: " in job.description().get(), job.name()
+        assert job.jobGroup().get().startswith("lakeport"), job.name()
+        assert job.name().startswith("lakeport: "), job.name()
 
 
 def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:
@@ -173,6 +171,7 @@ def test_a_load_waits_neither_for_itself_nor_for_one_that_failed(tmp_path: Path)
     assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
 
 
+@pytest.mark.soak  # three processes of Spark
 def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None:
     """Both would write to one connection; the child has a Spark of its own."""
     out = run_script(
@@ -182,7 +181,7 @@ def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None
     from pyspark.sql import SparkSession
 
     def land(name):
-        for _ in range(4):
+        for _ in range(2):
             report = lakeport.land([{{"id": 1}}] * 50, {str(tmp_path)!r}, table=name)
         return report.engine.application
 
@@ -199,7 +198,7 @@ def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None
         quiet=False,
     )
     assert out.split() == ["7"]
-    for name, rows in {"ours": 400, "theirs": 200}.items():
+    for name, rows in {"ours": 200, "theirs": 100}.items():
         assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == rows
 
 

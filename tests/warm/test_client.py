@@ -134,6 +134,7 @@ def test_stopped_by_the_terminal_and_continued(shared: Warm, delta_lake: Lake) -
     assert delta_lake.ids() == list(range(40))
 
 
+@pytest.mark.soak  # `test_kill.py` kills it where it matters most
 def test_killed_and_repeated(shared: Warm, delta_lake: Lake) -> None:
     command = land(delta_lake, *SIZES, "--run-id", "night")
     given = users(40 * BATCH, BATCH)

@@ -47,7 +47,6 @@ def told(captured: Captured, *arguments: str) -> object:
 
 def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "people.csv", "--to", "lake", "--table", "people", "--format", "delta"]
-    land += BY_SPARK
     with warm:
         assert told(capfd, "warm", "status") == []
         assert client.run_in_session("lakeport", land) == (None, land, None)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary, finalize
@@ -273,12 +274,17 @@ class DriverSession:
         return f"a session of lakeport's own on {self.master}"
 
     def identity(self) -> tuple[str, str]:
-        """Spark's version and application id; empty where it has not started. Never waits."""
+        """Return Spark's version and application id, which is empty before a start; never waits.
+
+        A session of our own is of the version that is installed, so a load that fails before the
+        start, or while Spark starts, is told of in the same words.
+        """
         context = self._context
         if context is not None and not all(self._identity):  # each commit names them
             with suppress(Exception):  # a JVM that is gone tells no more
                 self._identity = str(context.version), str(context.applicationId)
-        return self._identity
+        version, application = self._identity
+        return version or installed("pyspark"), application
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
