@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,7 +86,8 @@ def one_spark(
         yield
         return
     if request.config.getoption("delta_spark"):
-        with delta_spark_session(tmp_path_factory.mktemp("session")):
+        folder = tmp_path_factory.mktemp("session")
+        with delta_spark_session(folder, interpreted(request.config)):
             yield
         return
     from lakeport.engine.base import SessionRequest
@@ -94,6 +95,8 @@ def one_spark(
 
     driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
     assert driver.context
+    for name, value in interpreted(request.config).items():
+        driver.spark.conf.set(name, value)
     yield
     driver.stop()
 
@@ -107,8 +110,18 @@ def threads_where_marked(request: pytest.FixtureRequest, one_spark: None) -> Ite
         yield
 
 
+def interpreted(config: pytest.Config) -> dict[str, str]:
+    """Settings by which Spark interprets its plans: to compile one costs more than a test's rows.
+
+    With `--soak` it compiles them, as it does for users.
+    """
+    if config.getoption("soak"):
+        return {}
+    return {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @contextmanager
-def delta_spark_session(folder: Path) -> Iterator[None]:
+def delta_spark_session(folder: Path, more: Mapping[str, str]) -> Iterator[None]:
     """A session that somebody else has built, with a setting that only delta-spark knows of."""
     from pyspark.sql import SparkSession
 
@@ -129,6 +142,7 @@ def delta_spark_session(folder: Path) -> Iterator[None]:
         "spark.driver.extraJavaOptions": (
             "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
         ),
+        **more,
     }
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]")

@@ -48,6 +48,20 @@ def run_script(script: str, *, quiet: bool = True) -> str:
     return done.stdout
 
 
+def test_a_session_that_has_not_started_knows_its_version() -> None:
+    script = """
+        import pyspark
+        from lakeport.engine.base import SessionRequest
+        from lakeport.engine.spark.session import DriverSession
+
+        driver = DriverSession.start(SessionRequest())
+        assert driver.identity() == (pyspark.__version__, "")
+        context = driver.context
+        assert driver.identity() == (context.version, context.applicationId)
+    """
+    assert run_script(script) == ""
+
+
 def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
     script = """
         import atexit, inspect, logging
