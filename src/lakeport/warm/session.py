@@ -33,7 +33,12 @@ from lakeport.host.process import die_with, forbid_core_dumps
 from lakeport.host.warm import LISTENER, Channel, locked, remove
 from lakeport.warm.child import PASSED_ON, Command, become
 
-_BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
+_BESIDE: Final = (
+    "google.rpc.error_details_pb2",
+    "pyspark.sql",
+    "pyspark.logger.worker_io",
+    "rich.console",
+)
 _COMMAND_SECONDS: Final = 5.0  # until a client whose turn it is has sent its command
 _END_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.5

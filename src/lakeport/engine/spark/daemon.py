@@ -15,6 +15,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -63,6 +64,7 @@ _WARM: Final = (
     "lakeport.writers.files.sink",
 )
 _SDKS: Final = "lakeport.storage.sdks"
+_CORE_JAR: Final = re.compile(r"spark-core_.*\.jar")
 
 
 def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -170,11 +172,23 @@ def main() -> None:
         _prepare()
     from pyspark import daemon
 
+    _leave_out_jar()
     daemon.worker = _freeze_after(daemon.worker)
     if "SPARK_REUSE_WORKER" not in os.environ:  # a worker for each task: see the warm sessions
         signal.signal(signal.SIGALRM, _prepare_more)
         signal.setitimer(signal.ITIMER_REAL, _LEISURE_SECONDS)  # forks have no timer
     daemon.manager()
+
+
+def _leave_out_jar() -> None:
+    """Take Spark's own jar, which has no Python, off the path on which modules are looked for.
+
+    Each worker would read the jar's list of files twice, as PySpark has its importers forget what
+    they know: 40 to 80 ms.
+    """
+    for entry in [each for each in sys.path if _CORE_JAR.fullmatch(Path(each).name)]:
+        sys.path.remove(entry)
+        sys.path_importer_cache.pop(entry, None)
 
 
 def _on_standby() -> bool:
