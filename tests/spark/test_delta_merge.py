@@ -72,6 +72,7 @@ def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="short"):
         lakeport.land(people(_3="far too long"), tmp_path, **MERGE)
     assert rows(path) == [(1, "y", None), (3, "c", None), (4, "d", None)]
+    lakeport.land(marked(77), tmp_path, **{**keys, "run_id": None})  # nothing to do
     assert len(rows(path)) == 3
 
 

@@ -62,11 +62,17 @@ def test_jobs_have_descriptions_in_words_and_a_group_a_run(
     words = f"lakeport: write t, batch 0, to {tmp_path / 't'}, run nightly"
     assert described["lakeport nightly"] == words
     assert "write u, batch 0" in described["lakeport second"]
-    assert words in {job.name() for job in new}
+
+    def stages(job: Any) -> set[str]:
+        return {store.lastStageAttempt(n).name() for n in iterate_seq(job.stageIds())}
+
+    (first,) = (job for job in new if job.jobGroup().get() == "lakeport nightly")
+    assert stages(first) == {words}
     for job in new:  # those of delta-spark, and of looking at tables, too
         assert "lakeport: " in job.description().get(), job.name()
         assert job.jobGroup().get().startswith("lakeport"), job.name()
         assert job.name().startswith("lakeport: "), job.name()
+        assert not [stage for stage in stages(job) if ".py:" in stage]
 
 
 def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:
@@ -181,7 +187,7 @@ def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None
     from pyspark.sql import SparkSession
 
     def land(name):
-        for _ in range(2):
+        for _ in range(4):
             report = lakeport.land([{{"id": 1}}] * 50, {str(tmp_path)!r}, table=name)
         return report.engine.application
 
@@ -198,7 +204,7 @@ def test_a_forked_process_leaves_its_parents_spark_alone(tmp_path: Path) -> None
         quiet=False,
     )
     assert out.split() == ["7"]
-    for name, rows in {"ours": 200, "theirs": 100}.items():
+    for name, rows in {"ours": 400, "theirs": 200}.items():
         assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == rows
 
 

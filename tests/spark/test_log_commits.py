@@ -57,7 +57,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_delta_spark_goes_on_with_such_a_table(
-    tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch, soak: bool
 ) -> None:
     made = begun(monkeypatch)
     for number in range(12):
@@ -69,10 +69,14 @@ def test_delta_spark_goes_on_with_such_a_table(
     spark = session()
     assert spark.read.format("delta").load(place).count() == 12
     assert land(writer(tmp_path), rows(12)).version == 12
-    spark.sql(
+    sql = [
         f"MERGE INTO delta.`{place}` t USING (SELECT 3L AS id) s ON t.id = s.id "
-        "WHEN MATCHED THEN DELETE"
-    )
+        "WHEN MATCHED THEN DELETE",
+        f"UPDATE delta.`{place}` SET p = p WHERE id = 4",
+        f"OPTIMIZE delta.`{place}`",
+    ]
+    for command in sql if soak else sql[:1]:
+        spark.sql(command)
     rest = [number for number in range(13) if number != 3]
     assert ids(place) == rest
     land(alone(writer(tmp_path)), rows(13, 14), mode="overwrite", keys=["p"])

@@ -15,7 +15,6 @@ import gc
 import importlib
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -64,7 +63,6 @@ _WARM: Final = (
     "lakeport.writers.files.sink",
 )
 _SDKS: Final = "lakeport.storage.sdks"
-_CORE_JAR: Final = re.compile(r"spark-core_.*\.jar")
 
 
 def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -186,7 +184,7 @@ def _leave_out_jar() -> None:
     Each worker would read the jar's list of files twice, as PySpark has its importers forget what
     they know: 40 to 80 ms.
     """
-    for entry in [each for each in sys.path if _CORE_JAR.fullmatch(Path(each).name)]:
+    for entry in [each for each in sys.path if Path(each).name.startswith("spark-core_")]:
         sys.path.remove(entry)
         sys.path_importer_cache.pop(entry, None)
 
