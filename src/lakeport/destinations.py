@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakeport.config.base import config_class, destination_of
 from lakeport.config.inputs import DatabaseSource, FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
-from lakeport.host.extras import PACKAGES, missing
+from lakeport.host.packages import PACKAGES, missing
 from lakeport.sources.target import storage_of
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
@@ -28,8 +28,7 @@ from lakeport.writers.naming import check_date_format, table_folder, table_name
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame, DeltaSession
+    from lakeport.engine.base import DataFrame, DeltaSession, Engine
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 

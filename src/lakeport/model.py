@@ -19,7 +19,7 @@ from lakeport.units import count, counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.errors import BadRecord
     from lakeport.storage.checks import CheckItem
 

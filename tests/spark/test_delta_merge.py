@@ -99,7 +99,7 @@ def test_a_merge_that_meets_another_writer_looks_again(
         raise CommitConflict("another writer was faster")
 
     monkeypatch.setattr(kind, "commit", never)
-    monkeypatch.setattr("lakeport.host.ending.pause", lambda seconds: None)
+    monkeypatch.setattr("lakeport.writers.delta.writer.pause", lambda seconds: None)
     left = sorted(path.rglob("*.parquet"))
     with pytest.raises(CommitConflict):
         lakeport.land(people(_3="late"), tmp_path, **MERGE)

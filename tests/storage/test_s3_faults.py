@@ -79,7 +79,7 @@ class Clock:
 def test_the_deadline_is_one_for_all(stub: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(retry, "time", clock)
-    monkeypatch.setattr(retry.ending, "pause", clock.sleep)
+    monkeypatch.setattr(retry, "pause", clock.sleep)
     storage = storage_of(stub, RetryPolicy(deadline=0.5, initial_delay=0.05, max_delay=0.1))
     storage.put("a", b"1")
     stub.inject(Fault("status", times=10_000, status=503))

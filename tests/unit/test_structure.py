@@ -28,7 +28,8 @@ NEEDED = {
     "lakeport.cli.jars -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.cli.tables -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
-    "lakeport.engine.choose -> lakeport.engine.spark.engine": "the other engine is not loaded",
+    "lakeport.engine.threads -> lakeport.engine.spark.engine": "the other engine is not loaded",
+    "lakeport.engine.spark.daemon -> lakeport.host.packages": "the first task waits for it",
     "lakeport.engine.spark.daemon -> lakeport.host.process": "the first task waits for it",
     "lakeport.loading.prepare -> lakeport.sources.open": _MEANWHILE,
     "lakeport.loading.prepare -> lakeport.sources.spool": _MEANWHILE,
@@ -38,14 +39,14 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.io_config": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
-    "lakeport.tables.table -> lakeport.engine.choose": _LOG,
+    "lakeport.tables.table -> lakeport.engine.threads": _LOG,
     "lakeport.warm.child -> lakeport.engine.spark.lease": _SESSION,
     "lakeport.warm.session -> lakeport.engine.base": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.calls": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.jars": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jvm.launch": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.session": _SESSION,
-    "lakeport.warm.session -> lakeport.storage.sdks": _SESSION,
+    "lakeport.warm.session -> lakeport.storage.base": _SESSION,
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""
 

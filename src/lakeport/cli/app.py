@@ -22,7 +22,8 @@ from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.host.process import forbid_core_dumps, pandas_hidden, started_by
+from lakeport.host.packages import pandas_hidden
+from lakeport.host.process import forbid_core_dumps, started_by
 
 NAME = "lakeport"
 _FIRST = """\

@@ -17,7 +17,7 @@ from lakeport.cli.output.formatting import shown
 from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
 from lakeport.pages.address import LOOPBACK, Address, has_display, listening, opened

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from lakeport.host import ending
+from lakeport.host.process import clear_end_request, request_end
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -122,7 +122,7 @@ class _Due:
 
     def _go_on(self) -> None:
         self._watch.cancel()
-        ending.forget()
+        clear_end_request()
 
     def hear(self, number: signal.Signals, kind: type[KeyboardInterrupt]) -> None:
         """Have a signal raise `kind`."""
@@ -138,7 +138,7 @@ class _Due:
         """Cut waits short, and limit the time that is left: in a thread, once signals came."""
         for kind in [self._heard[number] for number in numbers if number in self._heard]:
             self._watch.start(kind)
-            ending.ask()
+            request_end()
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
         if _imports(frame) <= self._imports:

@@ -1,7 +1,7 @@
 """The engine of a load: what runs its tasks, and what the load may ask of it.
 
-A load is given one engine when it is prepared (`choose`) and keeps it to its end. Sources, writers
-and commands hand it tasks; only `engine.spark` knows how Spark is spoken to.
+A load is given one engine when it is prepared (`threads.choose_engine`) and keeps it to its end.
+Sources, writers and commands hand it tasks; only `engine.spark` calls Spark.
 """
 
 from __future__ import annotations
@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from lakeport.model import EngineReport
 
-if TYPE_CHECKING:
-    from lakeport.engine.types import SparkContext, SparkEngine
+if TYPE_CHECKING:  # also for other packages' annotations: a program that runs imports none
+    from pyspark import SparkContext as SparkContext
+    from pyspark.sql import Column as Column
+    from pyspark.sql import DataFrame as DataFrame
+    from pyspark.sql import SparkSession as SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery as StreamingQuery
+
+    from lakeport.engine.spark.delta.rows import DeltaRows as DeltaRows
+    from lakeport.engine.spark.delta.session import DeltaSession as DeltaSession
+    from lakeport.engine.spark.delta.session import LogStoreProbe as LogStoreProbe
+    from lakeport.engine.spark.engine import SparkEngine as SparkEngine
+    from lakeport.engine.spark.jobs import Reading as Reading
 
 T = TypeVar("T")
 R = TypeVar("R")

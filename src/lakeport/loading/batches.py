@@ -27,7 +27,7 @@ from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.loading.transform.transform import TransformedBatch
     from lakeport.writers.base import TablePlan
 

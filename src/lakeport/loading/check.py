@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Unpack
 from lakeport.config.load import load_target
 from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.base import Engine, SessionRequest
-from lakeport.engine.choose import choose
+from lakeport.engine.threads import choose_engine
 from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
 from lakeport.writers.naming import HOME
@@ -27,7 +27,7 @@ from lakeport.writers.naming import HOME
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.types import LogStoreProbe
+    from lakeport.engine.base import LogStoreProbe
     from lakeport.model import Storage
 
 _SECONDS = 9.0
@@ -117,7 +117,7 @@ def _begin_spark(
     begun = Future[Engine]()
     try:
         request = SessionRequest(config.jars, config.spark, warm=config.warm)
-        engine = stack.enter_context(choose(config.engine, request))
+        engine = stack.enter_context(choose_engine(config.engine, request))
         engine.begin()
         begun.set_result(engine)
     except LakeportError as error:

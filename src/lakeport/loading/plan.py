@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
     from lakeport.loading.batches import Part
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split

@@ -18,7 +18,7 @@ from lakeport import destinations
 from lakeport.config.inputs import DatabaseSource, TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.choose import choose
+from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.options import ReadOptions
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import SparkContext
+    from lakeport.engine.base import Engine, SparkContext
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
     from lakeport.sources.open import Source
@@ -231,7 +230,7 @@ def prepare(
         also=also | config.jars,
         warm=config.warm if warm else "off",
     )
-    engine = choose(config.engine, request)
+    engine = choose_engine(config.engine, request)
     try:
         if isinstance(source, TablesSource):
             engine.require_spark("a Delta table as a source")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.config.lake import Load
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.loading.report import LandingReport, Observer
     from lakeport.model import Storage
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.loading.transform.rules import RowRules

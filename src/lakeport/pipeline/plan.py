@@ -55,8 +55,7 @@ from lakeport.units import counted, size
 if TYPE_CHECKING:
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
     from lakeport.model import Memory
 
 _UNREAD: Final = "its source's columns are known once it is read"

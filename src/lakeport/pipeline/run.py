@@ -28,10 +28,10 @@ from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
 from lakeport.config.lake import read_lake
 from lakeport.destinations import open_storage
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.choose import choose
+from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError, LakeportError, LoadsFailed
 from lakeport.host.activity import carried, whole
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.host.process import available_cores, command_line, masked
 from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.progress import show_progress
@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage
@@ -371,7 +370,7 @@ def start_engine(loads: Collection[Load]) -> Engine:
         if used := _tables_of(load):
             needs |= TablesSource(tables=used).jars
     name = "threads" if first and engines == {"threads"} else "spark"
-    return choose(name, SessionRequest(needs, first.target.spark if first else {}))
+    return choose_engine(name, SessionRequest(needs, first.target.spark if first else {}))
 
 
 def _tables_of(load: Load) -> dict[str, str]:

@@ -30,8 +30,7 @@ from lakeport.sources.target import TargetTables, one_table, storage_of
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions

@@ -7,13 +7,15 @@ import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
+from lakeport.host.packages import PACKAGES
 from lakeport.model import Level, Staged, StageWriter, Storage, StoredObject
 from lakeport.storage.checks import honours_create_only
 from lakeport.storage.retry import CloudSettings, Connection, NotFound, found, replaced
@@ -27,6 +29,13 @@ _RULE = (
 
 _LEAST = 256 << 10
 _MOST = 8 << 20
+
+_SDK_MODULES = (
+    *(name for names in PACKAGES.values() for name in names),
+    *(f"lakeport.storage.{extra}.store" for extra in PACKAGES),
+    "google.auth.transport.requests",
+    "google.oauth2.service_account",
+)
 
 _READ_BUFFER = 64 << 10
 _LEVEL_PAGES = 10
@@ -421,3 +430,16 @@ class CloudStorage(Storage, ABC):
             return found(lambda: self._has_mark(key, mark)) if said else self._has_mark(key, mark)
         except NotFound:
             return None
+
+
+def preload_sdks() -> None:
+    """Import the installed SDKs of stores and databases, for the processes forked from this one.
+
+    No request is sent, and no credentials are looked for. A process that serves one task or one run
+    would load them each time: 0.25 s for AWS's.
+    """
+    for name in _SDK_MODULES:
+        with suppress(ImportError):
+            import_module(name)
+    with suppress(Exception):
+        import_module("lakeport.storage.s3.client").read_models()

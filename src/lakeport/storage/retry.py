@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, causes
-from lakeport.host import ending
+from lakeport.host.process import pause, retry_deadline
 
 GIVE_UP_SECONDS = 120.0
 """How long to go on asking a store that fails, unless the user says otherwise."""
@@ -195,7 +195,7 @@ class Retrier:
         attempt = 0
         failure: Exception | None = None
         while True:
-            end = self._shortened_at + _GRACE if shortened else ending.retries_end()
+            end = self._shortened_at + _GRACE if shortened else retry_deadline()
             try:
                 answer = send() if end is None else _in_time(send, end)
             except Exception as error:
@@ -210,7 +210,7 @@ class Retrier:
                 last = self._shortened_at + _GRACE if shortened else began + allowed.deadline
                 if shortened and not self.reached:
                     last = began  # it was asked for long enough: once more will do
-                if not shortened and (asked := ending.retries_end()) is not None:
+                if not shortened and (asked := retry_deadline()) is not None:
                     last = min(last, asked)
                 if now + delay > last:
                     if not shortened:
@@ -220,7 +220,7 @@ class Retrier:
                 self._shortened_at = -math.inf
                 return answer
             attempt += 1
-            ending.pause(delay)
+            pause(delay)
 
 
 def _in_time(send: Callable[[], T], end: float) -> T:
@@ -303,11 +303,11 @@ def found(look: Callable[[], T]) -> T:
     Raises:
         NotFound: the store still says that there is no such object.
     """
-    for pause in _LAG:
+    for seconds in _LAG:
         try:
             return look()
         except NotFound:
-            ending.pause(pause)
+            pause(seconds)
     return look()
 
 

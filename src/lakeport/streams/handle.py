@@ -12,7 +12,7 @@ from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, save_report
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import SparkEngine, StreamingQuery
+    from lakeport.engine.base import SparkEngine, StreamingQuery
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
 

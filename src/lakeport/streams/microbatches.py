@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame, SparkEngine
+    from lakeport.engine.base import DataFrame, Engine, SparkEngine
     from lakeport.model import Storage
 
 

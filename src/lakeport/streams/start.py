@@ -28,7 +28,7 @@ from lakeport.streams.microbatches import MicroBatches, connector, reach
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.types import (
+    from lakeport.engine.base import (
         DataFrame,
         SparkContext,
         SparkEngine,

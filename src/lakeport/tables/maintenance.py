@@ -35,8 +35,7 @@ from lakeport.writers.delta.optimize import (
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DeltaSession
+    from lakeport.engine.base import DeltaSession, Engine
     from lakeport.tables.location import TableLocation
 
 

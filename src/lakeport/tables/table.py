@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DeltaSession
+    from lakeport.engine.base import DeltaSession, Engine
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -397,9 +396,9 @@ class Table:
             yield session
 
     def _engine(self, contents: Contents | None = None) -> Engine:
-        from lakeport.engine.choose import choose
+        from lakeport.engine.threads import choose_engine
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
         request = SessionRequest(needs, config.spark, known < _LARGE_BYTES, warm=config.warm)
-        return choose(config.engine, request)
+        return choose_engine(config.engine, request)

@@ -24,7 +24,7 @@ from lakeport.tables.views import history_entry, missing_files_error
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DeltaSession
+    from lakeport.engine.base import DeltaSession
     from lakeport.tables.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})

@@ -29,7 +29,7 @@ from lakeport.writers.delta.plain import lacking_readers
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from lakeport.engine.types import DataFrame, SparkSession
+    from lakeport.engine.base import DataFrame, SparkSession
 
 _THREADS = 16
 

@@ -280,9 +280,9 @@ def _preparation() -> Iterator[bool]:
             with suppress(ImportError):  # an extra that is not installed
                 import_module(name)
             yield False
-    from lakeport.storage.sdks import preload  # not before: the session has to start quickly
+    from lakeport.storage.base import preload_sdks  # not before: the session has to start quickly
 
-    preload()
+    preload_sdks()
     yield False
     gc.collect()
     gc.freeze()

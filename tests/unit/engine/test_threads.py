@@ -16,9 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport.cli.app import main
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.choose import choose
 from lakeport.engine.spark.engine import _is_own
-from lakeport.engine.threads import ThreadEngine
+from lakeport.engine.threads import ThreadEngine, choose_engine
 from lakeport.errors import ConfigError, InputError
 
 PEOPLE = [{"id": 1, "name": "Ada"}, {"id": 2, "name": None}]
@@ -195,7 +194,7 @@ def test_the_engine_is_a_key_an_option_and_a_variable(
 
 
 def test_an_engine_is_chosen_once_and_begins_nothing() -> None:
-    assert isinstance(choose("threads", SessionRequest()), ThreadEngine)
+    assert isinstance(choose_engine("threads", SessionRequest()), ThreadEngine)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final
 
 _INTERRUPTED: Final = """
 import random, signal, sys
-from lakeport.host import ending
+from lakeport.host import process
 
 def stop(*_):
     raise KeyboardInterrupt
@@ -17,11 +17,11 @@ signal.signal(signal.SIGALRM, stop)
 for _ in range(5000):
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 30e-6))
-        ending.pause(0.001)
+        process.pause(0.001)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         pass
-ending.ask()
+process.request_end()
 """
 
 

@@ -38,7 +38,7 @@ def test_spark_starts_at_once_and_is_let_go_of(
         engine.heard.append("store")
         return iter(())
 
-    monkeypatch.setattr(module, "choose", lambda *_: engine)
+    monkeypatch.setattr(module, "choose_engine", lambda *_: engine)
     monkeypatch.setattr(LocalStorage, "checks", items)
     monkeypatch.setattr(module, "_spark_items", lambda begun: iter(()))
     config = load_target(tmp_path, {"engine": "spark"})

@@ -33,7 +33,7 @@ class FakeEngine(ThreadEngine):
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     FakeEngine.asked = []
-    monkeypatch.setattr(module, "choose", FakeEngine.choose)
+    monkeypatch.setattr(module, "choose_engine", FakeEngine.choose)
     return FakeEngine
 
 
@@ -63,7 +63,7 @@ def test_warnings_are_heard_where_spark_cannot_start(
     def fail(*_: Any, **__: Any) -> FakeEngine:
         raise ConfigError("no Spark")
 
-    monkeypatch.setattr(module, "choose", fail)
+    monkeypatch.setattr(module, "choose_engine", fail)
     with pytest.raises(ConfigError, match="no Spark"):
         prepare(load_target(tmp_path).warned("of the config"), observer=observer)
     assert heard == ["of the config"]

@@ -21,7 +21,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
     def choose(name: str, request: SessionRequest) -> None:
         found.append((name, request.needs, request.settings))
 
-    monkeypatch.setattr(run, "choose", choose)
+    monkeypatch.setattr(run, "choose_engine", choose)
     run.start_engine(loads)
     return found[0]
 

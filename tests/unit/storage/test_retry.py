@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakeport.host import ending
+from lakeport.host import process
 from lakeport.storage import retry
 from lakeport.storage.retry import GivenUp, NoAnswer, Retrier, RetryPolicy
 
@@ -31,7 +31,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(retry, "time", clock)
-    monkeypatch.setattr(retry.ending, "pause", clock.sleep)
+    monkeypatch.setattr(retry, "pause", clock.sleep)
     return clock
 
 
@@ -193,21 +193,21 @@ def test_a_process_that_is_asked_to_end_does_not_wait_for_the_store(
 ) -> None:
     """Neither in the midst of a wait, which may be long, nor with a request that hangs."""
     monkeypatch.setattr(retry.random, "uniform", lambda _, longest: 600)
-    monkeypatch.setattr(retry.ending, "_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(process, "_RETRY_SECONDS", 0.2)
     hangs = threading.Event()
     store, silent = Store(busy), Store(lambda: str(hangs.wait(60)))
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(store.ask, 10_000)
         while not store.asked:
             time.sleep(0.01)
-        ending.ask()
+        process.request_end()
         try:
             with pytest.raises(GivenUp, match="busy"):
                 asked.result(30)
             with pytest.raises(GivenUp) as caught:
                 silent.ask(10_000)
         finally:
-            ending.forget()
+            process.clear_end_request()
             hangs.set()
     assert isinstance(caught.value.cause, NoAnswer)
     store.answer = lambda: "fine"

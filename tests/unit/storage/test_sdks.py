@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import MissingDependency
-from lakeport.storage import sdks
-from lakeport.storage.s3.client import AwsSettings, S3Connection, _models
+from lakeport.storage import base
+from lakeport.storage.s3.client import AwsSettings, S3Connection, _models, read_models
 
 SETTINGS = AwsSettings(access_key_id="a", secret_access_key="b", region="eu-west-1")
 
@@ -37,7 +37,7 @@ print([name in sys.modules for name in SDKS])
 def test_a_client_reads_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.loaders import JSONFileLoader
 
-    sdks.preload()
+    base.preload_sdks()
     monkeypatch.setattr(JSONFileLoader, "load_file", lambda *_: pytest.fail("read anew"))
     assert S3Connection(SETTINGS)._client.meta.region_name == "eu-west-1"
 
@@ -52,11 +52,11 @@ def test_a_folder_of_the_users_is_looked_into(
 
 
 def test_what_is_not_installed_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdks, "_MODULES", ("lakeport.absent",))
+    monkeypatch.setattr(base, "_SDK_MODULES", ("lakeport.absent",))
     monkeypatch.setitem(sys.modules, "botocore.config", None)
-    sdks.preload()
+    base.preload_sdks()
     with pytest.raises(MissingDependency):
-        sdks.read_models()
+        read_models()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def open_files() -> int:
 def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(session, "import_module", done.append)
-    monkeypatch.setattr("lakeport.storage.sdks.preload", lambda: done.append("preload"))
+    monkeypatch.setattr("lakeport.storage.base.preload_sdks", lambda: done.append("preload"))
     monkeypatch.setattr(session.gc, "freeze", lambda: done.append("freeze"))
     counts = []
     for _ in session._preparation():

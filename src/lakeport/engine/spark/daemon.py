@@ -62,7 +62,7 @@ _WARM: Final = (
     "lakeport.writers.files.encode",
     "lakeport.writers.files.sink",
 )
-_SDKS: Final = "lakeport.storage.sdks"
+_STORES: Final = "lakeport.storage.base"
 
 
 def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -195,7 +195,7 @@ def _on_standby() -> bool:
 
 def _prepare() -> None:
     """Import what tasks need."""
-    from lakeport.host.process import pandas_hidden
+    from lakeport.host.packages import pandas_hidden
 
     for name in _WARM:
         try:
@@ -212,7 +212,7 @@ def _prepare_more(number: int, frame: object) -> None:
     """Load what tasks need that reach a store; workers of one task would each do it."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(ImportError):
-        importlib.import_module(_SDKS).preload()
+        importlib.import_module(_STORES).preload_sdks()
     _freeze()
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from lakeport.engine.spark.jobs import JobLabel, run_in_group
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
-from lakeport.host.extras import requirement
+from lakeport.host.packages import requirement
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -39,7 +39,7 @@ from lakeport.tables.overview import newest_moment
 from lakeport.writers.naming import table_folder
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.loading.expect.judging import Judge
     from lakeport.loading.prepare import PreparedLoad
     from lakeport.model import Batch, ExpectationResult

@@ -30,7 +30,7 @@ from lakeport.schema.sparktypes import quoted
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import Column, DataFrame
+    from lakeport.engine.base import Column, DataFrame
     from lakeport.loading.batches import Part
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Transform

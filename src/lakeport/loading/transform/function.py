@@ -14,7 +14,7 @@ from lakeport.errors import ConfigError
 from lakeport.sources.frames.source import is_spark_frame
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
 
 _IMPORTING: Final = Lock()
 """Loads run side by side, and `sys.path` is all threads' own."""

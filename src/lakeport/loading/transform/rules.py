@@ -19,7 +19,7 @@ from lakeport.writers.naming import table_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.expect.judging import Judge
     from lakeport.loading.prepare import PreparedLoad

@@ -27,7 +27,7 @@ from lakeport.schema.nested import emptied_columns
 from lakeport.shape import fitted
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DataFrame, Reading, SparkEngine, SparkSession
+    from lakeport.engine.base import DataFrame, Reading, SparkEngine, SparkSession
 
 EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"

@@ -15,7 +15,7 @@ from lakeport.schema.named import like, listed
 from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DataFrame, SparkEngine
+    from lakeport.engine.base import DataFrame, SparkEngine
 
 _ABSENT: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
 _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "DateType",

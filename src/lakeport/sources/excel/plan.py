@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import SourceError
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.model import Batch
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions

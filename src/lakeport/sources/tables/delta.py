@@ -17,8 +17,7 @@ from lakeport.storage.local import LocalStorage
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.delta_log.actions import DataFile
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
     from lakeport.model import Storage
 
 _FEED = "delta.enableChangeDataFeed"

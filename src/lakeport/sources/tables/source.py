@@ -19,8 +19,7 @@ from lakeport.sources.tables.delta import DeltaTable
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs import TablesSource
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DataFrame
+    from lakeport.engine.base import DataFrame, Engine
 
 _FORMAT: Final = 1
 _READERS: Final = 8

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from lakeport.errors import LakeportError
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, item_of
 from lakeport.storage.retry import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from lakeport.errors import LakeportError, Unreachable
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.storage.checks import CloudCheck
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.retry import (

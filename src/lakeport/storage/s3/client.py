@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from lakeport.errors import LakeportError, PermissionRefused
-from lakeport.host.extras import missing
+from lakeport.host.packages import missing
 from lakeport.storage.checks import CheckItem, CloudCheck
 from lakeport.storage.retry import (
     CloudSettings,

@@ -68,7 +68,7 @@ from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DeltaRows, DeltaSession
+    from lakeport.engine.base import DeltaRows, DeltaSession
 
 
 LEFT_OUT: Final = "nothing was added: the table has had this content before"

@@ -24,7 +24,7 @@ from lakeport.units import parse_size
 from lakeport.writers.delta.commit import settle
 
 if TYPE_CHECKING:
-    from lakeport.engine.types import DeltaSession
+    from lakeport.engine.base import DeltaSession
     from lakeport.model import Storage
 
 

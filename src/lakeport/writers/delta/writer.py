@@ -24,7 +24,7 @@ from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
 from lakeport.delta_log.transactions import CONTENT, Mark, app_id, conflict
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
-from lakeport.host import ending
+from lakeport.host.process import pause
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import (
     Evolution,
@@ -53,8 +53,7 @@ from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.untyped import find_holders, open_stored_columns, stored_columns
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DeltaSession
+    from lakeport.engine.base import DeltaSession, Engine
 
 _ATTEMPTS = 15
 _LONGEST_WAIT = 2.0
@@ -384,7 +383,7 @@ class DeltaWriter:
                         return found.landed(self.log, self.try_commit(found, txn, own))
                 except CommitConflict as error:
                     _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
-                    ending.pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
+                    pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
         raise CommitConflict(
             f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
             "nothing of this batch was committed; run it again when fewer writers are at work.",

@@ -13,7 +13,7 @@ from typing import Final
 
 from lakeport.engine.spark.jvm.jars import JAVA
 from lakeport.errors import MissingDependency
-from lakeport.host.process import bundled_java
+from lakeport.host.packages import bundled_java
 
 _MODULES: Final = frozenset(
     {

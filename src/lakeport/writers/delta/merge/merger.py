@@ -50,8 +50,7 @@ from lakeport.writers.delta.untyped import open_stored_columns
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Engine
-    from lakeport.engine.types import DeltaRows, DeltaSession
+    from lakeport.engine.base import DeltaRows, DeltaSession, Engine
 
 _STAGING = "_lakeport/staging"
 

@@ -9,7 +9,7 @@ import pytest
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import MissingDependency
-from lakeport.host.process import bundled_java
+from lakeport.host.packages import bundled_java
 
 NEEDED = " ".join(sorted(java._MODULES))
 
