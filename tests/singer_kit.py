@@ -18,7 +18,7 @@ import pytest
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush, Split, UnknownPolicy
-from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 
 STREAMS = Path(__file__).parent / "streams"

@@ -172,15 +172,17 @@ NAMING = {
         cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/stream pages/lake pipeline/run schema/casting schema/named
         schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
-        sources/csv/reader sources/database/source sources/excel/plan sources/files/places
-        sources/files/source_file sources/input/plain sources/json/reader sources/json/documents
-        sources/new_files sources/open sources/typed/plan tables/lake tables/location
+        sources/csv/reader sources/database/database_source sources/excel/plan
+        sources/files/discovery sources/files/new_files sources/files/source_file
+        sources/input/plain_files sources/json/reader sources/json/documents sources/open
+        sources/typed/plan tables/lake tables/location
         tables/maintenance tables/overview tables/runs tables/table tables/undo tables/views
         writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/formatting cli/target
         config/base config/lake/read""",
-    "says which option of the command is wrong": """cli/jars mage/flags sources/files/declared""",
+    "says which option of the command is wrong": """cli/jars mage/flags
+        sources/files/declared_columns""",
     "names the command in general": """pages/serve cli/output/help""",
     "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check

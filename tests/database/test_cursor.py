@@ -23,7 +23,7 @@ from lakeport import DatabaseSource
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Batch, Mode, Remembered, Storage
-from lakeport.sources.database.source import DatabaseFlushes
+from lakeport.sources.database.database_source import DatabaseFlushes
 from lakeport.sources.target import TargetTables
 from lakeport.storage.local import LocalStorage
 from tests.database.kit import Schema
@@ -196,10 +196,10 @@ def shop(request: pytest.FixtureRequest, schema: Schema, tmp_path: Path) -> Shop
 def test_thousands_of_rows_of_one_value(
     shop: Shop, tmp_path: Path, mode: Mode, late: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.sources.database.source._FEW_ROWS", 20)
+    monkeypatch.setattr("lakeport.sources.database.database_source._FEW_ROWS", 20)
     if late > 1:  # so many that those that are known are left out, not these taken
-        monkeypatch.setattr("lakeport.sources.database.source.MOST_ROWS", 200)
-        monkeypatch.setattr("lakeport.sources.database.source._MOST_COMPARED", 10_000)
+        monkeypatch.setattr("lakeport.sources.database.database_source.MOST_ROWS", 200)
+        monkeypatch.setattr("lakeport.sources.database.database_source._MOST_COMPARED", 10_000)
     many = 200 if late > 1 else 2000
     table = Table(mode, storage=LocalStorage(str(tmp_path / "lake")))
     shop.add(0, many, 7)
@@ -221,7 +221,7 @@ def test_thousands_of_rows_of_one_value(
 def remembered_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the rows of a cursor's last value remembered in the bookmark, or in a file beside it."""
     if request.param == "file":
-        monkeypatch.setattr("lakeport.sources.database.source._FEW_ROWS", 0)
+        monkeypatch.setattr("lakeport.sources.database.database_source._FEW_ROWS", 0)
 
 
 @pytest.mark.usefixtures("remembered_in")
@@ -279,7 +279,7 @@ def test_more_rows_of_one_value_than_are_remembered(
 ) -> None:
     """And where the file that tells them apart is gone."""
     if not lost:
-        monkeypatch.setattr("lakeport.sources.database.source._MOST_COMPARED", 1999)
+        monkeypatch.setattr("lakeport.sources.database.database_source._MOST_COMPARED", 1999)
     schema.sql(
         "CREATE TABLE t (id int PRIMARY KEY, at int)",
         "INSERT INTO t SELECT i, 7 FROM generate_series(1, 2000) i",
@@ -307,7 +307,7 @@ def test_more_rows_of_one_value_than_are_remembered(
 def test_files_of_digests_that_are_old_and_not_named_go(
     schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.sources.database.source._FEW_ROWS", 0)
+    monkeypatch.setattr("lakeport.sources.database.database_source._FEW_ROWS", 0)
     schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (0, 0)")
     table = Table(storage=LocalStorage(str(tmp_path / "lake")))
     source = schema.source(cursor="at")

@@ -85,7 +85,7 @@ def test_a_load_that_is_killed_lands_nothing_twice_and_skips_nothing(
 
 def test_two_loads_at_once_do_not_land_the_same_rows(filled: Schema) -> None:
     """The second one finds the bookmark moved when it comes to commit."""
-    from lakeport.sources.database.source import DatabaseFlushes
+    from lakeport.sources.database.database_source import DatabaseFlushes
 
     begin, source = DatabaseFlushes._batches, filled.source(cursor="at")
     others: list[bool] = []

@@ -15,7 +15,7 @@ from lakeport.errors import BadRecord
 from lakeport.model import Flush, Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 from tests.docs.pages import DOCS, ROOT, blocks
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError, SourceError
-from lakeport.sources.frames.source import frame_flushes, is_spark_frame
+from lakeport.sources.frames import frame_flushes, is_spark_frame
 
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import DriverSession

@@ -22,7 +22,7 @@ from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.target import TargetTables
 from lakeport.storage.local import LocalStorage
-from tests.unit.sources.new_files.memory import KeptMemory
+from tests.unit.sources.kept_memory import KeptMemory
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 VECTORS = {"delta.enableDeletionVectors": "true"}

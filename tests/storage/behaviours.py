@@ -17,10 +17,10 @@ from pytest import MonkeyPatch
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
-from lakeport.sources import new_files
-from lakeport.sources.files.places import Listed, SourcePath
-from lakeport.sources.new_files import LandedFiles
-from tests.unit.sources.new_files.memory import KeptMemory
+from lakeport.sources.files import new_files
+from lakeport.sources.files.discovery import Listed, SourcePath
+from lakeport.sources.files.new_files import LandedFiles
+from tests.unit.sources.kept_memory import KeptMemory
 
 WRITERS = 6
 

@@ -14,7 +14,7 @@ from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT
-from lakeport.sources.input.plain import is_packed, spool_plain
+from lakeport.sources.input.plain_files import is_packed, spool_plain
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool import SpoolUploader, open_spool, read_sidecar
 from tests.emulators import Azurite, FakeGcs, Minio

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
-    from lakeport.sources.files.declared import Declared
+    from lakeport.sources.files.declared_columns import Declared
     from lakeport.writers.base import Current, TableWriter
 
 _FIRST: Final = 3  # bad records that are told
@@ -160,7 +160,7 @@ def plan(
     Raises:
         LakeportError: as `lakeport.land`, as far as it shows without landing.
     """
-    from lakeport.sources.files.declared import declaration
+    from lakeport.sources.files.declared_columns import declaration
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, Mode
 from lakeport.shape import ColumnRules, Shape, header_name, plan_shape
-from lakeport.sources.files.declared import column_types
+from lakeport.sources.files.declared_columns import column_types
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:

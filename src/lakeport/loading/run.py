@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.dialect import CsvOptions
-    from lakeport.sources.files.declared import Declared
+    from lakeport.sources.files.declared_columns import Declared
     from lakeport.sources.open import Source
 
 
@@ -133,7 +133,7 @@ def land(
             prepared = prepared.for_full_refresh() if full_refresh else prepared
             # They load pyarrow, while Java starts.
             from lakeport.loading.transform.rules import RowRules
-            from lakeport.sources.files.declared import declaration
+            from lakeport.sources.files.declared_columns import declaration
 
             declared = declaration(schema)
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)

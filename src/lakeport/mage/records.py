@@ -103,7 +103,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     import pyarrow as pa
 
     from lakeport.schema.casting import normalise
-    from lakeport.sources.frames.records import RecordOptions, check_values
+    from lakeport.sources.records import RecordOptions, check_values
 
     kinds = {type(value) for value in values if value is not None}
     try:

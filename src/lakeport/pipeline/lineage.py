@@ -45,7 +45,7 @@ from lakeport.errors import LakeportError
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import header_name, internal_names
-from lakeport.sources.database.source import mark_of
+from lakeport.sources.database.database_source import mark_of
 from lakeport.tables import Table
 
 if TYPE_CHECKING:

@@ -43,12 +43,12 @@ from lakeport.pipeline.run import Schedule, function_of, select_loads, start_eng
 from lakeport.schema.named import type_name
 from lakeport.schema.sparktypes import quoted
 from lakeport.scrub import scrub
-from lakeport.sources.database.source import bookmark_name, described
-from lakeport.sources.new_files import open_new_files
+from lakeport.sources import tables
+from lakeport.sources.database.database_source import bookmark_name, described
+from lakeport.sources.files.new_files import open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.splits import HeldReader
-from lakeport.sources.tables import source as tables
-from lakeport.sources.tables.delta import DeltaTable
+from lakeport.sources.tables import DeltaTable
 from lakeport.tables import Table
 from lakeport.units import counted, size
 

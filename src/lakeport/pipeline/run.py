@@ -50,7 +50,7 @@ from lakeport.pipeline.report import (
     send_notices,
     table_of,
 )
-from lakeport.sources.tables.delta import DeltaTable
+from lakeport.sources.tables import DeltaTable
 from lakeport.sources.target import storage_of
 from lakeport.storage.base import CloudStorage
 

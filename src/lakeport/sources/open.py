@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
-from lakeport.sources.files.places import discover, stream_name
+from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.input.decompression import (
     STDIN,
     compressed,
@@ -23,7 +23,7 @@ from lakeport.sources.input.decompression import (
     unpack_limits,
 )
 from lakeport.sources.singer.messages import Schema, State, decode
-from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
 from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
 from lakeport.sources.target import TargetTables, one_table, storage_of
@@ -99,7 +99,7 @@ class SourceOpener:
             InputError: the source can't be landed as it is.
             ConfigError: its kind or a setting is wrong.
         """
-        from lakeport.sources.files.declared import column_types
+        from lakeport.sources.files.declared_columns import column_types
 
         column_types(self.config.columns)  # what is no type shows before anything is read
         if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
@@ -199,7 +199,7 @@ class SourceOpener:
         return self._singer(lines, origin, name=name, size=size)
 
     def _new_files(self, source: FilesSource) -> Source:
-        from lakeport.sources.new_files import open_new_files, singer_files
+        from lakeport.sources.files.new_files import open_new_files, singer_files
 
         self._check_spool()
         self._refuse_metadata()
@@ -264,7 +264,7 @@ class SourceOpener:
 
     def _files(self, files: Sequence[SourceFile], stream: str) -> Source:
         from lakeport.sources.files.file_set import FileSet
-        from lakeport.sources.files.source import file_flushes
+        from lakeport.sources.files.files_source import file_flushes
 
         size = sum(file.bytes for file in files)
         run = partial(self.engine.run_tasks, f"read the columns of {stream}")
@@ -272,8 +272,8 @@ class SourceOpener:
         return Source(file_flushes(found), name=stream, bytes=size)
 
     def _frame(self, frame: Any) -> Source:
-        from lakeport.sources.files.declared import column_types
-        from lakeport.sources.frames.source import frame_flushes, is_spark_frame
+        from lakeport.sources.files.declared_columns import column_types
+        from lakeport.sources.frames import frame_flushes, is_spark_frame
 
         if is_spark_frame(frame):
             self.engine.require_spark("a Spark frame")
@@ -293,7 +293,7 @@ class SourceOpener:
         return Source(SpoolUploader(self.spool).flushes(source), name=stream)
 
     def _tables(self, source: TablesSource) -> Source:
-        from lakeport.sources.tables.source import TableFlushes
+        from lakeport.sources.tables import TableFlushes
 
         stream = one_table(self.config) or _only(source.tables)
         found = TableFlushes(
@@ -309,7 +309,7 @@ class SourceOpener:
 
             digest = self.config.run_id is not None
             return Source(jdbc_flushes(source, stream, spark, digest=digest), name=stream)
-        from lakeport.sources.database.source import DatabaseFlushes
+        from lakeport.sources.database.database_source import DatabaseFlushes
 
         flushes = DatabaseFlushes(source, stream, self.engine.cores, self._asked, self.tables)
         return Source(flushes, close=flushes.close, name=stream)

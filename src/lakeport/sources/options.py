@@ -21,7 +21,7 @@ class ReadOptions:
     """How to read a source, where it does not show by itself.
 
     Attributes:
-        format: one of `sources.files.places.FORMATS`; by the files' names when empty.
+        format: one of `sources.files.discovery.FORMATS`; by the files' names when empty.
         csv: how CSV files are written.
         schema: a JSON schema, which declares all columns; or column -> type name, which declares
             those columns and leaves the others to inference.
@@ -44,7 +44,7 @@ class ReadOptions:
         Raises:
             ConfigError: both say something, or the description says what is none.
         """
-        from lakeport.sources.files.declared import declaration
+        from lakeport.sources.files.declared_columns import declaration
 
         said: dict[str, Any] = {
             "format": source.source_format,

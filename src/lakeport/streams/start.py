@@ -20,7 +20,7 @@ from lakeport.engine.sql.streaming import bind, start_query
 from lakeport.errors import ConfigError
 from lakeport.loading.prepare import PreparedLoad, prepare
 from lakeport.model import Mode
-from lakeport.sources.frames.source import is_spark_frame
+from lakeport.sources.frames import is_spark_frame
 from lakeport.sources.target import one_table
 from lakeport.streams.handle import LandingStream
 from lakeport.streams.microbatches import MicroBatches, connector, reach

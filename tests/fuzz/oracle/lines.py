@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeport.errors import LakeportError
 from lakeport.schema.types import FieldType, Kind, type_of_kind
-from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import FAST_PATHS, MEMORY, fast_path, rows_of

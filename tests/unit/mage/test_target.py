@@ -363,7 +363,7 @@ def test_what_a_report_adds(fake: FakeLoad, capsys: Cap) -> None:
 
 def test_the_librarys_words_are_lines(fake: FakeLoad, capsys: Cap) -> None:
     """A tap's ERROR is no failure of this run: its line is a WARNING."""
-    log = logging.getLogger("lakeport.sources.singer.source")
+    log = logging.getLogger("lakeport.sources.singer.singer_source")
 
     def act(observer: Any, emit: Any) -> None:
         log.info("Unable to parse: %s", "hello")

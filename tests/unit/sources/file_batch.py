@@ -7,9 +7,9 @@ from typing import Any
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.file_set import FileSet, Run, run_here
-from lakeport.sources.files.places import discover
-from lakeport.sources.files.source import file_flushes
+from lakeport.sources.files.files_source import file_flushes
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation

@@ -54,7 +54,7 @@ _WARM: Final = (
     "lakeport.shape",
     "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
-    "lakeport.sources.frames.source",
+    "lakeport.sources.frames",
     "lakeport.sources.typed.plan",
     "lakeport.storage.local",
     "lakeport.loading.stream",

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.sources.frames.source import is_spark_frame
+from lakeport.sources.frames import is_spark_frame
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame

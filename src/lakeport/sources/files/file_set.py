@@ -13,11 +13,11 @@ from lakeport.host.activity import carried
 from lakeport.host.process import available_cores
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
+from lakeport.sources.files.declared_columns import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, unpack_limits
-from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored_encoding
+from lakeport.sources.input.plain_files import is_packed, is_utf8, spool_plain, stored_encoding
 from lakeport.sources.options import ReadOptions, parse_path
 from lakeport.sources.spool import SpoolLocation
 

@@ -130,7 +130,7 @@ class SourceFile:
         uri: a local path, or an object's URI.
         name: file name for messages and for the stream's name, without folders; of a file in an
             archive `archive.zip!/path`.
-        format: one of the values of `places.FORMATS`; empty if the name tells none.
+        format: one of the values of `discovery.FORMATS`; empty if the name tells none.
         bytes: size as stored.
         storage: where the object is; None for local files.
         key: its key in `storage`.

@@ -15,7 +15,7 @@ from lakeport.schema.named import no_column
 from lakeport.schema.nested import open_columns
 from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
 from lakeport.schema.width import check_width
-from lakeport.sources.files.declared import read_type
+from lakeport.sources.files.declared_columns import read_type
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.documents import (

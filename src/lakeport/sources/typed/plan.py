@@ -16,7 +16,7 @@ from lakeport.schema.casting import TIMESTAMP, normalise
 from lakeport.schema.exact import convertible
 from lakeport.schema.nested import open_columns, with_text
 from lakeport.schema.types import check_names, declared_type, repeated, storable
-from lakeport.sources.files.declared import column_types
+from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits

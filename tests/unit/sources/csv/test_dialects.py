@@ -24,7 +24,7 @@ from lakeport.model import Batch
 from lakeport.sources.csv.detection import sniffed
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.csv.corpus import CASES, Case
 from tests.unit.sources.file_batch import file_batch, flushes_of

@@ -30,7 +30,7 @@ from lakeport.model import Batch, Reader, Split, UnknownPolicy
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import file_batch, flushes_of
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import StoredObject
-from lakeport.sources.files.places import discover, stream_name
+from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.source_file import digest_of
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import UnpackLimits

@@ -10,7 +10,7 @@ import pytest
 from lakeport.errors import ConfigError
 from lakeport.loading.plan import plan
 from lakeport.loading.run import land
-from lakeport.sources.files.declared import declaration, declared_fields
+from lakeport.sources.files.declared_columns import declaration, declared_fields
 
 
 @pytest.mark.parametrize("named", [str, Path])

@@ -10,7 +10,7 @@ import pytest
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
-from lakeport.sources.files.places import discover, stream_name
+from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 

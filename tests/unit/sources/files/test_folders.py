@@ -17,7 +17,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 

@@ -17,7 +17,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from tests.unit.sources.file_batch import file_batch
 
 TABLE = pa.table({"id": [1]})

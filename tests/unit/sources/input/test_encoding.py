@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.input.lines import belied, encoding_of
+from lakeport.sources.input.plain_files import belied, encoding_of
 from tests.unit.sources.file_batch import file_batch
 
 

@@ -18,7 +18,7 @@ import zstandard
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import (
     UnpackLimits,

@@ -12,7 +12,7 @@ import pytest
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.input.decompression import UnpackLimits
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import parquet as parquet_texts

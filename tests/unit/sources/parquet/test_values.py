@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.files.places import discover
-from lakeport.sources.frames.source import frame_flushes
+from lakeport.sources.files.discovery import discover
+from lakeport.sources.frames import frame_flushes
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 

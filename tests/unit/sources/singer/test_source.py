@@ -338,7 +338,7 @@ def test_a_schema_that_cannot_be_used_ends_the_run(line: bytes, policy: str) -> 
 
 
 def test_bad_lines_held_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeport.sources.singer.source._MAX_HELD_BAD", 1000)
+    monkeypatch.setattr("lakeport.sources.singer.singer_source._MAX_HELD_BAD", 1000)
     flushes = list(source(b"oops\n" * 10, on_bad_record="quarantine"))
     assert [len(flush.bad) for flush in flushes] == [4, 4, 2]
     with pytest.raises(BadRecords, match="and 3 more"):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
 from lakeport.sources.spool import SpoolLocation

@@ -15,7 +15,7 @@ import zstandard
 
 import lakeport
 from lakeport.errors import SchemaConflict, SourceError
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import decompression
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of

@@ -14,7 +14,7 @@ import pytest
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.places import discover
+from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
 from tests.unit.sources.landed import landed

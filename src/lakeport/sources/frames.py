@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -21,11 +21,19 @@ from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.casting import normalise
 from lakeport.schema.nested import open_columns, with_text
-from lakeport.schema.types import check_names
-from lakeport.sources.frames.pandas import pandas_batches
-from lakeport.sources.frames.records import RecordOptions, record_batches
+from lakeport.schema.types import check_names, repeated
+from lakeport.sources.records import (
+    DEFAULT,
+    RecordOptions,
+    arrow_limits,
+    check_values,
+    record_batches,
+)
 from lakeport.sources.splits import DeclaredReader, aligned, open_split
 from lakeport.sources.spool import open_new
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROWS = 1 << 16
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -281,3 +289,77 @@ def _stored(split: Split) -> Iterator[pa.RecordBatch]:
             f"spool file {Path(split.uri).name!r} can't be read: {error}",
             "every task must see the spool folder: on a cluster, set `spool_uri`.",
         ) from error
+
+
+def pandas_batches(
+    frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A frame's schema, from all of its values, and its rows in batches of `rows`.
+
+    An index without a name is left out; one with a name becomes columns in front. NaN, NaT, NA
+    and None are null.
+
+    Raises:
+        SourceError: a column mixes types, or two columns have the same name.
+    """
+    named = [level for level, name in enumerate(frame.index.names) if name is not None]
+    names = [str(frame.index.names[level]) for level in named] + [str(c) for c in frame.columns]
+    if (double := repeated(names)) is not None:
+        raise SourceError(
+            f"the frame has two columns with the name {double!r}",
+            "rename one of them; a named index becomes a column, too.",
+        )
+    columns = [frame.index.get_level_values(level) for level in named]
+    columns += [frame.iloc[:, i] for i in range(frame.shape[1])]
+    types = [
+        _column_type(name, column, options) for name, column in zip(names, columns, strict=True)
+    ]
+    schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(frame), rows):
+            arrays = [
+                _to_arrow(field.name, column[start : start + rows], field.type)
+                for field, column in zip(schema, columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return schema, batches()
+
+
+def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
+    """The type of a whole column; only columns of Python objects need all of their values."""
+    values = getattr(column.dtype, "categories", column)
+    if values.dtype == object:
+        check_values(name, values, replace(options, pandas=True))
+    return _to_arrow(name, column if column.dtype == object else column[:0], None).type
+
+
+def _mixed_column(name: str) -> SourceError:
+    return SourceError(
+        f"column {name!r} of the frame mixes values that no one type holds",
+        "convert it to one type first, for example with `astype`.",
+    )
+
+
+def _unsupported_type(name: str, column: Any) -> SourceError:
+    return SourceError(
+        f"column {name!r} of the frame has type {column.dtype}, which tables don't have",
+        "convert the column in the source (for example to text), or leave it out.",
+    )
+
+
+def _to_arrow(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
+    try:
+        with arrow_limits(f"column {name!r} of the frame"):
+            array = pa.array(values, type=type_, from_pandas=True)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        if values.dtype != object and not len(values):
+            raise _unsupported_type(name, values) from error
+        raise _mixed_column(name) from error
+    if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
+        raise SourceError(
+            f"column {name!r} of the frame holds periods, which tables don't have",
+            "convert it first, for example with `dt.to_timestamp()` or `astype(str)`.",
+        )
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

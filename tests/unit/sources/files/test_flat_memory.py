@@ -11,9 +11,9 @@ MOST = 22  # MB; a set of the names alone takes twice as much
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-from lakeport.sources.files.places import Listed
-from lakeport.sources.new_files import unseen, wanted
-from lakeport.sources.new_files import in_order, read_segment, write_segment
+from lakeport.sources.files.discovery import Listed
+from lakeport.sources.files.new_files import unseen, wanted
+from lakeport.sources.files.new_files import in_order, read_segment, write_segment
 
 def files(first, end):
     for number in range(first, end):

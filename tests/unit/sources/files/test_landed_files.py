@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from lakeport.errors import DestinationError
 from lakeport.model import Remembered
-from lakeport.sources import new_files
-from lakeport.sources.files.places import Listed
-from lakeport.sources.new_files import LandedFiles, in_order, unseen, wanted
+from lakeport.sources.files import new_files
+from lakeport.sources.files.discovery import Listed
+from lakeport.sources.files.new_files import LandedFiles, in_order, unseen, wanted
 from lakeport.storage.local import LocalStorage
-from tests.unit.sources.new_files.memory import KeptMemory
+from tests.unit.sources.kept_memory import KeptMemory
 
 DAY = 24 * 3600.0
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.errors import ConfigError, InputError, LakeportError
-from lakeport.sources.frames.records import record_batches
+from lakeport.sources.records import record_batches
 
 
 def landed(source: Any, root: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import pytest
 
 from lakeport.errors import InputError, SourceError
 from lakeport.model import Batch
-from lakeport.sources.frames.source import frame_flushes
+from lakeport.sources.frames import frame_flushes
 
 ZONED = datetime(2024, 3, 4, 12, tzinfo=timezone(timedelta(hours=2)))
 
@@ -78,7 +78,7 @@ def test_what_is_no_frame(tmp_path: Path) -> None:
 
 def test_no_library_is_imported_to_find_out() -> None:
     code = (
-        "import sys; from lakeport.sources.frames.source import is_spark_frame; "
+        "import sys; from lakeport.sources.frames import is_spark_frame; "
         "is_spark_frame(1); is_spark_frame(object);"
         "assert not {'pandas', 'polars', 'pyspark', 'duckdb'} & set(sys.modules)"
     )

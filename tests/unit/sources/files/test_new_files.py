@@ -15,14 +15,13 @@ from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
-from lakeport.sources import new_files as open_module
-from lakeport.sources import new_files as source_module
-from lakeport.sources.new_files import NewFiles, open_new_files
+from lakeport.sources.files import new_files
+from lakeport.sources.files.new_files import NewFiles, open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool import SpoolLocation
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.file_batch import flushes_of
-from tests.unit.sources.new_files.memory import KeptMemory
+from tests.unit.sources.kept_memory import KeptMemory
 
 
 class Load:
@@ -185,8 +184,8 @@ class Listing(LocalStorage):
 def test_a_store_is_asked_as_little_as_can_be(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
-    monkeypatch.setattr(source_module, "_PAGE", 10)
-    monkeypatch.setattr(open_module, "storage_of", lambda config, uri: Listing(str(load.inbox)))
+    monkeypatch.setattr(new_files, "_PAGE", 10)
+    monkeypatch.setattr(new_files, "storage_of", lambda config, uri: Listing(str(load.inbox)))
     for number in range(others):
         (load.inbox / f"old-{number}.json").write_text("")
     if others:

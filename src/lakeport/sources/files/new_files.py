@@ -39,7 +39,7 @@ from pyarrow import ipc
 
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
-from lakeport.sources.files.places import (
+from lakeport.sources.files.discovery import (
     Listed,
     SourcePath,
     check_format,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.files.places import SourcePath
+from lakeport.sources.files.discovery import SourcePath
 
 
 def write(folder: Path, *names: str) -> None:

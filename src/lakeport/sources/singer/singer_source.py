@@ -328,7 +328,7 @@ class Collector:
 
     def _fields(self, message: Schema) -> tuple[Field, ...]:
         from lakeport.schema.jsonschema import parse_schema
-        from lakeport.sources.files.declared import retyped
+        from lakeport.sources.files.declared_columns import retyped
 
         fields = parse_schema(message.stream, message.schema, message.key_properties)
         fields = retyped(fields, self._config.columns)

@@ -26,7 +26,7 @@ from lakeport.sources.input.decompression import (
     is_hidden,
     members,
 )
-from lakeport.sources.input.plain import COMPRESSIONS
+from lakeport.sources.input.plain_files import COMPRESSIONS
 
 FORMATS = {
     ".csv": "csv",

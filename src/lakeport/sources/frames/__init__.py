@@ -1,1 +1,0 @@
-"""Frames in memory, and Spark's, as a source."""
