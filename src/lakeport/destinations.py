@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakeport.config.base import config_class, destination_of
+from lakeport.config.base import config_class, destination_for_scheme
 from lakeport.config.inputs import DatabaseSource, FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.packages import PACKAGES, missing
@@ -94,7 +94,7 @@ def check_engine(
     from lakeport.writers.delta.plain import is_plain
 
     for stream in streams:
-        folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
+        folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
         log = DeltaLog(storage, folder)
         state = log.state()
         if state is not None and not is_plain(state):
@@ -108,7 +108,7 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
     texts = [text for text in named if isinstance(text, str)]
     schemes = {text.partition("://")[0] for text in (*texts, config.spool_uri or "")}
-    others = {destination_of(scheme) for scheme in schemes} - {""}
+    others = {destination_for_scheme(scheme) for scheme in schemes} - {""}
     extras = {config.extra, *(config_class(name).extra for name in others)}
     if isinstance(source, DatabaseSource):
         extras.add(source.extra)
@@ -162,7 +162,7 @@ def open_table(
         ConfigError: the table's name or place is refused, or it is a Delta table and files are
             to be written, or the other way round.
     """
-    folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
+    folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
         from lakeport.writers.delta.table import DeltaTableWriter
@@ -232,13 +232,13 @@ def _first(storage: Storage, folder: str) -> StoredObject | None:
     return next(iter(storage.list(folder)), None)
 
 
-def table_rows(
+def read_delta_table(
     config: DestinationConfig, storage: Storage, engine: Engine, name: str
 ) -> DataFrame | None:
     """A Delta table of the lake as a frame; None where there is none of that name."""
     from lakeport.delta_log.reader import DeltaLog
 
-    folder = table_folder(config.folder_of(name))
+    folder = table_folder(config.table_folder_name(name))
     log = DeltaLog(storage, folder)
     if config.file_type != "delta" or log.newest() < 0:
         return None
@@ -259,7 +259,7 @@ def delta_session(
     """
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
     needs, asks = config.jars, f"to {step}"
-    if not config.connectors():
+    if not config.connector_jars():
         return lambda: engine.require_spark(asks).delta_session(step, needs)
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")

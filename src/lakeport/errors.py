@@ -57,7 +57,7 @@ __all__ = [
 _RESUME = "`--resume` does what failed and what was skipped, and nothing else."
 
 
-def causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
+def walk_causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
     """An error, what it was raised from, and so on, each once.
 
     Errors that are raised again while their causes are handled may close a ring.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
-from lakeport.units import count, counted
+from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -538,11 +538,11 @@ class EngineReport:
         >>> str(EngineReport("threads", master="threads[2]", tasks=1))
         'by threads of this process, 1 task'
         """
-        tasks = counted(self.tasks, "task")
+        tasks = pluralize(self.tasks, "task")
         if self.name != "spark":
             return f"by threads of this process, {tasks}"
         version = f"Spark {self.version}" if self.version else "Spark"
-        return f"by {version}, {self.master}, {counted(self.jobs, 'job')}, {tasks}"
+        return f"by {version}, {self.master}, {pluralize(self.jobs, 'job')}, {tasks}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +568,7 @@ class ExpectationResult:
         """What fails it."""
         if self.detail:
             return f"{self.name}: {self.detail}"
-        return f"{self.name} by {count(self.failed)} of {counted(self.checked, 'row')}"
+        return f"{self.name} by {format_count(self.failed)} of {pluralize(self.checked, 'row')}"
 
 
 @dataclass(frozen=True, slots=True)

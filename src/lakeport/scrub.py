@@ -52,14 +52,14 @@ def is_secret_name(name: str) -> bool:
     return bool(_SUSPECT.search(name)) and not _HARMLESS.search(name)
 
 
-def secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
+def find_secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
     """Return the secrets on a program's command line, as the names before them tell.
 
     Args:
         words: options with their values (`--token x`, `--token=x`), variables (`API_KEY=x`), JSON
             objects, and whole command lines as one word.
 
-    >>> secret_arguments(["tap", "--token", "x", "API_KEY=y", '--config={"password": "z"}', "-v"])
+    >>> find_secret_arguments(["tap", "--token", "x", "API_KEY=y", '{"password": "z"}', "-v"])
     ('x', 'y', 'z')
     """
     found: list[str] = []
@@ -74,7 +74,7 @@ def secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
         elif start >= 0:
             found += _secret_members(word[start:])
         elif " " in word:
-            found += secret_arguments([part.strip("'\"") for part in word.split()])
+            found += find_secret_arguments([part.strip("'\"") for part in word.split()])
         option = word if not equals and word.startswith("-") and _names_secret(word) else ""
     return tuple(filter(None, found))
 

@@ -8,11 +8,11 @@ from typing import Final
 _UNITS: Final = ("", "k", "m", "g", "t")
 
 
-def count(value: float | None) -> str:
+def format_count(value: float | None) -> str:
     """A number with its thousands apart, `?` when it is unknown (None, or negative).
 
     Example:
-        >>> count(336776), count(2.5e6), count(None)
+        >>> format_count(336776), format_count(2.5e6), format_count(None)
         ('336,776', '2,500,000', '?')
     """
     if value is None or value < 0:
@@ -20,22 +20,22 @@ def count(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
 
 
-def counted(value: int, thing: str) -> str:
+def pluralize(value: int, thing: str) -> str:
     """A number of things.
 
     Example:
-        >>> counted(1, "row"), counted(2000, "row"), counted(2, "batch")
+        >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(2, "batch")
         ('1 row', '2,000 rows', '2 batches')
     """
     plural = "es" if thing.endswith("ch") else "s"
-    return f"{count(value)} {thing}{'' if value == 1 else plural}"
+    return f"{format_count(value)} {thing}{'' if value == 1 else plural}"
 
 
-def size(value: float | None) -> str:
+def format_size(value: float | None) -> str:
     """A size in bytes in the unit that fits, `?` when it is unknown (None, or negative).
 
     Example:
-        >>> size(999), size(8_123_456), size(999_999), size(-1)
+        >>> format_size(999), format_size(8_123_456), format_size(999_999), format_size(-1)
         ('999 B', '8.1 MB', '1.0 MB', '?')
     """
     if value is None or value < 0:

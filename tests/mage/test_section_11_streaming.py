@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import lakeport
-from lakeport.config.load import load_target, sink_seconds
+from lakeport.config.load import load_target, read_sink_interval
 from lakeport.errors import ConfigError, LakeportError
 from tests.mage.conftest import Make, Place
 from tests.streaming.kit import Inbox, until
@@ -67,7 +67,7 @@ def test_objects_lie_where_the_sink_puts_them(s3: Place, tmp_path: Path) -> None
     )
     file.chmod(0o600)
     config = load_target(file)
-    assert sink_seconds(file) == 10
+    assert read_sink_interval(file) == 10
     lakeport.land(pd.DataFrame({"n": [1, 2]}), config)
     (key,) = s3.data_keys()
     assert re.fullmatch(r"events/clicks/\d{8}/\d{8}-\d{6}\.parquet", key)

@@ -193,7 +193,7 @@ def test_writers_of_two_kinds_at_once(target: Target, driver: DriverSession, soa
     config = load_target(keys)
     storage = open_storage(config)
     session = delta_session(config, storage, engine(), "")
-    folder = table_folder(config.folder_of(table_name(config.table_pattern, "t")))
+    folder = table_folder(config.table_folder_name(table_name(config.table_pattern, "t")))
     by_spark = DeltaWriter(session, storage, folder, "t", run="race")
     land(by_spark, rows(0))
 

@@ -19,7 +19,7 @@ from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, DestinationError, MissingDependency
 from lakeport.host.process import available_cores
 from lakeport.native import parser
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
@@ -81,10 +81,11 @@ def jars(
         *pinned, _ = rows
         told = f"all {len(pinned)} jars are there"
         if fetched:
-            told = f"{counted(len(fetched), 'jar')} fetched, {size(sum(j.size for j in fetched))}"
+            downloaded = format_size(sum(jar.size for jar in fetched))
+            told = f"{pluralize(len(fetched), 'jar')} fetched, {downloaded}"
             if more := len(pinned) - len(fetched):
-                told += f"; {count(more)} more {'was' if more == 1 else 'were'} there"
-        shown = [(name, size(taken), path) for name, taken, path in rows]
+                told += f"; {format_count(more)} more {'was' if more == 1 else 'were'} there"
+        shown = [(name, format_size(taken), path) for name, taken, path in rows]
         output.rows(told, ("jar", "size", "path"), shown, ("path",))
 
 

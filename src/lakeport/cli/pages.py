@@ -22,7 +22,7 @@ from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
 from lakeport.pages.address import LOOPBACK, Address, has_display, listening, opened
 from lakeport.scrub import scrub
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
     from lakeport.pages.file import PageFile
@@ -106,9 +106,13 @@ def _tell(output: Output, made: PageFile, path: str) -> None:
         facts = {"pages": made.pages, "left_out": made.left_out}
         output.document({"page": path, "bytes": written, **facts})
         return
-    what = f", {counted(made.pages, 'page')}" if made.pages > 1 else ""
-    more = f"; {count(made.left_out)} have none, `lakeport ui` shows all" if made.left_out else ""
-    output.say(f"{shown(path)}: {size(written)}{what}{more}")
+    what = f", {pluralize(made.pages, 'page')}" if made.pages > 1 else ""
+    more = (
+        f"; {format_count(made.left_out)} have none, `lakeport ui` shows all"
+        if made.left_out
+        else ""
+    )
+    output.say(f"{shown(path)}: {format_size(written)}{what}{more}")
 
 
 @lake_command

@@ -23,7 +23,7 @@ from lakeport.cli.output.formatting import shown
 from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
 from lakeport.cli.tables import Invocation, Target, lake_command
 from lakeport.errors import ConfigError
-from lakeport.units import count, counted
+from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,12 +133,12 @@ def show(
 
 def _tell(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
     stream = shown(one.stream) or "lines of no stream"
-    output.say(f"{stream}: {counted(one.records, 'record')} of run {shown(one.run_id)}")
+    output.say(f"{stream}: {pluralize(one.records, 'record')} of run {shown(one.run_id)}")
     for reason in one.reasons:
         column = f"{shown(reason.column)}: " if reason.column else ""
-        output.say(f"  {count(reason.count)}  {column}{shown(reason.reason)}", hanging=4)
+        output.say(f"  {format_count(reason.count)}  {column}{shown(reason.reason)}", hanging=4)
     if one.samples:
-        output.say(f"  {counted(one.samples, 'sample')} of rows for which the run failed")
+        output.say(f"  {pluralize(one.samples, 'sample')} of rows for which the run failed")
     for file in one.files:
         output.say(f"  in {file}", hanging=5)
     for raw in head:
@@ -205,7 +205,9 @@ def replay(
 
 
 def _outcome(one: Replayed) -> str:
-    of = f"run {shown(one.run_id)}: {counted(one.records, 'record')}"
+    of = f"run {shown(one.run_id)}: {pluralize(one.records, 'record')}"
     if one.before:
         return f"{of}, replayed before: nothing was landed again"
-    return f"{of}, {counted(one.rows, 'row')} landed, {count(one.rejected)} set aside again"
+    return (
+        f"{of}, {pluralize(one.rows, 'row')} landed, {format_count(one.rejected)} set aside again"
+    )

@@ -25,7 +25,7 @@ from lakeport.cli.output.formatting import moment, readable, shown
 from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import EngineReport
-from lakeport.units import count, size
+from lakeport.units import format_count, format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,9 +236,9 @@ def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None
         (
             table.name,
             table.format or "?",
-            count(table.rows),
-            size(table.bytes),
-            count(table.files),
+            format_count(table.rows),
+            format_size(table.bytes),
+            format_count(table.files),
             "?" if table.last_change is None else moment(table.last_change),
         )
         for table in found
@@ -254,7 +254,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
         (
             moment(run.started),
             run.run_id,
-            count(run.rows),
+            format_count(run.rows),
             _of_loads(run) or ", ".join(run.streams) or "none",
             f"{run.seconds:.1f}",
             run.engine,
@@ -293,12 +293,12 @@ def _show_run(output: Console, run: LakeRun) -> None:
 def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
     """A load of a run of a lake's file; by its run's id it is shown in full."""
     own = (load.get("report") or load)["run_id"] or "-"
-    return load["load"], load["outcome"], count(load["rows"]), f"{load['seconds']:.1f}", own
+    return load["load"], load["outcome"], format_count(load["rows"]), f"{load['seconds']:.1f}", own
 
 
 def _of_loads(run: LakeRun) -> str:
     """Count a lake run's loads by their outcome, in words; empty for a load by itself."""
-    ends = ", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items())
+    ends = ", ".join(f"{format_count(number)} {end}" for end, number in run.outcomes.items())
     return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
 
 

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.explain import explain, no_such
+from lakeport.config.explain import explain, unknown_name_error
 from lakeport.config.keys import (
     DeleteCondition,
     FileType,
@@ -343,7 +343,7 @@ class DestinationConfig(BaseModel):
         raise NotImplementedError
 
     @classmethod
-    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
+    def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
         """The config by which a source's folder is reached without asking the environment.
 
         Args:
@@ -369,7 +369,7 @@ class DestinationConfig(BaseModel):
         return self.delta_jars if self.file_type == "delta" else frozenset()
 
     @classmethod
-    def connectors(cls) -> frozenset[str]:
+    def connector_jars(cls) -> frozenset[str]:
         """Those of the jars by which Spark reaches the store; none for a folder."""
         return cls.delta_jars - {"delta"}
 
@@ -378,7 +378,7 @@ class DestinationConfig(BaseModel):
         """What names the tables' folders; None for the streams' names."""
         return self.table
 
-    def folder_of(self, table: str) -> str:
+    def table_folder_name(self, table: str) -> str:
         """The folder of a table of that name."""
         return table
 
@@ -396,7 +396,7 @@ class DestinationConfig(BaseModel):
         """Sentences for the user about how the config was given."""
         return self._warnings
 
-    def warned(self, *sentences: str) -> DestinationConfig:
+    def with_warnings(self, *sentences: str) -> DestinationConfig:
         """The same config with these warnings behind its own."""
         copy = self.model_copy()
         copy._warnings = tuple(dict.fromkeys((*self._warnings, *sentences)))
@@ -450,29 +450,29 @@ def destinations() -> tuple[str, ...]:
     return tuple(_DESTINATIONS)
 
 
-def destination_of(scheme: str) -> str:
+def destination_for_scheme(scheme: str) -> str:
     """The destination that a target of that scheme is for; empty if there is none."""
     return _SCHEMES.get(scheme, "")
 
 
-def known_schemes() -> str:
+def list_schemes() -> str:
     """The schemes that some destination takes, for a hint."""
     return ", ".join(sorted(f"{name}://" for name in _SCHEMES))
 
 
-def named_as_by_users(uri: str) -> str:
+def user_facing_uri(uri: str) -> str:
     """A URI that may be Spark's name of a place, as users name it.
 
-    >>> named_as_by_users("s3a://lake/silver")
+    >>> user_facing_uri("s3a://lake/silver")
     's3://lake/silver'
     """
     return f"s3://{uri[6:]}" if uri[:6].lower() == "s3a://" else uri
 
 
-def table_destination(destination: str) -> str:
+def delta_destination(destination: str) -> str:
     """The destination whose Delta tables lie in the same store; itself if there is no other.
 
-    >>> table_destination("amazon_s3"), table_destination("local")
+    >>> delta_destination("amazon_s3"), delta_destination("local")
     ('delta_lake_s3', 'local')
     """
     return _TABLES.get(destination, destination)
@@ -485,7 +485,7 @@ def config_class(destination: str) -> type[DestinationConfig]:
         ConfigError: there is no destination of that name; the error lists those that exist.
     """
     if destination not in _DESTINATIONS:
-        raise no_such("destination", destination, _DESTINATIONS)
+        raise unknown_name_error("destination", destination, _DESTINATIONS)
     module, _, name = _DESTINATIONS[destination].partition(":")
     found: type[DestinationConfig] = getattr(import_module(module), name)
     return found
@@ -496,7 +496,7 @@ def all_keys() -> frozenset[str]:
     return frozenset(key for name in _DESTINATIONS for key in config_class(name).model_fields)
 
 
-def uri_values(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
+def parse_target_uri(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
     """The keys that a folder's path or a URI stands for, `destination` among them.
 
     Raises:
@@ -504,16 +504,16 @@ def uri_values(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
     """
     match = _SCHEME.match(text) if may_be_uri else None
     scheme = match[1].lower() if match else "file"
-    if not destination_of(scheme):
+    if not destination_for_scheme(scheme):
         raise ConfigError(
             f"no destination takes the target {scheme}:…",
-            f"give a folder, or a URI of: {known_schemes()}.",
+            f"give a folder, or a URI of: {list_schemes()}.",
         )
-    name = destination_of(scheme)
+    name = destination_for_scheme(scheme)
     return {"destination": name, **config_class(name).uri_keys(text)}
 
 
-def what_to_name() -> str:
+def target_hint() -> str:
     """The hint for a target that names no destination."""
     names = ", ".join(sorted(_DESTINATIONS))
     return f"give a folder, a URI, a config file, or keys with `destination:` ({names})."

@@ -197,14 +197,14 @@ class Expectation(Input):
         return [kind for kind in _KINDS if _FIELDS.get(kind, kind) in self.model_fields_set]
 
     @property
-    def row_wise(self) -> bool:
+    def is_row_wise(self) -> bool:
         """Whether a row alone tells if it fails."""
         return self.kind in ("not_null", *_OF_VALUES)
 
     @property
-    def at_once(self) -> bool:
+    def needs_whole_input(self) -> bool:
         """Whether the whole input has to be looked at before any of it is committed."""
-        return not self.row_wise or self.otherwise == "fail"
+        return not self.is_row_wise or self.otherwise == "fail"
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -52,11 +52,11 @@ class Problem(NamedTuple):
     hint: str
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def closest_match(word: str, known: Iterable[str]) -> str:
     """The known word that is most like this one; empty if none is.
 
     Example:
-        >>> nearest("Buckt", ["bucket", "table"])
+        >>> closest_match("Buckt", ["bucket", "table"])
         'bucket'
     """
     folded = {name.casefold(): name for name in sorted(known)}
@@ -71,11 +71,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         >>> did_you_mean("buckt", ["bucket", "table"])
         '; did you mean `bucket`?'
     """
-    close = nearest(word, known)
+    close = closest_match(word, known)
     return f"; did you mean `{close}`?" if close else ""
 
 
-def no_such(what: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown_name_error(what: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not among the known ones."""
     names = sorted(known)
     guess = did_you_mean(name, names)

@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.base import config_class, destination_of, table_destination
+from lakeport.config.base import config_class, delta_destination, destination_for_scheme
 from lakeport.config.explain import Problem, did_you_mean, reason
 from lakeport.errors import ConfigError
-from lakeport.scrub import is_secret_name, scrub, secret_arguments
+from lakeport.scrub import find_secret_arguments, is_secret_name, scrub
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -130,10 +130,10 @@ def _reasons(details: Sequence[ErrorDetails]) -> str:
     return " or ".join([words[0], *(word.removeprefix("has to be ") for word in words[1:])])
 
 
-def scheme_of(uri: str) -> str:
+def parse_scheme(uri: str) -> str:
     """Return a URI's scheme in lower case; `postgres` becomes `postgresql`.
 
-    >>> scheme_of("postgres://host/db"), scheme_of("jdbc:mysql://host/db")
+    >>> parse_scheme("postgres://host/db"), parse_scheme("jdbc:mysql://host/db")
     ('postgresql', 'jdbc')
     """
     scheme = re.split(r"[:+]", uri, maxsplit=1)[0].lower()
@@ -190,12 +190,14 @@ class DatabaseSource(Input):
     @property
     def extra(self) -> str:
         """The extra that brings its driver; empty where none does."""
-        return "" if self.driver else _EXTRAS.get(scheme_of(self.database.get_secret_value()), "")
+        return (
+            "" if self.driver else _EXTRAS.get(parse_scheme(self.database.get_secret_value()), "")
+        )
 
     @property
     def is_jdbc(self) -> bool:
         """Whether Spark reads it, by a JDBC driver."""
-        return scheme_of(self.database.get_secret_value()) == "jdbc"
+        return parse_scheme(self.database.get_secret_value()) == "jdbc"
 
     def secrets(self) -> tuple[str, ...]:
         """Passwords in the URI and, with one, all of it; and what options hold that is secret."""
@@ -282,7 +284,7 @@ class TablesSource(Input):
     def jars(self) -> frozenset[str]:
         """Names in `spark.jvm.jars` of what Spark needs to read the tables."""
         schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
-        others = {table_destination(destination_of(scheme)) for scheme in schemes} - {""}
+        others = {delta_destination(destination_for_scheme(scheme)) for scheme in schemes} - {""}
         found = {jar for name in others for jar in config_class(name).delta_jars}
         return frozenset({"delta", *found})
 
@@ -325,4 +327,4 @@ class TapSource(Input):
     def secrets(self) -> tuple[str, ...]:
         """Values of the environment and of arguments that look like secrets by their names."""
         of_env = (value for name, value in self.env.items() if is_secret_name(name))
-        return (*of_env, *secret_arguments(self.tap))
+        return (*of_env, *find_secret_arguments(self.tap))

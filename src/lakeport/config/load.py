@@ -16,8 +16,8 @@ from lakeport.config.base import (
     all_keys,
     canonical,
     config_class,
-    uri_values,
-    what_to_name,
+    parse_target_uri,
+    target_hint,
 )
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
 from lakeport.config.mage.io_config import is_sink, sink_keys
@@ -47,13 +47,13 @@ def target_values(target: Any, folder: Path) -> dict[str, Any]:
             "such as `target: ./lake`, or `target: {destination: local, path: ./lake}`.",
         )
     if "://" in target:
-        keys = uri_values(target)
+        keys = parse_target_uri(target)
         if "table_uri" in keys:  # of a lake it is the folder of the tables
             keys["table_uri"] = f"{keys['table_uri'].rstrip('/')}/{_STREAM}"
         return keys
     path = folder / Path(target).expanduser()
     if not target.lower().endswith(_CONFIGS):
-        return uri_values(str(path), may_be_uri=False)
+        return parse_target_uri(str(path), may_be_uri=False)
     name = f"config file {str(path)!r}"
     return placed(expand(flat(parse_text(read_text(path), name)), os.environ, name), path.parent)
 
@@ -88,14 +88,14 @@ def load_target(
             return to
         given = {name: getattr(to, name) for name in to.model_fields_set}
         values = {**given, "destination": to.destination}
-        return build(values, overrides).warned(*to.warnings)
+        return build(values, overrides).with_warnings(*to.warnings)
     if isinstance(to, Mapping):
         with prefixed_errors("the config"):
             values = flat(to)
         return build(values, overrides)
     text = os.fspath(to)
     if not text.strip():
-        raise ConfigError("the target is empty", what_to_name())
+        raise ConfigError("the target is empty", target_hint())
     if is_config_file(text, isinstance(to, str)):
         return load_file(text, overrides)
     if "://" not in text and Path(text).expanduser().is_file():
@@ -104,7 +104,7 @@ def load_target(
             "name a folder to land in, a URI, or a config file, whose name ends with "
             f"{', '.join(_CONFIGS)}.",
         )
-    return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides)
+    return build(parse_target_uri(text, may_be_uri=isinstance(to, str)), overrides)
 
 
 def load_file(
@@ -169,11 +169,11 @@ def load_files(
         config = build(translate(values), overrides)
     for path, (keys, mode) in held.items():
         if any(secret in text for text in texts(keys) for secret in config.secrets()):
-            config = config.warned(*exposure(path, _called(path), mode, guarded=guarded))
+            config = config.with_warnings(*exposure(path, _called(path), mode, guarded=guarded))
     return config
 
 
-def sink_seconds(to: object) -> float | None:
+def read_sink_interval(to: object) -> float | None:
     """Return after how many seconds one of Mage's streaming sinks lands; None for other targets.
 
     Args:
@@ -254,7 +254,7 @@ def build(
     merged = joined(given, wanted)
     destination = merged.get("destination")
     if not isinstance(destination, str):
-        raise ConfigError("the key `destination` is missing", what_to_name())
+        raise ConfigError("the key `destination` is missing", target_hint())
     model = config_class(destination)
     for key in model.model_fields:
         value = os.environ.get(_PREFIX + key.upper())

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeport.config.base import DestinationConfig, config_class, destinations
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.config.load import environment_keys, load_files
 from lakeport.errors import ConfigError
 
@@ -72,11 +72,11 @@ def load_settings(configs: Sequence[str]) -> DestinationConfig:
     except ConfigError as error:
         hint = error.hint or "`target-lakeport --about` lists the settings."
         raise type(error)(error.message, " ".join([hint, *warnings])) from None
-    return config.warned(*warnings)
+    return config.with_warnings(*warnings)
 
 
 def _unknown(name: str) -> str:
-    close = nearest(name.removeprefix(PREFIX).lower(), settings_schema()["properties"])
+    close = closest_match(name.removeprefix(PREFIX).lower(), settings_schema()["properties"])
     guess = f"; did you mean {PREFIX}{close.upper()}?" if close else ""
     return f"The environment variable {name} names no setting{guess}."
 

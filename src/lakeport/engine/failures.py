@@ -25,7 +25,7 @@ from lakeport.errors import (
     SchemaConflict,
     SparkFailure,
     Unreachable,
-    causes,
+    walk_causes,
 )
 from lakeport.scrub import scrub
 
@@ -431,7 +431,7 @@ def is_lost_call(error: BaseException) -> bool:
 
 def is_spark_error(error: BaseException) -> bool:
     """Whether an error goes back to one that was raised by the bridge to the JVM."""
-    return any(is_java_error(cause) for cause in causes(error) if cause is not error)
+    return any(is_java_error(cause) for cause in walk_causes(error) if cause is not error)
 
 
 def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
@@ -444,7 +444,7 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
         secrets: values that must not be shown.
     """
     hidden = tuple(secrets)
-    for raised, cause in pairwise(causes(error, contexts=True)):
+    for raised, cause in pairwise(walk_causes(error, contexts=True)):
         said = list(java_messages(cause))
         if not said and not is_java_error(cause):  # whose words went with the JVM
             said = [str(cause)]

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from lakeport.scrub import MASK, is_secret_name, scrub, secret_arguments
+from lakeport.scrub import MASK, find_secret_arguments, is_secret_name, scrub
 
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 # What `die_with` does, in a process that becomes the program: to fork this one with its threads for
@@ -249,7 +249,7 @@ def _tap(command: str, secrets: tuple[str, ...]) -> str:
         words = shlex.split(command)
     except ValueError:  # a quote is not closed
         return MASK
-    for secret in secret_arguments(words):
+    for secret in find_secret_arguments(words):
         words = [
             MASK if word == secret else word.replace(secret, MASK) if _JOINED & {*word} else word
             for word in words

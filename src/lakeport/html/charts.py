@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from lakeport.html.text import duration, file_size, joined, tag
-from lakeport.units import count, counted
+from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     from lakeport.tables.records import VersionFacts
@@ -51,7 +51,7 @@ def line(
     span: tuple[float, float],
     words: str,
     ticks: Ticks,
-    shown: Callable[[float], str] = count,
+    shown: Callable[[float], str] = format_count,
     height: int = 170,
     class_: str = "rows",
 ) -> Markup:
@@ -100,7 +100,7 @@ def bars(
             tall = max(2.0, box * value / top)
             ground -= tall
             drawn.append(_bar(said, (place + 0.1) * width, width * 0.8, ground, tall, class_))
-    return _frame(words, height, _grid(box, top, count, *drawn), *_below(ticks, height))
+    return _frame(words, height, _grid(box, top, format_count, *drawn), *_below(ticks, height))
 
 
 def at(value: float, least: float, most: float) -> float:
@@ -139,7 +139,7 @@ def growth(
     versions: Sequence[VersionFacts],
     value: Callable[[VersionFacts], int | None],
     words: str,
-    shown: Callable[[float], str] = count,
+    shown: Callable[[float], str] = format_count,
     height: int = 170,
 ) -> Markup:
     """Draw a value by version, such as rows.
@@ -173,7 +173,7 @@ def over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
         return Markup("")
     span = points[0][0], points[-1][0]
     days = [f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M} UTC" for each in span]
-    told = f"rows over time, from {count(points[0][1])} to {count(points[-1][1])}"
+    told = f"rows over time, from {format_count(points[0][1])} to {format_count(points[-1][1])}"
     return line(steps(points), span, told, list(enumerate(days)), height=height)
 
 
@@ -250,10 +250,11 @@ def histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
     columns: list[list[tuple[str, int, str]]] = []
     for power in range(first, max(*by_power, _power(target)) + 1):
         least, most, files = by_power.get(power, (0, 0, 0))
-        said = f"{file_size(least)} to {file_size(most)}: {counted(files, 'file')}"
+        said = f"{file_size(least)} to {file_size(most)}: {pluralize(files, 'file')}"
         columns.append([(said, files, "small-file" if most <= small else "file")] if files else [])
     few = sum(each < small for each in sizes)
-    told = f"{counted(len(sizes), 'file')} by size; {count(few)} smaller than {file_size(small)}"
+    smaller = f"{format_count(few)} smaller than {file_size(small)}"
+    told = f"{pluralize(len(sizes), 'file')} by size; {smaller}"
     edges = [max(0.0, math.log2(max(size, 1)) - first + 1) for size in (small, target)]
     right = f"right sizes: {file_size(small)} to {file_size(target)}"
     ticks = [
@@ -307,7 +308,7 @@ def timeline(spans: Sequence[Span], seconds: float) -> Markup:
                 drawn.append(_bar(words, x, width, top, _BAR, stage_class(stage)))
             top += _BAR + _GAP
         top += 6
-    told = f"timeline of {counted(len(lanes), 'lane')} over {duration(most)}"
+    told = f"timeline of {pluralize(len(lanes), 'lane')} over {duration(most)}"
     return _frame(told, top + 18, *drawn, *_below(_seconds(most), top + 19))
 
 

@@ -76,8 +76,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        count=units.count,
-        size=units.size,
+        count=units.format_count,
+        size=units.format_size,
         file_size=text.file_size,
         moment=text.moment,
         duration=text.duration,
@@ -86,7 +86,7 @@ def _environment() -> Environment:
         signed=text.signed,
         cut=text.cut,
     )
-    made.globals.update(cell=cell, counted=units.counted, share=text.share)
+    made.globals.update(cell=cell, counted=units.pluralize, share=text.share)
     return made
 
 

@@ -16,7 +16,7 @@ from lakeport.html.document import render
 from lakeport.html.facts import BadSample, RunFacts
 from lakeport.html.text import duration, moment
 from lakeport.model import StreamReport
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 
 Plan = Mapping[str, Any]
 
@@ -83,15 +83,15 @@ def _facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
 def _totals(run: RunFacts) -> list[tuple[str, object]]:
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
-        ("rows", count(run.rows)),
-        ("size", size(run.bytes)),
-        ("files", count(run.files)),
+        ("rows", format_count(run.rows)),
+        ("size", format_size(run.bytes)),
+        ("files", format_count(run.files)),
         ("took", duration(run.seconds)),
     ]
     if run.rows and run.seconds > 0:
-        told.append(("rows a second", count(run.rows / run.seconds)))
+        told.append(("rows a second", format_count(run.rows / run.seconds)))
     if run.rejected:
-        told.append(("set aside", count(run.rejected)))
+        told.append(("set aside", format_count(run.rejected)))
     told.append(("started", moment(run.started.astimezone(UTC))))
     if run.engine.name:
         told.append(("run by", str(run.engine).removeprefix("by ")))
@@ -103,11 +103,11 @@ def _totals(run: RunFacts) -> list[tuple[str, object]]:
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
-    rows = rate([(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{count(n)} rows/s")
+    rows = rate([(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s")
     if not any(read for _, _, read in pace):
         return rows
     sizes = [(at, read) for at, _, read in pace]
-    return rows + rate(sizes, "bytes", lambda n: f"{size(n)}/s")
+    return rows + rate(sizes, "bytes", lambda n: f"{format_size(n)}/s")
 
 
 def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
@@ -125,7 +125,11 @@ def _stream(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
         **asdict(stream),
         "table": _name(uri),
         "path": pages.get(uri, ""),
-        "versions": "" if last is None else count(last) if first == last else f"{first} to {last}",
+        "versions": ""
+        if last is None
+        else format_count(last)
+        if first == last
+        else f"{first} to {last}",
         "last": -1 if last is None else last,
         "facts": _remarks(stream),
         "columns": list(stream.columns.items()),
@@ -140,7 +144,7 @@ def _remarks(stream: StreamReport) -> list[tuple[str, object]]:
         "batches landed before": stream.skipped_batches,
         **{f"left out: {name}": records for name, records in stream.dropped.items()},
     }
-    told: list[tuple[str, object]] = [(name, count(n)) for name, n in counted.items() if n]
+    told: list[tuple[str, object]] = [(name, format_count(n)) for name, n in counted.items() if n]
     return told + [("note", note) for note in stream.notes]
 
 
@@ -183,11 +187,11 @@ def plan_body(plan: Plan) -> Markup:
         ("engine", plan.get("engine", "")),
         ("mode", plan["mode"]),
         ("format", plan["file_type"]),
-        ("tables", count(len(streams))),
-        ("rows", f"{count(known)}{' and more' if unknown else ''}"),
-        ("files, about", count(sum(max(0, each["files"]) for each in streams))),
+        ("tables", format_count(len(streams))),
+        ("rows", f"{format_count(known)}{' and more' if unknown else ''}"),
+        ("files, about", format_count(sum(max(0, each["files"]) for each in streams))),
     ]
-    source = {"title": plan.get("source") or "Source", "words": counted(len(streams), "stream")}
+    source = {"title": plan.get("source") or "Source", "words": pluralize(len(streams), "stream")}
     return render(
         "plan.html",
         plan={**plan, "streams": streams},
@@ -204,12 +208,12 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
     new = sum(column["change"] == "new" for column in columns)
     bad = sum(each["bad"] for each in streams)
     keys = dict.fromkeys(key for each in streams for key in each["partition_keys"])
-    tables = counted(len(streams), "table")
+    tables = pluralize(len(streams), "table")
     return [
         "read every record",
-        *([f"{counted(bad, 'bad record')}: fail or set aside, as configured"] if bad else []),
-        f"give {counted(len(columns), 'column')} their types",
-        *([f"add {counted(new, 'new column')}"] if new else []),
+        *([f"{pluralize(bad, 'bad record')}: fail or set aside, as configured"] if bad else []),
+        f"give {pluralize(len(columns), 'column')} their types",
+        *([f"add {pluralize(new, 'new column')}"] if new else []),
         *([f"partition by {', '.join(keys)}"] if keys else []),
         f"write {plan['file_type']} files",
         _MODES.get(plan["mode"], plan["mode"] + " {}").format(tables),
@@ -217,7 +221,7 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
 
 
 def _doing(stream: Mapping[str, Any], mode: str) -> str:
-    rows = "" if stream["rows"] < 0 else f", {counted(stream['rows'], 'row')}"
+    rows = "" if stream["rows"] < 0 else f", {pluralize(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
     version = f", on version {stream['version']:,}" if stream["version"] >= 0 else ""
@@ -227,10 +231,10 @@ def _doing(stream: Mapping[str, Any], mode: str) -> str:
 def _stream_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [
         ("table", stream["table"] if stream["exists"] else f"{stream['table']} (new)"),
-        ("rows", count(stream["rows"])),
-        ("files, about", count(stream["files"])),
+        ("rows", format_count(stream["rows"])),
+        ("files, about", format_count(stream["files"])),
         ("partitions", ", ".join(stream["partition_keys"]) or "none"),
-        ("columns", count(len(stream["columns"]))),
+        ("columns", format_count(len(stream["columns"]))),
     ]
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from lakeport.html.charts import growth, histogram, over_time, size_bins
 from lakeport.html.document import render
 from lakeport.html.text import cut, file_size, moment, share, tag
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
     from lakeport.tables.records import ColumnFacts, TableFacts
@@ -75,7 +75,7 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         warnings=[*([facts.warning] if facts.warning else []), *facts.notes],
         version_columns=_VERSIONS,
         rows=growth(versions, lambda v: v.rows, "rows") if versions else "",
-        sizes=growth(versions, lambda v: v.bytes, "size", size, 130) if versions else "",
+        sizes=growth(versions, lambda v: v.bytes, "size", format_size, 130) if versions else "",
         grown=over_time(facts.growth),
         points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
         histogram=histogram(facts.file_sizes, facts.small_file_bytes, facts.target_file_bytes),
@@ -103,22 +103,26 @@ def _grown(facts: TableFacts) -> Markup:
 
 
 def _totals(facts: TableFacts) -> list[tuple[str, object]]:
-    few = f", {count(facts.small_files)} small" if facts.small_files else ""
+    few = f", {format_count(facts.small_files)} small" if facts.small_files else ""
     told: list[tuple[str, object]] = [
         ("format", facts.format),
-        ("rows", count(facts.rows)),
-        ("size", size(facts.bytes)),
-        ("files", f"{count(facts.files)}{few}"),
-        ("columns", count(len(facts.columns))),
+        ("rows", format_count(facts.rows)),
+        ("size", format_size(facts.bytes)),
+        ("files", f"{format_count(facts.files)}{few}"),
+        ("columns", format_count(len(facts.columns))),
     ]
     if facts.partition_columns:
-        words = f"{count(len(facts.by_partition))} by {', '.join(facts.partition_columns)}"
+        words = f"{format_count(len(facts.by_partition))} by {', '.join(facts.partition_columns)}"
         told.append(("partitions", words))
     if facts.cluster_columns:
         told.append(("clustered by", ", ".join(facts.cluster_columns)))
     if facts.versions:
-        older = f", {count(facts.older_versions)} older ones gone" if facts.older_versions else ""
-        told.append(("version", f"{count(facts.versions[-1].number)}{older}"))
+        older = (
+            f", {format_count(facts.older_versions)} older ones gone"
+            if facts.older_versions
+            else ""
+        )
+        told.append(("version", f"{format_count(facts.versions[-1].number)}{older}"))
     if facts.last_change is not None:
         told.append(("last change", moment(facts.last_change)))
     return told
@@ -136,7 +140,10 @@ def _commands(facts: TableFacts) -> list[tuple[str, str]]:
         return [*told, ("Show some rows", f"lakeport table preview {uri}")]
     newest = facts.versions[-1]
     told += [
-        (f"Merge its {counted(facts.small_files, 'small file')}", f"lakeport table optimize {uri}"),
+        (
+            f"Merge its {pluralize(facts.small_files, 'small file')}",
+            f"lakeport table optimize {uri}",
+        ),
         ("See which files nobody needs any more", f"lakeport table vacuum {uri} --dry-run"),
         ("Delete them", f"lakeport table vacuum {uri}"),
     ]

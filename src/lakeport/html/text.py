@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from lakeport.units import count
+from lakeport.units import format_count
 
 _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
 
@@ -18,7 +18,7 @@ def signed(value: int | None, sign: str) -> str:
     >>> signed(2000, "+"), signed(0, "+"), signed(None, "+")
     ('+2,000', '0', '?')
     """
-    return f"{sign}{value:,}" if value else count(value)
+    return f"{sign}{value:,}" if value else format_count(value)
 
 
 def cut(text: str, longest: int) -> str:

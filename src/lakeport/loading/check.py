@@ -75,7 +75,7 @@ def check(
     config = load_target(to, keys)
     end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
-    tables = bool(config.connectors())
+    tables = bool(config.connector_jars())
     with ExitStack() as stack:
         by_spark = tables and config.engine == "spark"
         begun = _begin_spark(config, storage, stack) if by_spark else None

@@ -51,7 +51,7 @@ from lakeport.schema.nested import is_json, open_columns, with_text
 from lakeport.schema.types import declared_type, merge_kinds, type_of_kind
 from lakeport.schema.width import check_width
 from lakeport.shape import header_name, internal_names
-from lakeport.units import counted
+from lakeport.units import pluralize
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 
 if TYPE_CHECKING:
@@ -510,5 +510,5 @@ def _empty_overwrite_warning(landed: Landed) -> str:
     """Say what an overwrite by no row did with the rows that the table had."""
     if not landed.removed_files:
         return "the source has no row: the overwrite replaced nothing."
-    rows = "the rows" if landed.removed_rows is None else counted(landed.removed_rows, "row")
+    rows = "the rows" if landed.removed_rows is None else pluralize(landed.removed_rows, "row")
     return f"the source has no row: {rows} that the table had went, and it is empty now."

@@ -155,7 +155,7 @@ def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> D
         if values:
             with prefixed_errors("`--config_json`"):
                 config = load_target(for_destination(destination, values), overrides)
-            return config.warned(*_exposed(config, values))
+            return config.with_warnings(*_exposed(config, values))
     path = flags.config
     if flags.settings and (not path or _is_empty(path)):
         path = flags.settings

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from lakeport.config.explain import no_such
+from lakeport.config.explain import unknown_name_error
 from lakeport.config.load import load_target
 from lakeport.config.mage.io_config import (
     ConfigFileLoader,
@@ -186,7 +186,7 @@ class AzureBlobStorage(_ObjectStore):
         upload = dict(upload_kwargs or {})
         overwrite = bool(upload.pop("overwrite", False))
         if upload:
-            raise no_such("upload argument", next(iter(upload)), ["overwrite"])
+            raise unknown_name_error("upload argument", next(iter(upload)), ["overwrite"])
         content = _content(data, format, blob_path, writing)
         try:
             self._storage(container_name).put(_key(blob_path), content, create_only=not overwrite)
@@ -241,7 +241,7 @@ def _pandas(data: Any) -> pd.DataFrame:
 def _format(named: str | None, key: str) -> str:
     kind = str(getattr(named, "value", named) or Path(key).suffix.removeprefix(".")).lower()
     if kind not in _FORMATS:
-        raise no_such("file format", kind, _FORMATS)
+        raise unknown_name_error("file format", kind, _FORMATS)
     return kind
 
 

@@ -28,7 +28,7 @@ from lakeport.schema.named import command
 from lakeport.tables.lake import list_tables, open_lake, table_as_lake_error
 from lakeport.tables.overview import format_value, open_table_page
 from lakeport.tables.runs import list_loads, list_runs, read_run, samples
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ _LONGEST: Final = 120  # characters of a value
 
 def page_of_lake_plan(plan: PipelinePlan) -> Page:
     """What a run of a lake's file would do."""
-    totals = [("loads", count(len(plan.loads))), ("steps", count(len(plan.steps)))]
+    totals = [("loads", format_count(len(plan.loads))), ("steps", format_count(len(plan.steps)))]
     loads = [_planned(load) for load in plan.loads]
     title = f"Plan of {PurePath(plan.file).name}"
     body = render(_LOADS, title=title, file=plan.file, totals=totals, loads=loads, warnings=())
@@ -104,10 +104,13 @@ def page_of_lake_run(
     """
     loads = [load for load in report["loads"] if load["outcome"] != "left out"]
     totals = [
-        ("loads", count(len(loads))),
-        *((end, count(number)) for end, number in Counter(x["outcome"] for x in loads).items()),
-        ("rows", count(report["rows"])),
-        ("set aside", count(report["rejected"])),
+        ("loads", format_count(len(loads))),
+        *(
+            (end, format_count(number))
+            for end, number in Counter(x["outcome"] for x in loads).items()
+        ),
+        ("rows", format_count(report["rows"])),
+        ("set aside", format_count(report["rejected"])),
         ("took", duration(report["seconds"])),
     ]
     boxes = [_ended(load, links or {}) for load in loads]
@@ -119,12 +122,12 @@ def page_of_lake_run(
 def _ended(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
-    landed = f"{outcome}, {counted(load['rows'], 'row')}, {duration(load['seconds'])}"
+    landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {duration(load['seconds'])}"
     facts = [
         ("outcome", outcome),
         ("why", load["reason"]),
-        ("rows", count(load["rows"])),
-        ("set aside", count(load["rejected"])),
+        ("rows", format_count(load["rows"])),
+        ("set aside", format_count(load["rejected"])),
         ("took", duration(load["seconds"])),
         ("tables", ", ".join(load["tables"])),
         ("run", tag("a", own, href=links[own]) if links.get(own) else own),
@@ -325,11 +328,14 @@ def _totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[
     more = " and more" if len(known) < len(rows) else ""
     failed = sum(not run.ok for run in runs)
     return [
-        ("tables", count(len(tables))),
-        ("rows", f"{count(sum(known))}{more}"),
-        ("size", size(sum(table.bytes or 0 for table in tables))),
-        ("files", count(sum(table.files or 0 for table in tables))),
-        ("runs shown", f"{count(len(runs))}, {count(failed) if failed else 'none'} failed"),
+        ("tables", format_count(len(tables))),
+        ("rows", f"{format_count(sum(known))}{more}"),
+        ("size", format_size(sum(table.bytes or 0 for table in tables))),
+        ("files", format_count(sum(table.files or 0 for table in tables))),
+        (
+            "runs shown",
+            f"{format_count(len(runs))}, {format_count(failed) if failed else 'none'} failed",
+        ),
     ]
 
 
@@ -337,12 +343,12 @@ def _small(table: LakeTable) -> str:
     small, files = table.small_files or 0, table.files or 0
     if small < MANY_SMALL_FILES or small * 2 <= files:
         return ""
-    return f"{count(small)} of {counted(files, 'file')} are small"
+    return f"{format_count(small)} of {pluralize(files, 'file')} are small"
 
 
 def _spark(table: LakeTable) -> Markup:
     points = table.growth
-    ends = [count(rows) for _, rows in (*points[:1], *points[-1:])]
+    ends = [format_count(rows) for _, rows in (*points[:1], *points[-1:])]
     return sparkline(points, f"rows, from {' to '.join(ends)}")
 
 
@@ -366,7 +372,7 @@ def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
     days = [(now - timedelta(days=back)).date().isoformat() for back in reversed(range(_DAYS))]
     columns = [
         [
-            (f"{day}: {counted(runs, kind + ' run')}", runs, kind)
+            (f"{day}: {pluralize(runs, kind + ' run')}", runs, kind)
             for kind, runs in found.get(day, {}).items()
             if runs
         ]
@@ -374,7 +380,9 @@ def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
     ]
     good, bad = (sum(each[kind] for each in found.values()) for kind in ("good", "bad"))
     ticks = [(0, days[0][5:]), (0.5, days[_DAYS // 2][5:]), (1, days[-1][5:])]
-    return bars(columns, f"runs by day: {count(good)} good, {count(bad)} failed", ticks, 110)
+    return bars(
+        columns, f"runs by day: {format_count(good)} good, {format_count(bad)} failed", ticks, 110
+    )
 
 
 def preview(view: DeltaView | FilesView, uri: str) -> Preview:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
-from lakeport.config.lake.model import columns_of_query, tables_of
+from lakeport.config.lake.model import find_query_columns, find_query_tables
 from lakeport.destinations import open_storage, open_table
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
@@ -50,7 +50,7 @@ from lakeport.sources.options import ReadOptions
 from lakeport.sources.splits import HeldReader
 from lakeport.sources.tables import DeltaTable
 from lakeport.tables import Table
-from lakeport.units import counted, size
+from lakeport.units import format_size, pluralize
 
 if TYPE_CHECKING:
     from lakeport.config.inputs import Input
@@ -265,7 +265,7 @@ class ResultPlanner:
             made = LoadResult(self._by_text(load), unknown=error.message)
         if made.columns is not None:
             self._tables[table] = load.target.mode, made.columns
-        if any(one.at_once for one in load.expect):
+        if any(one.needs_whole_input for one in load.expect):
             return LoadResult(AT_ONCE, made.columns, made.unknown)
         return made
 
@@ -283,10 +283,10 @@ class ResultPlanner:
 
     def _by_text(self, load: Load) -> str:
         """How a query runs whose source's columns are not known; empty if that is not known."""
-        names = columns_of_query(load.sql)
+        names = find_query_columns(load.sql)
         if not load.sql or names is None:
             return ""
-        if {name.lower() for name in tables_of(load.sql)} != {SOURCE}:
+        if {name.lower() for name in find_query_tables(load.sql)} != {SOURCE}:
             return AT_ONCE
         if load.python:
             return ""
@@ -356,7 +356,7 @@ def _found(load: Load, memory: partial[Memory]) -> str:
         with tempfile.TemporaryDirectory(prefix="lakeport-") as folder:
             _, new = open_new_files(source, options, load.target, Path(folder), memory)
             total = sum(file.bytes for file in new.files)
-            return f"{counted(len(new.files), 'new file')}, {size(total)}"
+            return f"{pluralize(len(new.files), 'new file')}, {format_size(total)}"
     if isinstance(source, DatabaseSource) and source.cursor:
         value = memory().bookmark(bookmark_name(source)).value
         return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL

@@ -281,7 +281,7 @@ def table_of(load: Load) -> str:
     pattern = config.table_pattern
     if pattern is None or "{stream}" in pattern:
         return ""
-    return open_storage(config).uri(config.folder_of(table_name(pattern, load.name)))
+    return open_storage(config).uri(config.table_folder_name(table_name(pattern, load.name)))
 
 
 def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakeport.config.explain import no_such
+from lakeport.config.explain import unknown_name_error
 from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
 from lakeport.config.lake import read_lake
 from lakeport.destinations import open_storage
@@ -305,7 +305,7 @@ def _check_names(lake: LakeFile, names: Sequence[str]) -> None:
     """
     for name in names:
         if name not in lake.loads:
-            raise no_such("load", name, lake.loads)
+            raise unknown_name_error("load", name, lake.loads)
 
 
 def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
@@ -329,7 +329,7 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
 def reached_by(load: Load) -> dict[str, object]:
     """The stores that Spark may reach for a load, such as a bucket or an account, each with how."""
     config = load.target
-    storages = [open_storage(config)] if config.connectors() else []
+    storages = [open_storage(config)] if config.connector_jars() else []
     for uri in _tables_of(load).values():
         with suppress(LakeportError):  # the load itself will say so
             storages += [found] if (found := storage_of(config, f"{uri}/")) else []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.errors import ConfigError
 from lakeport.sources.csv.dialect import CsvOptions
 
@@ -66,7 +66,7 @@ def _csv(given: Mapping[str, Any]) -> CsvOptions:
     known = [field.name for field in fields(CsvOptions)]
     for name in given:
         if name not in known:
-            close = nearest(name, known)
+            close = closest_match(name, known)
             raise ConfigError(
                 f"`csv` has no key {name!r}" + (f"; did you mean {close!r}?" if close else ""),
                 f"its keys are {', '.join(known)}.",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.config.base import config_class, uri_values
+from lakeport.config.base import config_class, parse_target_uri
 from lakeport.config.load import load_target
 
 if TYPE_CHECKING:
@@ -50,5 +50,5 @@ def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """
     if "://" not in uri or uri.startswith("file:"):
         return None
-    kind = config_class(uri_values(uri)["destination"])
-    return (kind.of_folder(uri, target) or load_target(uri)).storage()
+    kind = config_class(parse_target_uri(uri)["destination"])
+    return (kind.for_source_folder(uri, target) or load_target(uri)).storage()

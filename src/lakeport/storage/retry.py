@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, causes
+from lakeport.errors import DestinationError, LakeportError, ObjectExists, Unreachable, walk_causes
 from lakeport.host.process import pause, retry_deadline
 
 GIVE_UP_SECONDS = 120.0
@@ -92,7 +92,7 @@ class RetryPolicy:
         >>> short.before_first_answer(silent).deadline, short.before_first_answer(refused).deadline
         (3, 3)
         """
-        nobody = any(isinstance(each, _NOBODY) for each in causes(failure, contexts=True))
+        nobody = any(isinstance(each, _NOBODY) for each in walk_causes(failure, contexts=True))
         if nobody and self.deadline == GIVE_UP_SECONDS:
             return RetryPolicy(_NOBODY_THERE)
         return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
@@ -344,13 +344,13 @@ def cut_off(error: BaseException) -> bool:
     What it met by itself, such as a certificate that it does not trust, stays as it is.
     """
     cuts = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError)
-    return any(isinstance(each, cuts) for each in causes(error, contexts=True))
+    return any(isinstance(each, cuts) for each in walk_causes(error, contexts=True))
 
 
 def untrusted(error: BaseException) -> bool:
     """Return whether a TLS connection was refused for the store's certificate."""
     refused = ssl.SSLCertVerificationError
-    return any(isinstance(each, refused) for each in causes(error, contexts=True))
+    return any(isinstance(each, refused) for each in walk_causes(error, contexts=True))
 
 
 class _LimitedAnswer(io.RawIOBase):

@@ -14,7 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakeport.config.base import config_class, destination_of, named_as_by_users, table_destination
+from lakeport.config.base import (
+    config_class,
+    delta_destination,
+    destination_for_scheme,
+    user_facing_uri,
+)
 from lakeport.destinations import open_table
 from lakeport.engine.failures import translate
 from lakeport.engine.sql.frames import partitions_of, size_of
@@ -205,9 +210,9 @@ def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
     >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
     (frozenset({'s3a'}), frozenset())
     """
-    scheme, mark, _ = named_as_by_users(os.fspath(checkpoint)).partition("://")
-    found = destination_of(scheme) if mark else ""
-    return config_class(table_destination(found)).connectors() if found else frozenset()
+    scheme, mark, _ = user_facing_uri(os.fspath(checkpoint)).partition("://")
+    found = destination_for_scheme(scheme) if mark else ""
+    return config_class(delta_destination(found)).connector_jars() if found else frozenset()
 
 
 def reach(
@@ -232,7 +237,7 @@ def reach(
         if not knows_scheme(engine.spark, scheme):
             engine.delta_session("look for the store's connector", needs)
         return name
-    storage = storage_of(config, named_as_by_users(name))
+    storage = storage_of(config, user_facing_uri(name))
     if storage is None:
         return name
     engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lakeport.config.load import load_target, sink_seconds
+from lakeport.config.load import load_target, read_sink_interval
 from lakeport.destinations import check_place, open_table
 from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_marked
 from lakeport.engine.sql.streaming import bind, start_query
@@ -87,7 +87,7 @@ def land_stream(
     """
     config = load_target(to, keys)
     if trigger is None and not available_now:
-        trigger = sink_seconds(to)
+        trigger = read_sink_interval(to)
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
     prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)

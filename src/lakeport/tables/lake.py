@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.config.load import load_target
 from lakeport.delta_log.history import Amount, Version, read_history
 from lakeport.delta_log.reader import DeltaLog
@@ -119,7 +119,7 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
         root = Path(storage.uri())
         if not root.is_dir():
             beside = root.parent.iterdir() if root.parent.is_dir() else ()
-            close = nearest(root.name, [each.name for each in beside if each.is_dir()])
+            close = closest_match(root.name, [each.name for each in beside if each.is_dir()])
             raise SourceError(
                 f"there is no folder {root}" + (f"; did you mean {close}?" if close else ""),
                 "check its name; `lakeport land` makes lakes.",
@@ -191,7 +191,7 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
     beside = [other for other in list_neighbours(storage, folder) if other != name]
-    close = nearest(name, beside)
+    close = closest_match(name, beside)
     guess = f"; did you mean {close}?" if close else ""
     return SourceError(
         f"there is no table in {uri}{guess}",

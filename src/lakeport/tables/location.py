@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from lakeport.config.base import (
     DestinationConfig,
     config_class,
-    destination_of,
-    known_schemes,
-    named_as_by_users,
+    delta_destination,
+    destination_for_scheme,
+    list_schemes,
     store_keys,
-    table_destination,
+    user_facing_uri,
 )
 from lakeport.config.load import load_target
 from lakeport.destinations import delta_session, open_storage
@@ -120,11 +120,11 @@ def locate(
     if not text.strip():
         raise ConfigError("the table's name is empty", "name a folder, a URI, or a table.")
     shared: dict[str, Any] = dict(keys or {})
-    text = named_as_by_users(text)
+    text = user_facing_uri(text)
     kind = _kind(text)
     if to is not None:
         config = load_target(to, keys)
-        target = table_destination(config.destination)
+        target = delta_destination(config.destination)
         if not (_SCHEME.match(text) or Path(text).is_absolute()):
             storage = open_storage(config)
             kind, text = target, storage.uri(clean_prefix(text, "table"))
@@ -141,12 +141,12 @@ def locate(
 def _kind(uri: str) -> str:
     """The destination whose tables lie where a folder's path or a URI says."""
     match = _SCHEME.match(uri)
-    found = destination_of(match[1].lower() if match else "file")
+    found = destination_for_scheme(match[1].lower() if match else "file")
     if not found:
         raise ConfigError(
-            f"no table can be at {uri}", f"give a folder, or a URI of: {known_schemes()}."
+            f"no table can be at {uri}", f"give a folder, or a URI of: {list_schemes()}."
         )
-    return table_destination(found)
+    return delta_destination(found)
 
 
 def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:

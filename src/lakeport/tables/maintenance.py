@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.config.keys import seconds
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.delta_log.transactions import Mark
@@ -213,7 +213,7 @@ def _parts(schema: pa.Schema, name: str) -> list[str]:
     above = spelling.get(head.casefold())
     if rest and above is not None and pa.types.is_struct(above.type):
         return [above.name, *_parts(pa.schema(list(above.type)), rest)]
-    close = nearest(name, schema.names)
+    close = closest_match(name, schema.names)
     raise ConfigError(
         f"there is no column {name!r}" + (f"; did you mean {close!r}?" if close else ""),
         f"the columns are {', '.join(schema.names)}.",

@@ -10,7 +10,7 @@ from typing import Any
 from lakeport.errors import ConfigError
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY
-from tests.unit.config.kit import load_file, load_target, sink_seconds
+from tests.unit.config.kit import load_file, load_target, read_sink_interval
 
 _PLAIN = ("table", "bucket", "run_id", "object_key_path", "internal_columns_prefix")
 
@@ -31,7 +31,7 @@ def check(case: Case) -> None:
             if load is load_file:
                 _check_values(case.data, found)
         try:
-            sink_seconds(path, environ=environ)
+            read_sink_interval(path, environ=environ)
         except ConfigError as error:
             _check_error(error)
     _check_mapping(case.data, environ)

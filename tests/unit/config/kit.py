@@ -22,7 +22,7 @@ def reading(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 load_file = reading(load.load_file)
-sink_seconds = reading(load.sink_seconds)
+read_sink_interval = reading(load.read_sink_interval)
 load_target = reading(load.load_target)
 load_settings = reading(singer.load_settings)
 config_of = reading(flags.config_of)

@@ -177,7 +177,7 @@ def test_a_config_can_not_be_changed() -> None:
 
 
 def test_a_config_travels_to_tasks() -> None:
-    config = Vault(password=CANARY, spark={"spark.x.secret": "y"}).warned("look")
+    config = Vault(password=CANARY, spark={"spark.x.secret": "y"}).with_warnings("look")
     copy = pickle.loads(pickle.dumps(config))
     assert copy == config
     assert copy.secrets() == (CANARY, "y")

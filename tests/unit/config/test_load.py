@@ -130,7 +130,7 @@ def test_spark_settings_add_up(tmp_path: Path) -> None:
 
 
 def test_a_config_is_taken_as_it_is() -> None:
-    config = LocalConfig(path="/lake", table="t").warned("look")
+    config = LocalConfig(path="/lake", table="t").with_warnings("look")
     assert load_target(config, {"mode": None}, environ={"LAKEPORT_MODE": "overwrite"}) is config
     changed = load_target(config, {"mode": "overwrite"}, environ={})
     assert changed.mode is Mode.OVERWRITE

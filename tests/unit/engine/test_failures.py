@@ -17,7 +17,7 @@ from lakeport.engine.failures import (
     translate_errors,
     translate_jvm_errors,
 )
-from lakeport.errors import InputError, LakeportError, SparkFailure, causes
+from lakeport.errors import InputError, LakeportError, SparkFailure, walk_causes
 from lakeport.scrub import MASK
 
 
@@ -298,14 +298,14 @@ def test_causes_that_form_a_ring_are_masked_to_its_end() -> None:
 def test_causes_are_told_once_each_also_of_a_ring() -> None:
     outer, inner = InputError("outer"), ValueError("inner")
     outer.__cause__, inner.__cause__ = inner, outer
-    assert list(causes(outer)) == [outer, inner]
+    assert list(walk_causes(outer)) == [outer, inner]
     assert not is_spark_error(outer)
 
 
 def test_what_was_being_handled_counts_where_it_is_asked_for() -> None:
     first, second, third = KeyboardInterrupt(), KeyboardInterrupt(), SparkFailure("x")
     third.__context__, second.__context__ = second, first
-    assert list(causes(third)) == [third]
-    assert list(causes(third, contexts=True)) == [third, second, first]
+    assert list(walk_causes(third)) == [third]
+    assert list(walk_causes(third, contexts=True)) == [third, second, first]
     second.__suppress_context__ = True
-    assert list(causes(third, contexts=True)) == [third, second]
+    assert list(walk_causes(third, contexts=True)) == [third, second]

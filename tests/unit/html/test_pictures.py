@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakeport.html import charts
 from lakeport.html.text import duration
-from lakeport.units import count, size
+from lakeport.units import format_count, format_size
 from tests.unit.html import made
 from tests.unit.html.read import Element, elements
 
@@ -73,9 +73,9 @@ def test_a_timeline_has_a_lane_for_each_stream_and_a_bar_for_each_span() -> None
 
 
 def test_rates_are_those_between_two_points() -> None:
-    drawn = charts.rate([(0, 0), (1, 100), (2, 100), (4, 500)], "rows", count)
+    drawn = charts.rate([(0, 0), (1, 100), (2, 100), (4, 500)], "rows", format_count)
     assert lines(drawn)[0] == [(0, 50), (250, 50), (250, 100), (500, 100), (500, 0), (1000, 0)]
-    assert charts.rate([(1.0, 5.0)], "rows", count) == ""
+    assert charts.rate([(1.0, 5.0)], "rows", format_count) == ""
 
 
 @given(st.floats(0, 1e15))
@@ -93,5 +93,5 @@ def test_sizes_in_words_keep_their_order(one: int, other: int) -> None:
         return float(number.replace(",", "")) * 1000.0 ** units.index(unit)
 
     least, most = sorted((one, other))
-    assert read(size(least)) <= read(size(most)) * 1.001
+    assert read(format_size(least)) <= read(format_size(most)) * 1.001
     assert duration(least / 1e6)

@@ -42,6 +42,6 @@ def test_spark_starts_at_once_and_is_let_go_of(
     monkeypatch.setattr(LocalStorage, "checks", items)
     monkeypatch.setattr(module, "_spark_items", lambda begun: iter(()))
     config = load_target(tmp_path, {"engine": "spark"})
-    monkeypatch.setattr(type(config), "connectors", lambda self: frozenset({"local"}))
+    monkeypatch.setattr(type(config), "connector_jars", lambda self: frozenset({"local"}))
     assert module.check(config).ok
     assert engine.heard == ["begin", "store", "close"]

@@ -65,7 +65,7 @@ def test_warnings_are_heard_where_spark_cannot_start(
 
     monkeypatch.setattr(module, "choose_engine", fail)
     with pytest.raises(ConfigError, match="no Spark"):
-        prepare(load_target(tmp_path).warned("of the config"), observer=observer)
+        prepare(load_target(tmp_path).with_warnings("of the config"), observer=observer)
     assert heard == ["of the config"]
 
 
@@ -75,7 +75,7 @@ def test_what_the_workers_bring_comes_behind_what_the_config_says(
     config = load_target(tmp_path, {"date_partition_format": "%Y", "file_type": "delta"})
     monkeypatch.setattr(FakeEngine, "has_own_workers", False)
     monkeypatch.setattr(FakeEngine, "is_local", False)
-    prepared = prepare(config.warned("of the config"))
+    prepared = prepare(config.with_warnings("of the config"))
     ready = prepared.check_workers()
     assert ready.warnings == (*prepared.warnings, *ready.of_workers)
     assert "on other machines" in ready.of_workers[0]

@@ -39,7 +39,7 @@ from lakeport.cli.output.formatting import (
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
-from lakeport.units import count, counted
+from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan, StreamPlan
@@ -121,7 +121,7 @@ class Console(_Streams):
         super().on_landed(landed)
         with self._lock:
             if self._width:
-                landings = counted(self.landed, "batch"), counted(self._rows, "row")
+                landings = pluralize(self.landed, "batch"), pluralize(self._rows, "row")
                 progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
                 self.say(landed_line(landed))
@@ -332,11 +332,11 @@ def _plan_facts(stream: StreamPlan) -> dict[str, object]:
         "table": stream.table,
         "now": state,
         "partitions": ", ".join(stream.partition_keys) or "none",
-        "rows (estimate)": count(stream.rows),
-        "files (estimate)": count(stream.files),
+        "rows (estimate)": format_count(stream.rows),
+        "files (estimate)": format_count(stream.files),
     }
     if stream.bad:
-        facts["bad records"] = "; ".join([count(stream.bad), *stream.first_bad])
+        facts["bad records"] = "; ".join([format_count(stream.bad), *stream.first_bad])
     if stream.notes:
         facts["notes"] = "; ".join(stream.notes)
     if stream.warnings:

@@ -18,7 +18,7 @@ from typing import TextIO, TypeGuard
 
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed, StreamReport
-from lakeport.units import count, counted, size
+from lakeport.units import format_count, format_size, pluralize
 
 _TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d*)?( .*)?")
@@ -295,7 +295,7 @@ def readable(facts: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in facts.items():
         if "bytes" in name and isinstance(value, int):
-            found[name] = size(value)
+            found[name] = format_size(value)
         elif name in _MOMENTS and isinstance(value, str):
             found[name] = moment(datetime.fromisoformat(value))
         else:
@@ -334,9 +334,9 @@ def landed_line(landed: Landed) -> str:
     if landed.skipped:
         why = landed.notes[0] if landed.notes else "this run had landed it before"
         return f"{start} skipped, {why}"
-    rows, files = counted(landed.rows, "row"), counted(len(landed.files), "file")
+    rows, files = pluralize(landed.rows, "row"), pluralize(len(landed.files), "file")
     version = f", version {landed.version}" if landed.version is not None else ""
-    return f"{start} landed, {rows}, {files}, {size(landed.bytes)}{version}"
+    return f"{start} landed, {rows}, {files}, {format_size(landed.bytes)}{version}"
 
 
 def report_row(stream: StreamReport) -> tuple[str, ...]:
@@ -347,9 +347,9 @@ def report_row(stream: StreamReport) -> tuple[str, ...]:
         versions = str(first) if first == last else f"{first}-{last}"
     return (
         shown(stream.stream),
-        count(stream.rows),
-        count(stream.files),
-        size(stream.bytes),
+        format_count(stream.rows),
+        format_count(stream.files),
+        format_size(stream.bytes),
         versions,
         f"{stream.seconds:.1f}",
         shown(stream.table),
@@ -364,7 +364,7 @@ def closing_line(report: LandingReport) -> str:
         >>> closing_line(LandingReport("r1", "/lake", now, now, 0.4))
         '0 rows landed in /lake, 0.4 s, run r1'
     """
-    landed, run = counted(report.rows, "row"), f"run {shown(report.run_id)}"
+    landed, run = pluralize(report.rows, "row"), f"run {shown(report.run_id)}"
     by = f", {report.engine}" if report.engine.name else ""
     if report.ok:
         return f"{landed} landed in {shown(report.target)}, {report.seconds:.1f} s, {run}{by}"
@@ -400,27 +400,29 @@ def footnotes(report: LandingReport) -> list[str]:
     for stream in report.streams:
         name = shown(stream.stream)
         if stream.rejected:
-            notes.append(f"{name}: {counted(stream.rejected, 'bad record')} set aside")
+            notes.append(f"{name}: {pluralize(stream.rejected, 'bad record')} set aside")
         for field, number in stream.dropped.items():
-            records = counted(number, "record")
+            records = pluralize(number, "record")
             notes.append(f"{name}: undeclared field {shown(field)} dropped from {records}")
         if stream.skipped_batches:
-            batches = counted(stream.skipped_batches, "batch")
+            batches = pluralize(stream.skipped_batches, "batch")
             notes.append(f"{name}: {batches} skipped, landed before")
         if stream.merged:
             (first, rows), *others = stream.merged.items()
-            told = [f"{counted(rows, 'row')} {first}"]
-            told += [f"{count(rows)} {what}" for what, rows in others if rows or what != "deleted"]
+            told = [f"{pluralize(rows, 'row')} {first}"]
+            told += [
+                f"{format_count(rows)} {what}" for what, rows in others if rows or what != "deleted"
+            ]
             notes.append(f"{name}: {', '.join(told)}")
         elif stream.removed_files:
-            files = counted(stream.removed_files, "file")
-            known = f" ({counted(stream.removed_rows, 'row')})" if stream.removed_rows else ""
+            files = pluralize(stream.removed_files, "file")
+            known = f" ({pluralize(stream.removed_rows, 'row')})" if stream.removed_rows else ""
             notes.append(f"{name}: {files} replaced{known}")
         notes += [shown(note) for note in stream.notes]
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         verb = "belongs" if report.stray_lines == 1 else "belong"
-        notes.append(f"{counted(report.stray_lines, 'line')} {verb} to no stream")
+        notes.append(f"{pluralize(report.stray_lines, 'line')} {verb} to no stream")
     notes += [f"bad records are in {shown(uri)}" for uri in report.quarantine]
     notes += [shown(warning) for warning in report.warnings]
     return notes

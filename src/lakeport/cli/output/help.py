@@ -21,7 +21,7 @@ from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, last_words
-from lakeport.errors import LakeportError, causes
+from lakeport.errors import LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure
 from lakeport.scrub import scrub
@@ -300,7 +300,7 @@ def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> 
 
 def _unknown(error: BaseException) -> str:
     """Join the notes of an error and its causes, which name commits whose outcome is unknown."""
-    notes = (getattr(each, "__notes__", ()) for each in causes(error, contexts=True))
+    notes = (getattr(each, "__notes__", ()) for each in walk_causes(error, contexts=True))
     return "; ".join(chain.from_iterable(notes))
 
 

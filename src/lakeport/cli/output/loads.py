@@ -18,7 +18,7 @@ from lakeport.loading.report import fan_out
 from lakeport.pages.file import alone
 from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
 from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
-from lakeport.units import count, counted
+from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     from lakeport.model import Landed
@@ -94,7 +94,7 @@ class Loads(PipelineObserver):
         told = []
         for name, (began, rows) in list(running.items())[:_MOST]:
             start = f"{padded(shown(name, first), first)}  {seconds(moment.now - began):>5}  "
-            landed = f"{counted(rows, 'row')} landed" if rows else ""
+            landed = f"{pluralize(rows, 'row')} landed" if rows else ""
             room = width - cells(start) - len(landed) - 2
             now = line(replace(does[name], name=""), moment.now, room) if name in does else ""
             told.append(f"{start}{', '.join(filter(None, (landed, now)))}"[:width].rstrip())
@@ -102,7 +102,7 @@ class Loads(PipelineObserver):
             told.append(f"and {more} more")
         if self._ended:
             failed = f", {self._failed} failed" if self._failed else ""
-            told.append(f"{counted(self._ended, 'load')} ended{failed}"[:width])
+            told.append(f"{pluralize(self._ended, 'load')} ended{failed}"[:width])
         return told
 
 
@@ -157,7 +157,7 @@ def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
         output.document(plan.to_dict())
         return
     output.close()
-    output.say(f"nothing is written: a run would do {counted(len(plan.loads), 'load')}")
+    output.say(f"nothing is written: a run would do {pluralize(len(plan.loads), 'load')}")
     for number, step in enumerate(plan.steps, 1):
         output.say(f"  {number}. {', '.join(map(shown, step))}", hanging=3)
     for load in plan.loads:
@@ -168,15 +168,15 @@ def _ended_line(report: LoadReport) -> str:
     name = shown(report.load)
     if report.outcome == "skipped":
         return f"{name}: skipped, {report.reason}"
-    return f"{name}: {report.outcome}, {counted(report.rows, 'row')}, {report.seconds:.1f} s"
+    return f"{name}: {report.outcome}, {pluralize(report.rows, 'row')}, {report.seconds:.1f} s"
 
 
 def _row(load: LoadReport) -> tuple[str, ...]:
     began = load.outcome not in ("skipped", "waiting")
     return (
         load.load,
-        count(load.rows) if began else "-",
-        count(load.rejected) if began else "-",
+        format_count(load.rows) if began else "-",
+        format_count(load.rejected) if began else "-",
         f"{load.seconds:.1f}" if began else "-",
         load.outcome,
         ", ".join(load.tables) or "-",
@@ -196,8 +196,8 @@ def _notes(load: LoadReport) -> list[str]:
 def _closing_line(report: PipelineReport) -> str:
     began = [load for load in report.loads if load.outcome != "left out"]
     well = sum(load.outcome == "landed" for load in began)
-    loads = counted(well, "load") if well == len(began) else f"{well} of {len(began)} loads"
-    rows = counted(report.rows, "row")
+    loads = pluralize(well, "load") if well == len(began) else f"{well} of {len(began)} loads"
+    rows = pluralize(report.rows, "row")
     engines = [load.landing.engine.info for load in report.loads if load.landing is not None]
     by = "".join(f", by {engine}" for engine in dict.fromkeys(engines) if engine)
     return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}{by}"

@@ -228,7 +228,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
         return {"table_uri": uri}
 
     @classmethod
-    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
+    def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
         """With the keys of a target in the same account; of another one, with the SDK's chain.
 
         Keys in the environment are not asked: they are one account's, the target's.
@@ -249,7 +249,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
         """The end of the table's URI: its folder in the folder that holds it."""
         return _parsed(self.table_uri).folder
 
-    def folder_of(self, table: str) -> str:
+    def table_folder_name(self, table: str) -> str:
         """The same, but for a dot at its end, which Azure does not take."""
         return f"{table[:-1]}%2E" if table.endswith(".") else table
 

@@ -123,15 +123,15 @@ class LakeFile:
     warnings: tuple[str, ...] = ()
 
 
-def tables_of(sql: str) -> tuple[str, ...]:
+def find_query_tables(sql: str) -> tuple[str, ...]:
     """The tables that Spark SQL reads, each once: no CTEs, no functions, no parts of paths.
 
     Where the text can't be read, which Spark will tell better, every word of it counts: then a load
     may wait for one that it does not use.
 
     Example:
-        >>> tables_of("WITH a AS (SELECT 'FROM x' FROM flights) SELECT * FROM a JOIN `b-c` -- d")
-        ('flights', 'b-c')
+        >>> find_query_tables("WITH a AS (SELECT 'FROM x' FROM f) SELECT * FROM a JOIN `b-c` -- d")
+        ('f', 'b-c')
     """
     import sqlglot  # takes a tenth of a second, and few files have queries
 
@@ -145,11 +145,11 @@ def tables_of(sql: str) -> tuple[str, ...]:
         return ()
 
 
-def columns_of_query(sql: str) -> tuple[str, ...] | None:
+def find_query_columns(sql: str) -> tuple[str, ...] | None:
     """Names in a query that may be columns of what it reads; None where the text can't be read.
 
     Example:
-        >>> columns_of_query("SELECT s.id, upper(name) AS n FROM source s")
+        >>> find_query_columns("SELECT s.id, upper(name) AS n FROM source s")
         ('s', 'id', 'name')
     """
     import sqlglot

@@ -23,7 +23,7 @@ from lakeport.config.files import (
     texts,
 )
 from lakeport.config.inputs import DatabaseSource, FilesSource, Input, TablesSource, TapSource
-from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, tables_of
+from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, find_query_tables
 from lakeport.config.load import build, exposure, flat, joined, placed, target_values
 from lakeport.config.mage.io_config import SINK_KEYS, is_sink, sink_keys
 from lakeport.errors import ConfigError
@@ -321,7 +321,7 @@ class Tables:
         table = target.table_pattern or "{stream}"
         if load in self.of_streams:
             table = table.replace("{stream}", stream)
-        return target.storage().uri(target.folder_of(table.strip("/")))
+        return target.storage().uri(target.table_folder_name(table.strip("/")))
 
 
 def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
@@ -558,7 +558,7 @@ class _Reader:
         if python and not re.fullmatch(r"[\w.]+:\w+", python):
             self.mistakes.add((*path, "python"), "`python` has to be module:function")
         expect = self._expectations(path, values)
-        wanted = list(tables_of(sql)) if sql else []
+        wanted = list(find_query_tables(sql)) if sql else []
         of_rows = [one.references_table for one in expect if one.references_table]
         here = source.tables if isinstance(source, TablesSource) else {}
         found: dict[str, str] = {}

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from lakeport.config.explain import did_you_mean, no_such
+from lakeport.config.explain import did_you_mean, unknown_name_error
 from lakeport.config.files import expand, parse_text, read_text
 from lakeport.errors import ConfigError
 
@@ -123,7 +123,7 @@ class ConfigFileLoader:
         profiles = parse_text(read_text(path), f"config file {str(path)!r}")
         names = [name for name in profiles if name != "version"]
         if profile not in names:
-            raise no_such("profile", profile, names)
+            raise unknown_name_error("profile", profile, names)
         values = profiles[profile]
         if not isinstance(values, Mapping):
             raise ConfigError(
@@ -356,11 +356,11 @@ def sink_keys(values: Mapping[str, Any], known: Iterable[str] = ()) -> tuple[dic
     given = {name: value for name, value in values.items() if value is not None}
     kind = given.pop("connector_type", None)
     if not isinstance(kind, str) or kind not in _DESTINATIONS:
-        raise no_such("streaming sink", str(kind), _DESTINATIONS)
+        raise unknown_name_error("streaming sink", str(kind), _DESTINATIONS)
     allowed = SINK_KEYS | set(known)
     for name in given:
         if known and name not in allowed:
-            raise no_such("key", name, allowed)
+            raise unknown_name_error("key", name, allowed)
     _positive(given.pop("buffer_size_mb", 5), "buffer_size_mb")  # a trigger has no size
     seconds = _positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds")
     for old, new in _RENAMED.items():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import java_causes, translate_errors
 from lakeport.engine.spark.jvm.calls import active_session, iterate_seq, java_class
-from lakeport.errors import ConfigError, causes
+from lakeport.errors import ConfigError, walk_causes
 from lakeport.schema.sparktypes import quoted
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class _ErrorParameters(dict[str, str]):
 
 def find_uncomputed(error: BaseException) -> Uncomputed | None:
     """Find the value that Spark could not compute among an error's causes; None if none."""
-    for cause in causes(error):
+    for cause in walk_causes(error):
         for java in java_causes(cause):
             found = _uncomputed_of(java)
             if found is not None:

@@ -124,7 +124,7 @@ def mask_failures(
     bits = None
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     for number, one in enumerate(expected):
-        if not one.row_wise:
+        if not one.is_row_wise:
             continue
         columns = {name: batch.column(places[name.lower()]) for name in one.columns}
         each = [_failing(one, name, column) for name, column in columns.items()]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport.config.expectations import Expectation
-from lakeport.destinations import table_rows
+from lakeport.destinations import read_delta_table
 from lakeport.engine.failures import translate_errors
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.batches import columns_of
@@ -82,7 +82,7 @@ class Checks:
     @property
     def at_once(self) -> bool:
         """Whether the whole input is landed at once."""
-        return any(one.at_once for one in self.expected)
+        return any(one.needs_whole_input for one in self.expected)
 
     def needs_spark(self, schema: pa.Schema) -> str:
         """Return the first expectation that only Spark can check; empty for none.
@@ -213,10 +213,10 @@ class NewestOfTable:
             return None
         name = header_name(config.rename.get(column, column), config.column_header_format)
         try:
-            known = newest_moment(storage, table_folder(config.folder_of(self.table)), name)
+            known = newest_moment(storage, table_folder(config.table_folder_name(self.table)), name)
             return None if known is None else known.timestamp()
         except SourceError:
-            frame = table_rows(config, storage, self.prepared.engine, self.table)
+            frame = read_delta_table(config, storage, self.prepared.engine, self.table)
             if frame is None or not _has_moments(frame, name):
                 raise
         with translate_errors():

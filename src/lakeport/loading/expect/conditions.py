@@ -65,7 +65,7 @@ def add_failure_mask(
     for number, one in enumerate(expected):
         if one.kind in ("unique", "references"):
             frame, failing = _by_keys(frame, one, number, others, known)
-        elif one.row_wise:
+        elif one.is_row_wise:
             failing = _checked(frame, one)
         else:
             continue

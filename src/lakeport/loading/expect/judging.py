@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeport.config.expectations import Expectation
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed
 from lakeport.loading.quarantine import Quarantine, RejectedKind
 from lakeport.model import ExpectationResult
-from lakeport.units import counted
+from lakeport.units import pluralize
 
 if TYPE_CHECKING:
     from lakeport.loading.builder import ReportBuilder
@@ -64,7 +64,7 @@ def result_of(
     if one.rows is not None:
         low, high = one.rows.at_least, one.rows.at_most
         short, many = (low or 0) > total.passed, high is not None and total.passed > high
-        failed, detail = int(short or many), counted(total.passed, "row")
+        failed, detail = int(short or many), pluralize(total.passed, "row")
     elif one.fresh is not None:
         age = None if newest is None else time.time() - newest
         failed = int(age is None or age > one.fresh.within)
@@ -100,7 +100,7 @@ def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -
 
 def no_column(one: Expectation, name: str, columns: Sequence[str]) -> ConfigError:
     """Return the error of an expectation on a column that does not exist."""
-    close = nearest(name, columns)
+    close = closest_match(name, columns)
     return ConfigError(
         f"expectation {one.title}: there is no column {name!r}"
         + (f"; did you mean `{close}`?" if close else ""),

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, expectations
-from lakeport.destinations import table_rows
+from lakeport.destinations import read_delta_table
 from lakeport.errors import ConfigError
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import needs_spark
@@ -140,7 +140,7 @@ class RowRules:
         from lakeport.loading.expect.checks import Checks, NewestOfTable
 
         config = prepared.config
-        rows = partial(table_rows, config, prepared.storage, prepared.engine)
+        rows = partial(read_delta_table, config, prepared.storage, prepared.engine)
         own = table_name(config.table_pattern, stream)
         newest = NewestOfTable(prepared, own)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
@@ -174,7 +174,7 @@ class RowRules:
     def _needs_whole_input(self, batch: Batch) -> bool:
         if batch.gone:
             return False
-        if any(one.at_once for one in self.expected):
+        if any(one.needs_whole_input for one in self.expected):
             return True
         return self.transform is not None and not self.transform.plan_frame(batch).row_wise
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeport.config.inputs import DatabaseSource, scheme_of
+from lakeport.config.inputs import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.scrub import scrub
 
@@ -319,7 +319,7 @@ def access_of(source: DatabaseSource) -> Access:
         ConfigError: the URI does not tell, or names a file that is not there.
     """
     uri = source.database.get_secret_value()
-    scheme, options = scheme_of(uri), dict(source.options)
+    scheme, options = parse_scheme(uri), dict(source.options)
     if source.driver:
         settings = {"uri": uri, **options} if uri else options
         place = f"the database of {source.driver!r}"
@@ -396,8 +396,8 @@ def _file(uri: str) -> Path:
     if not path or path.startswith("//") or path == ":memory:":
         raise ConfigError(
             "the URI names no file",
-            f"write {scheme_of(uri)}:///shop.db for a file in this folder, and "
-            f"{scheme_of(uri)}:////data/shop.db for one by its whole path.",
+            f"write {parse_scheme(uri)}:///shop.db for a file in this folder, and "
+            f"{parse_scheme(uri)}:////data/shop.db for one by its whole path.",
         )
     file = Path(path).absolute()
     if not file.is_file():

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs import DatabaseSource, scheme_of
+from lakeport.config.inputs import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
 from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
@@ -766,5 +766,5 @@ def _relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSou
 
 
 def _dialect(source: DatabaseSource) -> SqlDialect:
-    scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
+    scheme = "" if source.driver else parse_scheme(source.database.get_secret_value())
     return _DIALECTS.get(scheme, SqlDialect)()

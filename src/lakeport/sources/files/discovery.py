@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from zipfile import is_zipfile
 
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.sources.files.source_file import SourceFile
@@ -444,7 +444,7 @@ def nothing_found(place: SourcePath, files: Sequence[SourceFile] = ()) -> Source
         parent = parent.parent
     there = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
     name = PurePosixPath(source).name
-    close = nearest(name, there)
+    close = closest_match(name, there)
     guess = f"; did you mean {str(parent / close)!r}?" if close else ""
     nearby = _some(like(name, there))
     return SourceError(

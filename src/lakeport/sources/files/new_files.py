@@ -52,7 +52,7 @@ from lakeport.sources.files.discovery import (
 from lakeport.sources.input.decompression import unpack_limits
 from lakeport.sources.target import one_table, storage_of
 from lakeport.storage.base import created
-from lakeport.units import counted
+from lakeport.units import pluralize
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -255,7 +255,7 @@ class NewFiles:
 
     def nothing(self, stream: str) -> Iterator[Flush]:
         """The flush that says that there is nothing new."""
-        note = f"nothing new: {counted(self._count, 'file')} looked at"
+        note = f"nothing new: {pluralize(self._count, 'file')} looked at"
         yield Flush((), last=True, notes={stream: note}, quiet=(stream,))
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
@@ -280,8 +280,8 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _told(self) -> str:
-        looked_at = f"{counted(self._count, 'file')} looked at"
-        return f"{counted(len(self._new), 'new file')}, {looked_at}"
+        looked_at = f"{pluralize(self._count, 'file')} looked at"
+        return f"{pluralize(len(self._new), 'new file')}, {looked_at}"
 
     def _listed(self) -> Iterator[Listed]:
         for place in self._places:

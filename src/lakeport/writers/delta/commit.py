@@ -57,7 +57,7 @@ from lakeport.errors import (
     OutcomeUnknown,
     SparkFailure,
     Unreachable,
-    causes,
+    walk_causes,
 )
 from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
@@ -179,7 +179,7 @@ def settle(
 def _is_unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
     silent = (OutcomeUnknown, Unreachable)
-    return any(isinstance(cause, silent) or is_lost_call(cause) for cause in causes(error))
+    return any(isinstance(cause, silent) or is_lost_call(cause) for cause in walk_causes(error))
 
 
 class StagedFiles:

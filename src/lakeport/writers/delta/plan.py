@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.config.explain import nearest
+from lakeport.config.explain import closest_match
 from lakeport.delta_log.actions import check_partition_type
 from lakeport.delta_log.state import MAPPING_MODE, TableState, grow_schema, needs_mapping
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
@@ -360,7 +360,7 @@ def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tup
     spelling = {name.lower(): name for name in schema.names}
     absent = [name for name in names if name.lower() not in spelling]
     if absent:
-        close = nearest(absent[0], schema.names)
+        close = closest_match(absent[0], schema.names)
         guess = f"; did you mean {close!r}?" if close else ""
         raise ConfigError(
             f"there is no column {absent[0]!r} to {purpose} by{guess}",

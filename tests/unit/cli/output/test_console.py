@@ -16,7 +16,7 @@ from lakeport.cli.output.formatting import (
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.model import Landed, StreamReport
-from lakeport.units import count, size
+from lakeport.units import format_count, format_size
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 LANDED = Landed("flights", "/lake/flights", 0, 336776, ("f",), 8_100_000, version=0)
@@ -220,8 +220,13 @@ def test_facts() -> None:
 
 
 def test_words() -> None:
-    assert [size(n) for n in (0, 1000, 2.5e9, 3e15)] == ["0 B", "1.0 KB", "2.5 GB", "3,000.0 TB"]
-    assert count(0) == "0"
+    assert [format_size(n) for n in (0, 1000, 2.5e9, 3e15)] == [
+        "0 B",
+        "1.0 KB",
+        "2.5 GB",
+        "3,000.0 TB",
+    ]
+    assert format_count(0) == "0"
     assert shown("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
     assert shown(False) == "false" and shown("é ü") == "é ü"
     assert table_lines(("a", "b"), []) == ["a  b"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.config.lake.model import tables_of
+from lakeport.config.lake.model import find_query_tables
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from lakeport.config.lake.model import tables_of
     ],
 )
 def test_only_tables_are_named(sql: str, names: set[str]) -> None:
-    assert set(tables_of(sql)) == names
+    assert set(find_query_tables(sql)) == names
 
 
 def test_where_a_query_cannot_be_read_every_word_counts() -> None:
-    assert {"a", "b"} <= set(tables_of("SELECT FROM FROM a JOIN (b"))
+    assert {"a", "b"} <= set(find_query_tables("SELECT FROM FROM a JOIN (b"))

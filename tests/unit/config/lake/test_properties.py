@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.config.lake import LakeFile
-from lakeport.config.lake.model import tables_of
+from lakeport.config.lake.model import find_query_tables
 from lakeport.errors import ConfigError
 from tests.unit.config.kit import read_lake
 
@@ -95,4 +95,4 @@ def test_what_is_no_lake_is_refused_in_words(
 
 @given(st.text(alphabet="SELECTFROMJOIN()'\"`;,.*-/ \nabc$1"))
 def test_any_text_names_some_tables_or_none(text: str) -> None:
-    assert isinstance(tables_of(text), tuple)
+    assert isinstance(find_query_tables(text), tuple)

@@ -11,14 +11,14 @@ import pytest
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.mage.io_config import ConfigFileLoader, destination_keys
 from lakeport.errors import ConfigError
-from tests.unit.config.kit import load_target, sink_seconds
+from tests.unit.config.kit import load_target, read_sink_interval
 
 S3 = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
 AZURE_URI = "abfss://lake@acme.dfs.core.windows.net/silver/clicks"
 
 
 def sink(**values: Any) -> tuple[Any, Any]:
-    return load_target(values, environ={}), sink_seconds(values)
+    return load_target(values, environ={}), read_sink_interval(values)
 
 
 def test_a_sink_file(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_a_sink_file(tmp_path: Path) -> None:
         "csv",
         "%Y/%m/%d",
     )
-    assert sink_seconds(file, environ=environ) == 60
-    assert sink_seconds(tmp_path) is None and sink_seconds({"path": "x"}) is None
+    assert read_sink_interval(file, environ=environ) == 60
+    assert read_sink_interval(tmp_path) is None and read_sink_interval({"path": "x"}) is None
 
 
 def test_each_kind_of_sink() -> None:
