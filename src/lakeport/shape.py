@@ -11,6 +11,7 @@ columns, keys of a merge) goes by the names of the table.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import ConfigError, InputError, SourceError
-from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.casting import InexactError, convert_exactly, explain_failed_cast
 from lakeport.schema.evolution import TypeConflict
-from lakeport.schema.exact import InexactError, as_declared, exactly
-from lakeport.schema.named import like, listed, no_column
-from lakeport.schema.nested import OBJECT, ValueFound, assembled, emptied, is_json, parts
-from lakeport.schema.text import cast_declared, json_column, text_column
-from lakeport.schema.types import declared_type, storable
+from lakeport.schema.hints import hint_missing_column, quote_names, sort_by_similarity
+from lakeport.schema.nested import (
+    EMPTY_STRUCT,
+    UnexpectedValue,
+    is_json,
+    list_children,
+    rebuild_nested,
+    restore_untyped,
+)
+from lakeport.schema.text import cast_to_declared, to_json_column, unquote_json
+from lakeport.schema.types import TIMESTAMP, get_logical_type, to_table_field
+
+DELETED_AT = "_sdc_deleted_at"
+SEQUENCE = "_sdc_sequence"
+TABLE_VERSION = "_sdc_table_version"
 
 HeaderCase = Literal["lower", "upper"]
 
@@ -65,14 +76,14 @@ class ColumnRules:
             if column not in names:
                 raise SourceError(
                     f"column {column!r} is {what}, but the source has none of that name",
-                    no_column(column, names, "it has")
+                    hint_missing_column(column, names, "it has")
                     if what == "declared"
-                    else f"it has {listed(like(column, names))}.",
+                    else f"it has {quote_names(sort_by_similarity(column, names))}.",
                 )
         kept = [(name, self.rename.get(name, name)) for name in names if name not in self.drop]
         if names and not kept:
             raise SourceError(
-                f"every column of the source is dropped: {listed(names)}", "keep one at least."
+                f"every column of the source is dropped: {quote_names(names)}", "keep one at least."
             )
         owners: dict[str, str] = {}
         for old, new in kept:
@@ -120,10 +131,10 @@ class ColumnRules:
         return [(what, column) for what, columns in rules.items() for column in columns]
 
 
-def header_name(name: str, case: HeaderCase | None) -> str:
+def apply_header_case(name: str, case: HeaderCase | None) -> str:
     """Spell a column's name as the table has it.
 
-    >>> header_name("userId", "upper")
+    >>> apply_header_case("userId", "upper")
     'USERID'
     """
     if case == "lower":
@@ -131,13 +142,40 @@ def header_name(name: str, case: HeaderCase | None) -> str:
     return name.upper() if case == "upper" else name
 
 
-def internal_names(prefix: str | None) -> tuple[str, ...]:
+def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
     """Names of the internal columns, before any header case.
 
-    >>> internal_names("_mage_")
+    >>> list_internal_columns("_mage_")
     ('_mage_created_at', '_mage_updated_at')
     """
     return () if prefix is None else (f"{prefix}created_at", f"{prefix}updated_at")
+
+
+def find_lowest_version(rows: pa.RecordBatch) -> int | None:
+    """Return the lowest `_sdc_table_version` of rows; None where a row has no version.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> find_lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
+        8
+        >>> find_lowest_version(pa.record_batch({"_sdc_table_version": [8, None]})) is None
+        True
+    """
+    names = [name.lower() for name in rows.schema.names]
+    column = rows.column(names.index(TABLE_VERSION)) if TABLE_VERSION in names else None
+    if column is None or column.null_count:
+        return None
+    try:
+        lowest: int = math.floor(pc.min(column).as_py())
+    except (TypeError, ValueError, OverflowError):  # text, or a number that is none
+        return None
+    return lowest
+
+
+def combine_lowest_versions(versions: Collection[int | None]) -> int | None:
+    """Return the lowest of several versions; None where one of them is None, or there is none."""
+    known = [version for version in versions if version is not None]
+    return min(known) if known and len(known) == len(versions) else None
 
 
 @dataclass(frozen=True)
@@ -218,14 +256,14 @@ class Shape:
         if name in self.untyped:
             return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)
-        return self.source.field(name) if type_ is None else storable(name, type_)
+        return self.source.field(name) if type_ is None else to_table_field(name, type_)
 
     def _column(self, name: str, column: pa.Array) -> pa.Array:
         """A source's column by what is said of it."""
         if name in self.untyped:
             try:
-                return emptied(column, self.untyped[name])
-            except ValueFound:
+                return restore_untyped(column, self.untyped[name])
+            except UnexpectedValue:
                 raise InputError(
                     f"column {name!r} has a value where it had none when the source was looked at",
                     "land the source again once nobody writes to it.",
@@ -233,14 +271,14 @@ class Shape:
         narrow = self.narrowed.get(name)
         if narrow is not None:
             try:
-                return exactly(column, narrow)
+                return convert_exactly(column, narrow)
             except InexactError:
                 raise TypeConflict(dict(self.names)[name], narrow, column.type, "") from None
         type_ = self.rules.types.get(name)
         if type_ is None:
             return column
-        with as_declared(name, column.type, type_):
-            return cast_declared(column, self.source.field(name), type_)
+        with explain_failed_cast(name, column.type, type_):
+            return cast_to_declared(column, self.source.field(name), type_)
 
 
 def plan_shape(
@@ -273,14 +311,14 @@ def plan_shape(
     rules = rules or ColumnRules()
     open_ = {name: t for name, t in (untyped or {}).items() if name not in rules.types}
     kept = rules.applied(source.names)
-    names = tuple((old, header_name(new, header_case)) for old, new in kept)
+    names = tuple((old, apply_header_case(new, header_case)) for old, new in kept)
     _refuse_clashes(names, header_case)
     types = {
-        new: rules.types.get(old, open_.get(old, declared_type(source.field(old))))
+        new: rules.types.get(old, open_.get(old, get_logical_type(source.field(old))))
         for old, new in names
     }
     spelt = {name.lower(): name for name in types}
-    headed = [(name, header_name(name, header_case)) for name, _ in constants]
+    headed = [(name, apply_header_case(name, header_case)) for name, _ in constants]
     _refuse_clashes(headed, header_case)
     given = [value for _, value in constants]
     fixed = [(spelt.get(n.lower(), n), v) for (_, n), v in zip(headed, given, strict=True)]
@@ -288,7 +326,7 @@ def plan_shape(
     created = updated = ""
     if internal_prefix is not None:
         created, updated = (
-            header_name(name, header_case) for name in internal_names(internal_prefix)
+            apply_header_case(name, header_case) for name in list_internal_columns(internal_prefix)
         )
         for name in (created, updated):
             if types.get(name) == pa.null():
@@ -299,7 +337,7 @@ def plan_shape(
                     "that name is a date-time",
                     "set `internal_columns: false`, or another `internal_columns_prefix`.",
                 )
-    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
+    schema = pa.schema([to_table_field(name, type_) for name, type_ in types.items()])
     stamp = clock or datetime.now(UTC)
     return Shape(
         source, names, created, updated, stamp, schema, tuple(fixed), rules=rules, untyped=open_
@@ -350,7 +388,7 @@ def fit_column(
         ) from None
 
 
-def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Give batches just these columns; those that one lacks are nulls there. See `fit_column`."""
     for batch in batches:
         at = {name: index for index, name in enumerate(batch.schema.names)}
@@ -367,13 +405,13 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), wanted)
     if part is not None and is_json(target):
-        return json_column(column, part, target.name)
+        return to_json_column(column, part, target.name)
     if part is not None and is_json(part) and pa.types.is_string(wanted):
-        return text_column(column)
+        return unquote_json(column)
     same = part is None or part.type.equals(wanted, check_metadata=True)
     if column.type == wanted and same:
         return column
-    if column.type == OBJECT and pa.types.is_string(wanted):
+    if column.type == EMPTY_STRUCT and pa.types.is_string(wanted):
         return pc.if_else(column.is_valid(), "{}", pa.scalar(None, wanted))
     if pa.types.is_struct(wanted):
         present = {child.name.lower(): i for i, child in enumerate(column.type)}
@@ -383,13 +421,13 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
             else pa.nulls(len(column), child.type)
             for child in wanted
         ]
-        return assembled(column, children, wanted)
+        return rebuild_nested(column, children, wanted)
     if pa.types.is_list(wanted):
-        ((_, values),) = parts(column)
+        ((_, values),) = list_children(column)
         values = _cast(values, part and part.type.value_field, wanted.value_field)
-        return assembled(column, [values], wanted)
+        return rebuild_nested(column, [values], wanted)
     if pa.types.is_map(wanted):
-        (_, keys), (_, items) = parts(column)
+        (_, keys), (_, items) = list_children(column)
         items = _cast(items, part and part.type.item_field, wanted.item_field)
-        return assembled(column, [keys.cast(wanted.key_type), items], wanted)
+        return rebuild_nested(column, [keys.cast(wanted.key_type), items], wanted)
     return column.cast(wanted)

@@ -170,8 +170,8 @@ BY_SPARK = (
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
-        loading/replay loading/stream pages/lake pipeline/run schema/casting schema/named
-        schema/width shape sources/csv/detection sources/csv/inference sources/csv/plan
+        loading/replay loading/stream pages/lake pipeline/run schema/casting schema/hints
+        schema/types shape sources/csv/detection sources/csv/inference sources/csv/plan
         sources/csv/reader sources/database/database_source sources/excel/plan
         sources/files/discovery sources/files/new_files sources/files/source_file
         sources/input/plain_files sources/json/reader sources/json/documents sources/open
@@ -186,7 +186,7 @@ NAMING = {
     "names the command in general": """pages/serve cli/output/help""",
     "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check
-        engine/threads schema/calendars engine/failures
+        engine/threads schema/rebase engine/failures
         engine/spark/jvm/jars engine/spark/lease engine/sql/query delta_log/paths
         engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/report sources/database/jdbc

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.schema.text import json_text
+from lakeport.schema.text import to_json_text
 from lakeport.writers.files.csv import header, lines
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.text('",\r\n x', max_size=6)
@@ -95,7 +95,7 @@ def test_duckdb_tells_null_from_empty(values: list[str | None]) -> None:
 @given(st.lists(st.dictionaries(TEXT, st.none() | st.floats(allow_nan=False), max_size=3)))
 def test_maps_are_json_objects(values: list[dict[str, float | None]]) -> None:
     kind = pa.map_(pa.string(), pa.float64())
-    texts = json_text(pa.array([list(v.items()) for v in values], kind)).to_pylist()
+    texts = to_json_text(pa.array([list(v.items()) for v in values], kind)).to_pylist()
     expected = [
         {k: None if v is None or math.isinf(v) else v for k, v in row.items()} for row in values
     ]

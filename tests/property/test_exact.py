@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.schema.exact import InexactError, convertible, exactly
+from lakeport.schema.casting import InexactError, can_convert, convert_exactly
 
 LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
 DECIMAL = st.decimals(-(10**8), 10**8, places=2)
@@ -62,20 +62,20 @@ def moment(value: date) -> datetime:
 def test_a_value_is_the_same_or_refused(typed: tuple[Any, list[Any]], target: Any) -> None:
     source, values = typed
     column = pa.array(values, source)
-    if not convertible(source, target):
+    if not can_convert(source, target):
         if column.null_count < len(column) and source != target:
             with pytest.raises(TypeError):
-                exactly(column, target)
+                convert_exactly(column, target)
         return
     try:
-        found = exactly(column, target)
+        found = convert_exactly(column, target)
     except InexactError as error:
         assert values[error.index] is not None
-        exactly(column[: error.index], target)  # it is the first
+        convert_exactly(column[: error.index], target)  # it is the first
         return
     assert found.type == target
     if target == pa.string() and source != target:
-        back = exactly(found, source) if source in (pa.int64(), pa.date32()) else None
+        back = convert_exactly(found, source) if source in (pa.int64(), pa.date32()) else None
         assert back is None or back.equals(column)
         return
     for before, after in zip(column.to_pylist(), found.to_pylist(), strict=True):
@@ -91,14 +91,14 @@ def test_what_was_made_text_is_read_again(typed: tuple[Any, list[Any]]) -> None:
     )
     if not len(column):
         return
-    assert exactly(exactly(column, pa.string()), source).equals(column)
+    assert convert_exactly(convert_exactly(column, pa.string()), source).equals(column)
 
 
 @given(LONG)
 def test_an_integer_becomes_a_double_only_if_it_is_that(value: int) -> None:
     column = pa.array([value])
     try:
-        assert exactly(column, pa.float64())[0].as_py() == value
+        assert convert_exactly(column, pa.float64())[0].as_py() == value
     except InexactError:
         assert abs(value) > 2**53
 
@@ -108,12 +108,12 @@ def test_an_integer_becomes_a_double_only_if_it_is_that(value: int) -> None:
 )
 def test_texts_that_are_no_integers(text: str) -> None:
     with pytest.raises(InexactError):
-        exactly(pa.array([text]), pa.int64())
+        convert_exactly(pa.array([text]), pa.int64())
 
 
 def test_a_rounded_value_is_named_before_one_that_is_too_large() -> None:
     with pytest.raises(InexactError) as failure:
-        exactly(pa.array([0.5, 0.25, 1000.0]), pa.decimal128(4, 1))
+        convert_exactly(pa.array([0.5, 0.25, 1000.0]), pa.decimal128(4, 1))
     assert (failure.value.index, failure.value.value) == (1, 0.25)
 
 
@@ -121,4 +121,4 @@ def test_a_rounded_value_is_named_before_one_that_is_too_large() -> None:
 def test_an_integer_comes_back_from_a_decimal(values: list[int | None], scale: int) -> None:
     column = pa.array(values, pa.int64())
     for type_ in (pa.decimal128(20 + scale, scale), pa.decimal128(38, scale)):
-        assert exactly(exactly(column, type_), pa.int64()).equals(column)
+        assert convert_exactly(convert_exactly(column, type_), pa.int64()).equals(column)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakeport.config.expectations import Expectation
 from lakeport.loading.expect.arrow import mask_failures, needs_spark
-from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.types import TIMESTAMP
 
 FLOATS = st.floats(width=64) | st.integers(-3, 3).map(float)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {

@@ -23,9 +23,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lakeport
-from lakeport.schema.marks import opened
-from lakeport.schema.nested import emptied
-from lakeport.schema.sparktypes import from_spark_json
+from lakeport.schema.nested import restore_untyped
+from lakeport.schema.spark_schema import apply_untyped_marks, from_spark_json
 from tests.unit.loading.test_holes import without_nulls
 
 Row = dict[str, Any]
@@ -161,9 +160,11 @@ def read(table: Path) -> list[Row]:
     """The rows in order; text that stands for an object of which nothing is known is one."""
     delta = DeltaTable(str(table))
     text = delta.schema().to_json()
-    columns = opened(json.loads(text), from_spark_json(text))
+    columns = apply_untyped_marks(json.loads(text), from_spark_json(text))
     found = delta.to_pyarrow_table().sort_by("id").combine_chunks()
-    arrays = [emptied(found.column(f.name).combine_chunks(), f.type).to_pylist() for f in columns]
+    arrays = [
+        restore_untyped(found.column(f.name).combine_chunks(), f.type).to_pylist() for f in columns
+    ]
     rows = (dict(zip(columns.names, row, strict=True)) for row in zip(*arrays, strict=True))
     return [without_nulls(row) for row in rows]
 

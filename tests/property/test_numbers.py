@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakeport.model import Split
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.numbers import double, significand
+from lakeport.schema.literals import parse_double, split_significand
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
@@ -177,7 +177,7 @@ def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None
 
 @given(literals)
 def test_significand(literal: str) -> None:
-    digits, power = significand(literal)
+    digits, power = split_significand(literal)
     assert Decimal(f"{digits or 0}E{power}", EXACT) == Decimal(literal, EXACT).copy_abs()
     assert digits == digits.strip("0")
 
@@ -185,10 +185,10 @@ def test_significand(literal: str) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_as_programs_write_them_are_kept(number: float) -> None:
     texts = {repr(number), f"{number:.16e}", f"{number:.17g}", f"{number:.16E}"}
-    assert {double(text) for text in texts if "e" in text.lower() or abs(number) < 2**53} <= {
+    assert {parse_double(text) for text in texts if "e" in text.lower() or abs(number) < 2**53} <= {
         number
     }
-    assert double(f"{number:.1100f}") == number
+    assert parse_double(f"{number:.1100f}") == number
 
 
 @pytest.mark.parametrize(

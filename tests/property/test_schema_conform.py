@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.types import type_of_kind
+from lakeport.schema.types import kind_to_arrow_type
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
@@ -245,7 +245,7 @@ def test_fast_and_slow_path_agree(
     assert scan.rows == len(rows)
     extended = reader
     if policy is UnknownPolicy.EVOLVE:
-        extended = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
+        extended = reader.extended({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
     if policy is not UnknownPolicy.FAIL or not scan.unknown:
         wanted = parsed_rows(extended, line_by_line(extended, content)[0])
         assert repr(landed(extended.tolerant(), content)) == repr(wanted)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.config.inputs import TablesSource
 from lakeport.errors import DestinationError, SourceError
-from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.rebase import HybridCalendar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,7 +34,6 @@ NEEDED = {
     "lakeport.loading.prepare -> lakeport.sources.open": _MEANWHILE,
     "lakeport.loading.prepare -> lakeport.sources.spool": _MEANWHILE,
     "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,
-    "lakeport.loading.transform.rules -> lakeport.loading.expect.checks": _UNASKED,
     "lakeport.loading.transform.rules -> lakeport.loading.transform.transform": _UNASKED,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.io_config": _COMMAND,

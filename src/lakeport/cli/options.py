@@ -180,8 +180,8 @@ def about_internal(
     made = any(stream.rows and not stream.first_version for stream in report.streams)
     if said or not made:
         return ()
-    from lakeport.shape import header_name, internal_names
+    from lakeport.shape import apply_header_case, list_internal_columns
 
-    names = internal_names(config.internal_columns_prefix)
-    shown = " and ".join(header_name(name, config.column_header_format) for name in names)
+    names = list_internal_columns(config.internal_columns_prefix)
+    shown = " and ".join(apply_header_case(name, config.column_header_format) for name in names)
     return (f"{shown} tell when rows came and changed; `{otherwise}` leaves them out",)

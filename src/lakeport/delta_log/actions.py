@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.schema.sparktypes import NULL_FOLDER
+from lakeport.schema.spark_schema import NULL_FOLDER
 
 CLUSTERING_DOMAIN = "delta.clustering"
 _NAME_LIMIT = 200

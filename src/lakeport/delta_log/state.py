@@ -15,9 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.schema.marks import opened
-from lakeport.schema.sparktypes import MARK, from_spark_json, spark_json
-from lakeport.schema.types import storable
+from lakeport.schema.spark_schema import (
+    JSON_KEY,
+    apply_untyped_marks,
+    from_spark_json,
+    to_spark_json,
+)
+from lakeport.schema.types import to_table_field
 
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
@@ -89,7 +93,7 @@ class TableState:
     @property
     def open_schema(self) -> pa.Schema:
         """The columns, with the types of `lakeport.schema.nested` where there was no value yet."""
-        return opened(self.schema_json, self.schema)
+        return apply_untyped_marks(self.schema_json, self.schema)
 
     @property
     def partition_schema(self) -> pa.Schema:
@@ -156,7 +160,7 @@ def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
     ('unit price',)
     """
     found: list[str] = []
-    for name, path, _ in _named(json.loads(spark_json(schema)), ""):
+    for name, path, _ in _named(json.loads(to_spark_json(schema)), ""):
         if _UNHOLDABLE & set(name):
             found.append(path)
     return tuple(found)
@@ -183,7 +187,7 @@ def grow_schema(
     Returns:
         Delta's schema JSON, as a mapping.
     """
-    wanted: dict[str, Any] = json.loads(spark_json(schema))
+    wanted: dict[str, Any] = json.loads(to_spark_json(schema))
     merged: dict[str, Any] = _merge(known, wanted)
     if widened and known is not None:
         _note_widened(known, merged)
@@ -203,11 +207,11 @@ def grow_schema(
 
 def retyped(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
     """A table's schema with another type of one column, whose old files go."""
-    wanted = json.loads(spark_json(pa.schema([storable(name, type_)])))["fields"][0]
+    wanted = json.loads(to_spark_json(pa.schema([to_table_field(name, type_)])))["fields"][0]
     fields = []
     for field in schema["fields"]:
         if field["name"] == name:
-            gone = (_TYPE_CHANGES, MARK)
+            gone = (_TYPE_CHANGES, JSON_KEY)
             kept = {key: value for key, value in field["metadata"].items() if key not in gone}
             field = {**field, "type": wanted["type"], "metadata": {**kept, **wanted["metadata"]}}
         fields.append(field)
@@ -331,8 +335,8 @@ def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dic
     merged = _merge(known["type"], wanted["type"])
     if isinstance(merged, str) and merged != known["type"]:
         return wanted
-    kept = {key: value for key, value in known["metadata"].items() if key != MARK}
-    mark = {key: value for key, value in wanted["metadata"].items() if key == MARK}
+    kept = {key: value for key, value in known["metadata"].items() if key != JSON_KEY}
+    mark = {key: value for key, value in wanted["metadata"].items() if key == JSON_KEY}
     return {**known, "type": merged, "metadata": {**kept, **mark}}
 
 

@@ -15,13 +15,11 @@ from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.arrow import Findings, Sieve
 from lakeport.model import Batch, Mode, Reader, Split, Staged
-from lakeport.schema.casting import normalise
-from lakeport.schema.evolution import TypeConflict, fits, plan_evolution
-from lakeport.schema.exact import narrows
-from lakeport.schema.named import type_name
-from lakeport.schema.nested import ValueFound, emptied, is_json, reopened
-from lakeport.schema.sparktypes import from_spark_json, quoted
-from lakeport.schema.types import declared_type
+from lakeport.schema.casting import can_narrow, normalise_schema
+from lakeport.schema.evolution import TypeConflict, can_store, plan_evolution
+from lakeport.schema.nested import UnexpectedValue, change_field_type, is_json, restore_untyped
+from lakeport.schema.spark_schema import from_spark_json, quote_identifier
+from lakeport.schema.types import format_type, get_logical_type
 from lakeport.shape import Shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
@@ -96,25 +94,25 @@ def columns_of(batch: Batch) -> pa.Schema:
         return batch.reader.schema
     if batch.frame is None:
         raise TypeError("a batch has a reader or a frame")
-    return normalise(from_spark_json(batch.frame.schema.json()))
+    return normalise_schema(from_spark_json(batch.frame.schema.json()))
 
 
 def opened_columns(batch: Batch, columns: pa.Schema) -> pa.Schema:
     """A reader's columns, with the types of `lakeport.schema.nested` where the batch has none."""
-    return pa.schema([reopened(f, batch.untyped.get(f.name, f.type)) for f in columns])
+    return pa.schema([change_field_type(f, batch.untyped.get(f.name, f.type)) for f in columns])
 
 
 def read_columns(batches: Sequence[Batch]) -> dict[str, str]:
     """The columns of batches as their source has them, with types in words; frames tell none."""
     schemas = [batch.reader.schema for batch in batches if batch.reader is not None]
-    return {f.name: type_name(declared_type(f)) for schema in schemas for f in schema}
+    return {f.name: format_type(get_logical_type(f)) for schema in schemas for f in schema}
 
 
 def describe_columns(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
     """The columns that a batch brought, as the table spells and types them, in words."""
     known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
-    return {field.name: type_name(declared_type(field)) for field in fields}
+    return {field.name: format_type(get_logical_type(field)) for field in fields}
 
 
 def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -172,7 +170,7 @@ class Part:
             nothing = is_json(own) or pa.types.is_null(type_) or pa.types.is_null(wanted)
             if nothing or source in self.shape.rules.types or type_ == wanted:
                 continue
-            if narrows(type_, wanted) and not fits(type_, wanted):
+            if can_narrow(type_, wanted) and not can_store(type_, wanted):
                 narrowed[source] = types[name] = wanted
             elif pa.types.is_string(wanted) and not pa.types.is_nested(type_):
                 texts.add(source)
@@ -276,11 +274,11 @@ def _is_empty(part: Part, column: str, type_: pa.DataType) -> bool:
     try:
         if (frame := part.frame) is not None:
             with translate_errors():
-                found = frame.where(frame[quoted(column)].isNotNull())
+                found = frame.where(frame[quote_identifier(column)].isNotNull())
                 return pa.types.is_null(type_) and bool(found.isEmpty())
         for split in part.batch.splits:
             for batch in part.reader.read(split) if part.reader else ():
-                emptied(batch.column(column), type_)
-    except (LakeportError, ValueFound):
+                restore_untyped(batch.column(column), type_)
+    except (LakeportError, UnexpectedValue):
         return False
     return True

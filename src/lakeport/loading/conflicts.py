@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import LakeportError, SchemaConflict
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.evolution import TypeConflict, common, fits
-from lakeport.schema.exact import InexactError, convertible, exactly
-from lakeport.schema.named import alter_command, column_of, type_name
+from lakeport.schema.casting import InexactError, can_convert, convert_exactly
+from lakeport.schema.evolution import TypeConflict, can_store, find_common_type
+from lakeport.schema.hints import find_parent_column, format_alter_command
+from lakeport.schema.types import TIMESTAMP, format_type
 
 if TYPE_CHECKING:
     from lakeport.model import Reader, Split
@@ -41,25 +41,27 @@ def explain_conflict(
     """
     said = []
     nested = now is not None and conflict.path not in now.schema.names  # no option names a part
-    column = column_of(conflict.path, now.schema.names) if now and nested else conflict.path
-    wanted = (None if nested else common(conflict.table, conflict.new)) or pa.json_()
+    column = (
+        find_parent_column(conflict.path, now.schema.names) if now and nested else conflict.path
+    )
+    wanted = (None if nested else find_common_type(conflict.table, conflict.new)) or pa.json_()
     if wanted == conflict.table and misfit:
         wanted = pa.string()
     alters = now is None or now.version >= 0
     if now is not None and conflict.path in now.partition_keys:
         said.append(f"{conflict.path!r} is a partition column, whose type stays.")
     elif alters and column and wanted != conflict.table:
-        name, it = type_name(wanted), f"all of {column!r}" if nested else "it"
-        said.append(f"{alter_command(table, column, name)} makes {it} {name} in the table.")
-        if not (wanted == pa.json_() or fits(conflict.new, wanted)):
+        name, it = format_type(wanted), f"all of {column!r}" if nested else "it"
+        said.append(f"{format_alter_command(table, column, name)} makes {it} {name} in the table.")
+        if not (wanted == pa.json_() or can_store(conflict.new, wanted)):
             declared = shlex.quote(f"{conflict.path}={name}")
             loses = wanted == pa.float64() and pa.types.is_decimal(conflict.new)
             unless = _UNLESS if loses else ""
             said.append(f"With `--column {declared}` this load goes into it then{unless}.")
     text = pa.types.is_string(conflict.table)
     may_fit = text or (conflict.table in _DECLARABLE and not misfit)
-    if may_fit and not nested and convertible(conflict.new, conflict.table):
-        declared = shlex.quote(f"{conflict.path}={type_name(conflict.table)}")
+    if may_fit and not nested and can_convert(conflict.new, conflict.table):
+        declared = shlex.quote(f"{conflict.path}={format_type(conflict.table)}")
         unless = "" if text else _UNLESS
         said.append(f"`--column {declared}` lands it as the table has it{unless}.")
     either = "Or " if said else ""
@@ -83,10 +85,10 @@ def first_misfit(reader: Reader, splits: Iterable[Split], column: str, table: pa
     try:
         for name, row, rows in _numbered(reader, splits):
             values = rows.column(column)
-            if not convertible(values.type, table):
+            if not can_convert(values.type, table):
                 return ""
             try:
-                exactly(values, table)
+                convert_exactly(values, table)
             except InexactError as error:
                 text = repr(error.value) if isinstance(error.value, str) else str(error.value)
                 shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

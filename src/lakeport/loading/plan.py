@@ -257,7 +257,7 @@ def _scan_split(reader: Reader, split: Split) -> list[_RecordCounts]:
 def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules) -> StreamPlan:
     from lakeport.loading.batches import Part, columns_of
     from lakeport.loading.policies import Policies
-    from lakeport.schema.width import check_width
+    from lakeport.schema.types import check_column_count
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
@@ -266,7 +266,7 @@ def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRu
     batch = planned.batch
     source = columns_of(seen.batch).names if rules.transform else ()
     shape = policies.shape(planned.columns, batch, source=source)
-    check_width(stream, shape.schema, prepared.config.max_columns)
+    check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     now = writer.current()
@@ -293,8 +293,7 @@ def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRu
 
 def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
     """The stream's columns and what each means for the table, then those that only it has."""
-    from lakeport.schema.named import type_name
-    from lakeport.schema.types import declared_type
+    from lakeport.schema.types import format_type, get_logical_type
 
     table = {} if now is None else {field.name.lower(): field for field in now.schema}
     plans = []
@@ -307,12 +306,12 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
             there is not None
             and now is not None
             and now.typed
-            and declared_type(there) != declared_type(field)
+            and get_logical_type(there) != get_logical_type(field)
         ):
-            change = f"{type_name(declared_type(there))} in the table"
-        plans.append(ColumnPlan(field.name, type_name(declared_type(field)), change))
+            change = f"{format_type(get_logical_type(there))} in the table"
+        plans.append(ColumnPlan(field.name, format_type(get_logical_type(field)), change))
     plans += [
-        ColumnPlan(field.name, type_name(declared_type(field)), "only in the table: null")
+        ColumnPlan(field.name, format_type(get_logical_type(field)), "only in the table: null")
         for field in table.values()
     ]
     return tuple(plans)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, Mode
-from lakeport.shape import ColumnRules, Shape, header_name, plan_shape
+from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.writers.files.writer import number_of_files
 
@@ -79,7 +79,7 @@ class Policies:
         """The columns to partition by, as the table spells them."""
         case = self.config.column_header_format
         own = self.rules.keys(batch.partition_keys, "to partition by")
-        names = (header_name(name, case) for name in self.config.partition_keys + own)
+        names = (apply_header_case(name, case) for name in self.config.partition_keys + own)
         return tuple(dict.fromkeys(names))
 
     def rename_keys(self, batch: Batch) -> Batch:

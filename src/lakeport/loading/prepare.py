@@ -151,7 +151,7 @@ class PreparedLoad:
         """Read key columns of a stream's table, rows with a mark left out; None without a table."""
         if self.original_mode:
             return None
-        from lakeport.schema.sparktypes import quoted
+        from lakeport.schema.spark_schema import quote_identifier
         from lakeport.tables.views import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
@@ -163,8 +163,8 @@ class PreparedLoad:
         session.check_files(self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
         if mark.lower() in (name.lower() for name in frame.columns):
-            frame = frame.where(frame[quoted(mark)].isNull())
-        return fetch(frame.select(*map(quoted, names)), writer.uri, now.version)
+            frame = frame.where(frame[quote_identifier(mark)].isNull())
+        return fetch(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
 
 
 @dataclass(frozen=True, slots=True)

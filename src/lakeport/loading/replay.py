@@ -31,9 +31,9 @@ from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode, Rejection, UnknownPolicy
-from lakeport.schema.named import command
-from lakeport.schema.nested import is_json, is_open
-from lakeport.shape import internal_names
+from lakeport.schema.hints import format_command
+from lakeport.schema.nested import has_untyped, is_json
+from lakeport.shape import list_internal_columns
 from lakeport.tables.records import PlainRecord
 from lakeport.writers.naming import table_name
 
@@ -430,7 +430,7 @@ def replay(
     found = [one for one in set_aside(config, storage, table, run) if one.records]
     if not found:
         of_run = f" by run {run!r}" if run else ""
-        shown = command("quarantine", "show", to if isinstance(to, str) else storage.uri())
+        shown = format_command("quarantine", "show", to if isinstance(to, str) else storage.uri())
         raise SourceError(
             f"nothing was set aside of table {table!r}{of_run}",
             f"{shown} lists what was.",
@@ -486,7 +486,7 @@ def _replayed(
                 schema = json_schema(_by_source(now, names, target))
                 target = target.model_copy(update=_by_table(now, names, target))
         elif not transforms["python"]:
-            known = pa.schema(column for column in now or () if not is_open(column.type))
+            known = pa.schema(column for column in now or () if not has_untyped(column.type))
             transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
@@ -513,7 +513,7 @@ def _by_source(
         made_text = column and name in config.columns and pa.types.is_string(column.type)
         if name in config.drop or made_text:
             yield pa.field(name, pa.json_())
-        elif column is not None and not is_open(column.type):
+        elif column is not None and not has_untyped(column.type):
             yield column.with_name(name)
 
 
@@ -575,5 +575,5 @@ def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
         table = open_table(config, prepared.storage, engine, stream, writes=False).current()
     if table is None:
         return None
-    own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
+    own = list_internal_columns(config.internal_columns_prefix if config.internal_columns else None)
     return pa.schema(field for field in table.schema if field.name.lower() not in own)

@@ -45,12 +45,16 @@ from lakeport.loading.policies import Policies
 from lakeport.loading.report import Timeline
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import TypeConflict
-from lakeport.schema.nested import is_json, open_columns, with_text
-from lakeport.schema.types import declared_type, merge_kinds, type_of_kind
-from lakeport.schema.width import check_width
-from lakeport.shape import header_name, internal_names
+from lakeport.schema.nested import find_untyped_columns, is_json, replace_untyped_columns
+from lakeport.schema.types import (
+    TIMESTAMP,
+    check_column_count,
+    get_logical_type,
+    kind_to_arrow_type,
+    merge_kinds,
+)
+from lakeport.shape import apply_header_case, list_internal_columns
 from lakeport.units import pluralize
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 
@@ -228,7 +232,10 @@ class StreamLoader:
         whole, columns = merge_batches(batches), schemas[0]
         if read:
             found = union_columns([opened_columns(b, reader.schema) for b, reader in read])
-            whole, columns = replace(whole, untyped=open_columns(found)), with_text(found)
+            whole, columns = (
+                replace(whole, untyped=find_untyped_columns(found)),
+                replace_untyped_columns(found),
+            )
         with self.timeline.stage("planning", batches[0].stream):
             return transform.make_frame(whole, columns, items)
 
@@ -242,7 +249,9 @@ class StreamLoader:
         elif scan.unknown and self.policies.config.unknown_fields is UnknownPolicy.EVOLVE:
             new = pa.schema([(name, pa.null()) for name in scan.unknown])
             known = self._extended(batch.reader).schema
-            check_width(batch.stream, pa.schema([*known, *new]), self.policies.config.max_columns)
+            check_column_count(
+                batch.stream, pa.schema([*known, *new]), self.policies.config.max_columns
+            )
             self._extra.update(self._types(scan.unknown))
             scan, found = self._scan(self._extended(batch.reader), batch)  # by their new types
         if scan.bad and self.policies.config.on_bad_record == "fail":
@@ -281,15 +290,15 @@ class StreamLoader:
         now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.current()
         typed = now.schema if now is not None and now.typed else ()
         there = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
-        known = {f.name: declared_type(f) for f in with_text(there)}
+        known = {f.name: get_logical_type(f) for f in replace_untyped_columns(there)}
         case, renamed = self.policies.config.column_header_format, self.policies.rules.rename
-        internal = internal_names(self.policies.internal_prefix)
+        internal = list_internal_columns(self.policies.internal_prefix)
         said = self.policies.rules.types
         types = {
             name: TIMESTAMP
             if name in internal
             else said.get(name)
-            or known.get(header_name(renamed.get(name, name), case), type_of_kind(kind))
+            or known.get(apply_header_case(renamed.get(name, name), case), kind_to_arrow_type(kind))
             for name, kind in unknown.items()
         }
         self._undeclared_text += tuple(
@@ -320,7 +329,7 @@ class StreamLoader:
         parts, names, judged = given, self.policies.keys_of(whole), False
         left_out, known_files, clashes = tuple[str, ...](), set[str](), 0
         otherwise: str | None = None
-        check_width(
+        check_column_count(
             whole.stream,
             union_columns([p.shape.schema for p in parts]),
             self.policies.config.max_columns,
@@ -404,7 +413,7 @@ class StreamLoader:
             plan = self.writer.plan(incoming, whole, names, clock, tasks)
         changes = getattr(plan.detail, "evolution", None)
         if changes is not None and changes.added:
-            check_width(whole.stream, changes.schema, self.policies.config.max_columns)
+            check_column_count(whole.stream, changes.schema, self.policies.config.max_columns)
         return plan
 
     def _committed(

@@ -13,8 +13,7 @@ from lakeport.host.activity import advance
 from lakeport.loading.expect.arrow import Findings, Sieve
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
-from lakeport.schema.marks import lowest_of, lowest_version
-from lakeport.shape import Shape
+from lakeport.shape import Shape, combine_lowest_versions, find_lowest_version
 from lakeport.sources.splits import content_read
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import measure_items, measure_task, stage
@@ -119,11 +118,11 @@ def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: i
             for batch in measure_items(source, batches):
                 watch.did(rows=batch.num_rows)
                 if batch.num_rows and None not in versions:
-                    versions.add(lowest_version(batch))
+                    versions.add(find_lowest_version(batch))
                 yield batch
 
         with stage("encoding"):
             staged = sink.write(counted(), index)
         work = watch.work()
-    staged = [replace(one, lowest_version=lowest_of(versions)) for one in staged]
+    staged = [replace(one, lowest_version=combine_lowest_versions(versions)) for one in staged]
     return [replace(one, work=work) for one in staged[:1]] + staged[1:]

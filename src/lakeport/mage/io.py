@@ -26,7 +26,7 @@ from lakeport.config.mage.io_config import (
 )
 from lakeport.destinations import open_storage
 from lakeport.errors import ConfigError, ObjectExists, SourceError
-from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.rebase import HybridCalendar
 
 if TYPE_CHECKING:
     import pandas as pd

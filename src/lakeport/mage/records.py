@@ -102,7 +102,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     """
     import pyarrow as pa
 
-    from lakeport.schema.casting import normalise
+    from lakeport.schema.casting import normalise_schema
     from lakeport.sources.records import RecordOptions, check_values
 
     kinds = {type(value) for value in values if value is not None}
@@ -111,7 +111,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
             raise pa.ArrowInvalid("more than one kind")
         check_values(name, values, RecordOptions(max_columns=sys.maxsize))
         array = pa.array(values)
-        normalise(pa.schema([(name, array.type)]))
+        normalise_schema(pa.schema([(name, array.type)]))
         return array
     except (
         pa.ArrowInvalid,

@@ -24,7 +24,7 @@ from lakeport.html.facts import MOST_POINTS, run_facts
 from lakeport.html.run import LoadBox, run_body
 from lakeport.html.table import Preview, table_body
 from lakeport.html.text import age, cut, duration, tag
-from lakeport.schema.named import command
+from lakeport.schema.hints import format_command
 from lakeport.tables.lake import list_tables, open_lake, table_as_lake_error
 from lakeport.tables.overview import format_value, open_table_page
 from lakeport.tables.runs import list_loads, list_runs, read_run, samples
@@ -398,7 +398,7 @@ def preview(view: DeltaView | FilesView, uri: str) -> Preview:
         return Preview(note=f"The rows can't be read: {error.message}")
     if rows is None:
         return Preview(
-            note=f"Only Spark can read its files: {command('table', 'preview', uri)} does."
+            note=f"Only Spark can read its files: {format_command('table', 'preview', uri)} does."
         )
     return _shown(rows)
 

@@ -44,7 +44,7 @@ from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, Ta
 from lakeport.errors import LakeportError
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
-from lakeport.shape import header_name, internal_names
+from lakeport.shape import apply_header_case, list_internal_columns
 from lakeport.sources.database.database_source import mark_of
 from lakeport.tables import Table
 
@@ -266,8 +266,10 @@ def _in_table(
 ) -> dict[str, Origins] | None:
     """Return column of the table -> its origins; None if other columns landed than were traced."""
     case = config.column_header_format
-    internal = internal_names(config.internal_columns_prefix if config.internal_columns else None)
-    own = {header_name(name, case).lower() for name in (*internal, *config.constant_columns)}
+    internal = list_internal_columns(
+        config.internal_columns_prefix if config.internal_columns else None
+    )
+    own = {apply_header_case(name, case).lower() for name in (*internal, *config.constant_columns)}
     rename = {old.lower(): new for old, new in config.rename.items()}
     typed = {name.lower() for name in config.columns}
     dropped = {name.lower() for name in config.drop}
@@ -276,7 +278,7 @@ def _in_table(
     for name, origins in made_of.items():
         if name in dropped:
             continue
-        target = header_name(rename.get(name, name), case).lower()
+        target = apply_header_case(rename.get(name, name), case).lower()
         if target not in spelt or spelt[target] in found:
             return None
         if origins and target not in own:

@@ -40,8 +40,8 @@ from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_of
 from lakeport.pipeline.run import Schedule, function_of, select_loads, start_engine
-from lakeport.schema.named import type_name
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.types import format_type
 from lakeport.scrub import scrub
 from lakeport.sources import tables
 from lakeport.sources.database.database_source import bookmark_name, described
@@ -236,7 +236,7 @@ class LoadResult:
     @property
     def types(self) -> dict[str, str]:
         """Column -> type, in words."""
-        return {field.name: type_name(field.type) for field in self.columns or ()}
+        return {field.name: format_type(field.type) for field in self.columns or ()}
 
 
 @dataclass
@@ -299,7 +299,9 @@ class ResultPlanner:
     def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
         """How a query runs on columns that may be of any type: they are null."""
         session = clone_session(self.engine.require_spark("a query").spark)
-        nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
+        nulls = session.range(0).selectExpr(
+            *(f"NULL AS {quote_identifier(name)}" for name in names)
+        )
         name_frames(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 

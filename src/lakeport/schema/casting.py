@@ -1,31 +1,41 @@
-"""Arrow data of any kind -> the types that tables have, without losing anything.
+"""Cast Arrow columns to the types of tables, and to other types, without losing anything.
 
+`normalise_schema` and `cast_batch` bring Arrow data of any kind to the types that tables have.
 Arrow's own casts are used where they check; where they don't (narrower floats, views, years that
 no reader can show) the check is made here.
+
+`convert_exactly` gives a column another of these types, value by value exactly, or not at all.
+Numbers become other numbers where they stay the same number: an integer becomes a double up to
+2**53, a double a decimal if that reads as the same double again. Dates become their midnight in
+UTC, a midnight its date, everything the text of it, and a text what it spells.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import SourceError
+from lakeport.errors import InputError, SourceError
+from lakeport.schema.literals import parse_days, parse_double, parse_microseconds
 from lakeport.schema.nested import (
-    JSON_TEXT,
-    OBJECT,
-    assembled,
+    EMPTY_STRUCT,
+    JSON_METADATA,
     is_json,
     is_list,
     is_untyped,
-    parts,
-    with_text,
+    list_children,
+    rebuild_nested,
+    replace_untyped_columns,
 )
-
-TIMESTAMP = pa.timestamp("us", "UTC")
-"""The one timestamp type: microseconds since 1970, an instant in UTC."""
+from lakeport.schema.types import TIMESTAMP, format_type
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, days since 1970
 _DAY = 86_400_000_000
@@ -58,7 +68,7 @@ _KEPT = (
 )
 
 
-def normalise(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
+def normalise_schema(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
     """Tell how the columns of any Arrow schema are stored in a table.
 
     Unsigned integers become the next wider type (64 bit: decimal(20,0)), all timestamps
@@ -75,11 +85,11 @@ def normalise(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
             of more than 38 digits); the message names the column.
 
     Example:
-        >>> normalise(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
+        >>> normalise_schema(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
         [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
     """
     found = pa.schema([_normal_part(f, f.name) for f in schema])
-    return found if open_places else with_text(found)
+    return found if open_places else replace_untyped_columns(found)
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -95,7 +105,7 @@ def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
     Example:
         >>> batch = pa.RecordBatch.from_pydict({"n": pa.array([1, None], pa.uint8())})
-        >>> cast_batch(batch, normalise(batch.schema)).schema.types
+        >>> cast_batch(batch, normalise_schema(batch.schema)).schema.types
         [DataType(int16)]
     """
     columns = [
@@ -106,7 +116,7 @@ def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def check_range(array: pa.Array) -> bool:
+def has_storable_years(array: pa.Array) -> bool:
     """Tell whether dates and timestamps lie within the years 1 to 9999; true for other types."""
     bounds = _RANGES.get(array.type)
     if bounds is None or array.null_count == len(array):
@@ -118,7 +128,7 @@ def check_range(array: pa.Array) -> bool:
 
 def _normal_part(part: Any, path: str) -> Any:
     return pa.field(
-        part.name, _normal(part.type, path), metadata=JSON_TEXT if is_json(part) else None
+        part.name, _normal(part.type, path), metadata=JSON_METADATA if is_json(part) else None
     )
 
 
@@ -169,19 +179,19 @@ def _cast(array: Any, target: Any, path: str) -> Any:
         return _cast(array.dictionary, target, path).take(array.indices)
     if pa.types.is_run_end_encoded(source):
         return _cast(pc.run_end_decode(array), target, path)
-    if source == OBJECT and pa.types.is_string(target):
+    if source == EMPTY_STRUCT and pa.types.is_string(target):
         return pc.if_else(array.is_valid(), "{}", pa.scalar(None, target))
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         return _struct(array, target, path)
     both_maps = pa.types.is_map(source) and pa.types.is_map(target)
     if both_maps or (is_list(source) and pa.types.is_list(target)):
         types = (target.key_type, target.item_type) if both_maps else (target.value_type,)
-        found = zip(parts(array), types, strict=True)
+        found = zip(list_children(array), types, strict=True)
         children = [_cast(part, t, f"{path}.{name}") for (name, part), t in found]
-        return assembled(array, children, target)
+        return rebuild_nested(array, children, target)
     if source != target:
         array = _plain(array, target, path)
-    if not check_range(array):
+    if not has_storable_years(array):
         raise SourceError(
             f"column {path!r} holds a date outside the years 1 to 9999",
             "correct the values in the source, or make the column text.",
@@ -209,7 +219,7 @@ def _struct(array: Any, target: Any, path: str) -> Any:
         else pa.nulls(len(array), f.type)
         for f in target
     ]
-    return assembled(array, children, target)
+    return rebuild_nested(array, children, target)
 
 
 def _plain(array: Any, target: Any, path: str) -> Any:
@@ -220,7 +230,7 @@ def _plain(array: Any, target: Any, path: str) -> Any:
             "convert the column in the source, or land it under another name.",
         )
     try:
-        cast = widened(array, target).cast(target)
+        cast = widen_integers(array, target).cast(target)
     except pa.ArrowInvalid:
         cast = None
     if cast is None or (pa.types.is_floating(target) and not _same(array, cast)):
@@ -252,7 +262,7 @@ def _may_become(source: Any, target: Any) -> bool:
     return False
 
 
-def widened(array: Any, target: Any) -> Any:
+def widen_integers(array: Any, target: Any) -> Any:
     """Return integers on their way to decimals, which Arrow judges by their type's widest value."""
     if not (pa.types.is_decimal(target) and pa.types.is_integer(array.type)):
         return array
@@ -266,3 +276,225 @@ def _same(before: Any, after: Any) -> bool:
     back = after.cast(before.type, safe=False)
     equal = pc.or_(pc.equal(back, before), pc.and_(pc.is_nan(back), pc.is_nan(before)))
     return bool(pc.all(equal, min_count=0).as_py())
+
+
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_LONG = range(-(2**63), 2**63)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InexactError(Exception):
+    """A value that has no equal of the wanted type.
+
+    Args:
+        index: its place in the column.
+        value: the value.
+    """
+
+    def __init__(self, index: int, value: object) -> None:
+        super().__init__(index, value)
+        self.index = index
+        self.value = value
+
+
+def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether some values of a type have equals of the other.
+
+    >>> can_convert(pa.int64(), pa.date32()), can_convert(pa.string(), pa.date32())
+    (False, True)
+    """
+    if source == target or pa.types.is_null(source):
+        return True
+    if isinstance(source, pa.JsonType):
+        source = pa.string()
+    if pa.types.is_string(source):
+        return pa.types.is_string(target) or _reader(target) is not None
+    if pa.types.is_string(target):
+        return _is_number(source) or _is_time(source) or pa.types.is_boolean(source)
+    return can_narrow(source, target)
+
+
+def can_narrow(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of a type may be the same numbers, or the same moments, of the other.
+
+    >>> can_narrow(pa.float64(), pa.int64()), can_narrow(pa.int64(), pa.string())
+    (True, False)
+    """
+    numbers = _is_number(source) and _is_number(target)
+    return numbers or (_is_time(source) and _is_time(target))
+
+
+def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """A column of another type, with the same values.
+
+    Args:
+        column: of a type that is `can_convert`.
+        target: the type.
+
+    Raises:
+        InexactError: the first value that has no equal there.
+        TypeError: no value of the column's type has one.
+
+    >>> convert_exactly(pa.array([1, 2]), pa.decimal128(4, 1)).to_pylist()
+    [Decimal('1.0'), Decimal('2.0')]
+    """
+    source = column.type
+    if source == target:
+        return column
+    if column.null_count == len(column):
+        return pa.nulls(len(column), target)
+    if not can_convert(source, target):
+        raise TypeError(f"{source} is never {target}")
+    if pa.types.is_string(source):
+        return _read(column, target)
+    cast = _try_cast(column, target)
+    if cast is None:
+        refused = _refused(column, target)
+        convert_exactly(column[:refused], target)  # one before it may be rounded
+        raise _at(column, refused)
+    wrong = pc.fill_null(_differs(column, cast), False)
+    if pc.any(wrong).as_py():
+        raise _at(column, wrong.index(True).as_py())
+    return cast
+
+
+@contextmanager
+def explain_failed_cast(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[None]:
+    """Name the column, its type and the declared one where a conversion within fails.
+
+    Raises:
+        InputError: a value, or no value at all, has an equal there.
+    """
+    try:
+        yield
+    except InexactError as error:
+        raise InputError(
+            f"column {name!r} is declared as {format_type(type_)}, which {error.value!r} is not",
+            "declare a type that holds every value, or correct the source.",
+        ) from None
+    except TypeError:
+        raise InputError(
+            f"column {name!r} is {format_type(source)} in the source, and declared as "
+            f"{format_type(type_)}",
+            "declare a type that its values can have, such as `json`, or leave it undeclared.",
+        ) from None
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
+
+
+def _at(column: pa.Array, index: int) -> InexactError:
+    return InexactError(index, column[index].as_py())
+
+
+def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """Arrow's cast, which rounds some; None where it refuses a value."""
+    try:
+        cast = widen_integers(column, target).cast(target)
+    except pa.ArrowInvalid:
+        return None
+    return cast if has_storable_years(cast) else None
+
+
+def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Where a value is not what it was, as it does not lead back."""
+    try:
+        back = widen_integers(after, before.type).cast(before.type, safe=False)
+    except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
+        if len(before) == 1:
+            return pa.array([before.null_count == 0])
+        half = len(before) // 2
+        parts = (slice(None, half), slice(half, None))
+        return pa.concat_arrays([_differs(before[part], after[part]) for part in parts])
+    same = pc.equal(back, before)
+    if pa.types.is_floating(before.type):
+        if not pa.types.is_floating(after.type):  # of two zeros, only doubles tell the sign
+            lost = pc.and_(pc.equal(before, 0.0), pc.less(pc.divide(1.0, before), 0.0))
+            same = pc.and_(same, pc.invert(lost))
+        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(before)))
+    return pc.invert(same)
+
+
+def _refused(column: pa.Array, target: pa.DataType) -> int:
+    """The place of the first value that Arrow refuses: the half that holds it is halved again."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _try_cast(column[start:middle], target) is None:
+            end = middle
+        else:
+            start = middle
+    return start
+
+
+def _read(column: pa.Array, target: pa.DataType) -> pa.Array:
+    read = _reader(target)
+    if read is None:
+        raise TypeError(f"no text is {target}")
+    values: list[Any] = []
+    for index, text in enumerate(column.to_pylist()):
+        try:
+            values.append(None if text is None else read(text))
+        except (ValueError, ArithmeticError):
+            raise InexactError(index, text) from None
+    return pa.array(values, target)
+
+
+def _reader(target: pa.DataType) -> Callable[[str], Any] | None:
+    """Reads a text as a value of a type, raising `ValueError` where it is none."""
+    if pa.types.is_decimal(target):
+        return lambda text: _decimal(text, target)
+    return _READERS.get(target)
+
+
+def _decimal(text: str, target: pa.DataType) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    value = Decimal(text)
+    _, digits, exponent = value.normalize().as_tuple()
+    power = exponent if isinstance(exponent, int) else 0
+    if -power > target.scale or len(digits) + power > target.precision - target.scale:
+        raise ValueError(text)
+    return value
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text) or int(text) not in _LONG:
+        raise ValueError(text)
+    return int(text)
+
+
+def _double(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return parse_double(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _day(text: str) -> date:
+    return (_EPOCH + timedelta(days=parse_days(text))).date()
+
+
+def _moment(text: str) -> datetime:
+    return _EPOCH + timedelta(microseconds=parse_microseconds(text))
+
+
+_READERS: dict[pa.DataType, Callable[[str], Any]] = {
+    pa.int64(): _whole,
+    pa.float64(): _double,
+    pa.bool_(): _boolean,
+    pa.date32(): _day,
+    TIMESTAMP: _moment,
+}

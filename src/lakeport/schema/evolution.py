@@ -21,9 +21,14 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.named import type_name
-from lakeport.schema.nested import JSON_TEXT, OBJECT, filled_columns, is_json, is_open
+from lakeport.schema.nested import (
+    EMPTY_STRUCT,
+    JSON_METADATA,
+    fill_untyped_columns,
+    has_untyped,
+    is_json,
+)
+from lakeport.schema.types import TIMESTAMP, format_type
 
 _PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -67,7 +72,7 @@ class Evolution:
     @property
     def untyped(self) -> tuple[str, ...]:
         """The columns that have not had a value yet, there or in a part of them."""
-        return tuple(item.name for item in self.schema if is_open(item.type))
+        return tuple(item.name for item in self.schema if has_untyped(item.type))
 
 
 class TypeConflict(SchemaConflict):
@@ -81,7 +86,7 @@ class TypeConflict(SchemaConflict):
     """
 
     def __init__(self, path: str, table: pa.DataType, new: pa.DataType, hint: str) -> None:
-        there, here = type_name(table), type_name(new)
+        there, here = format_type(table), format_type(new)
         if there == here or (pa.types.is_integer(table) and pa.types.is_integer(new)):
             there, here = str(table), str(new)  # how they differ
         super().__init__(f"column {path!r} is {there} in the table and {here} in the stream", hint)
@@ -148,7 +153,7 @@ def plan_evolution(
         return Evolution(incoming, created=True)
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
-        incoming = filled_columns(incoming, table)
+        incoming = fill_untyped_columns(incoming, table)
         return Evolution(incoming, replaced=not incoming.equals(table))
     notes = _Notes(widen and not strict, fresh)
     fields = _merge_fields(list(table), list(incoming), "", notes)
@@ -170,14 +175,14 @@ def plan_evolution(
     )
 
 
-def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
+def can_store(incoming: pa.DataType, table: pa.DataType) -> bool:
     """Whether every value of a scalar type can stand in a column of the other without loss.
 
     An int64 into a float64 is let through too: the cast checks each value and refuses those that
     a double can't hold exactly. A moment in a column without a zone is written as it reads in UTC,
     a date in a column of moments as its midnight there.
 
-    >>> fits(pa.int32(), pa.int64()), fits(pa.float64(), pa.float32())
+    >>> can_store(pa.int32(), pa.int64()), can_store(pa.float64(), pa.float32())
     (True, False)
     """
     if incoming.equals(table):
@@ -200,12 +205,12 @@ def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
     return bool(incoming.equals(pa.float32()) and table.equals(pa.float64()))
 
 
-def widens(table: pa.DataType, new: pa.DataType) -> bool:
+def can_widen(table: pa.DataType, new: pa.DataType) -> bool:
     """Whether Delta can widen a column in place, old data files staying as they are.
 
     See "Type Widening" in Delta's protocol.
 
-    >>> widens(pa.int32(), pa.decimal128(12, 2)), widens(pa.int64(), pa.decimal128(21, 2))
+    >>> can_widen(pa.int32(), pa.decimal128(12, 2)), can_widen(pa.int64(), pa.decimal128(21, 2))
     (True, False)
     """
     if pa.types.is_integer(table):
@@ -220,16 +225,16 @@ def widens(table: pa.DataType, new: pa.DataType) -> bool:
     return bool(table.equals(pa.float32()) and new.equals(pa.float64()))
 
 
-def wider(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+def find_wider_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     """The narrowest type that Delta can widen a column to, and that holds the other's values too.
 
     None if there is none. A date becomes a moment without a zone, which the batch's are written to
     as they read in UTC.
 
-    >>> wider(pa.int64(), pa.decimal128(10, 2)), wider(pa.int64(), pa.float64())
+    >>> find_wider_type(pa.int64(), pa.decimal128(10, 2)), find_wider_type(pa.int64(), pa.float64())
     (Decimal128Type(decimal128(22, 2)), None)
     """
-    if widens(table, new):
+    if can_widen(table, new):
         return new
     if pa.types.is_date32(table) and pa.types.is_timestamp(new):
         return pa.timestamp("us")
@@ -240,10 +245,10 @@ def wider(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     return pa.decimal128(max(whole) + scale, scale) if max(whole) + scale <= _PRECISION else None
 
 
-def common(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     """The type that a column has to get for the values of both; None if there is none.
 
-    >>> common(pa.int64(), pa.float64()), common(pa.date32(), pa.int64())
+    >>> find_common_type(pa.int64(), pa.float64()), find_common_type(pa.date32(), pa.int64())
     (DataType(double), DataType(string))
     """
     if any(pa.types.is_nested(t) or pa.types.is_binary(t) for t in (table, new)):
@@ -251,7 +256,7 @@ def common(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     if pa.types.is_timestamp(table) or pa.types.is_timestamp(new):
         times = all(pa.types.is_date32(t) or pa.types.is_timestamp(t) for t in (table, new))
         return TIMESTAMP if times else pa.string()
-    found = wider(table, new)
+    found = find_wider_type(table, new)
     if found is not None:
         return found
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -292,18 +297,18 @@ def _merge_parts(table: pa.Field, new: pa.Field, path: str, notes: _Notes) -> pa
     if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
     object_ = is_json(new) or pa.types.is_struct(new.type)
-    if pa.types.is_null(table.type) or (table.type == OBJECT and object_):
+    if pa.types.is_null(table.type) or (table.type == EMPTY_STRUCT and object_):
         if new.type != table.type:
             notes.typed.append(path)
         return new.with_name(table.name)
-    if new.type == OBJECT and pa.types.is_struct(table.type):
+    if new.type == EMPTY_STRUCT and pa.types.is_struct(table.type):
         return table
     if is_json(table):
         notes.json.append(path)
         return table
-    if is_json(new) or new.type == OBJECT or (table.type == OBJECT and notes.fresh):
+    if is_json(new) or new.type == EMPTY_STRUCT or (table.type == EMPTY_STRUCT and notes.fresh):
         if notes.fresh:
-            return pa.field(table.name, pa.string(), metadata=JSON_TEXT)
+            return pa.field(table.name, pa.string(), metadata=JSON_METADATA)
         if not pa.types.is_string(table.type):
             kind = pa.json_() if is_json(new) else new.type
             raise TypeConflict(path, table.type, kind, _hint(table.type, new.type))
@@ -322,10 +327,10 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes)
     if pa.types.is_map(table) and pa.types.is_map(new):
         key = _merge_types(table.key_type, new.key_type, f"{path}.key", notes)
         return pa.map_(key, _merge_parts(table.item_field, new.item_field, f"{path}.value", notes))
-    if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(new, table):
+    if not pa.types.is_nested(table) and not pa.types.is_nested(new) and can_store(new, table):
         notes.cast.append(path)
         return table
-    larger = wider(table, new) if notes.widen else None
+    larger = find_wider_type(table, new) if notes.widen else None
     if larger is not None:
         notes.widened[path] = table
         return larger
@@ -333,7 +338,7 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes)
 
 
 def _hint(table: pa.DataType, new: pa.DataType) -> str:
-    if wider(table, new) is not None:
+    if find_wider_type(table, new) is not None:
         return (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
             "column, if delta-rs and Athena need not read it; or land in another table, overwrite "
@@ -357,7 +362,7 @@ def _refuse_twins(schema: pa.Schema) -> None:
             seen[name.lower()] = name
 
 
-def change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
+def list_change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
     """Yield a warning for each column of plain text that gets JSON, and for names that look alike.
 
     Args:

@@ -17,8 +17,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from lakeport.errors import InputError
-from lakeport.schema.numbers import significand
-from lakeport.schema.types import MAX_PRECISION, Field, FieldType, Kind, check_names, merge_types
+from lakeport.schema.literals import split_significand
+from lakeport.schema.types import (
+    MAX_PRECISION,
+    Field,
+    FieldType,
+    Kind,
+    check_column_names,
+    merge_types,
+)
 
 _JSON = FieldType(Kind.JSON)
 _OBJECT = FieldType(Kind.JSON, opening=frozenset("{"))
@@ -53,7 +60,7 @@ def parse_schema(
         [('id', 'integer', True), ('at', 'timestamp', False)]
     """
     fields = _Parser(stream, schema).columns()
-    check_names(stream, (f.name for f in fields))
+    check_column_names(stream, (f.name for f in fields))
     return tuple(replace(f, required=f.required or f.name in key_properties) for f in fields)
 
 
@@ -346,7 +353,7 @@ def _step_scale(schema: Mapping[str, Any], parser: _Parser, path: tuple[str, ...
     step = _decimal(schema["multipleOf"])
     if step is None or step <= 0:
         raise parser.error(path, "has a `multipleOf` that is not a number above zero")
-    scale = max(0, -significand(str(step))[1])
+    scale = max(0, -split_significand(str(step))[1])
     bounds = [_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
     whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
     if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):

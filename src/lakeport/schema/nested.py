@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-JSON_TEXT = {b"lakeport": b"json"}
+JSON_METADATA = {b"lakeport": b"json"}
 """Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
 
-OBJECT = pa.struct([])
+EMPTY_STRUCT = pa.struct([])
 """An object of which no member is known yet."""
 
 
@@ -35,7 +35,7 @@ def is_list(t: Any) -> bool:
     )
 
 
-def parts(array: Any) -> list[tuple[str, Any]]:
+def list_children(array: Any) -> list[tuple[str, Any]]:
     """List the children of a struct, list or map with their names; none of a flat array.
 
     What is null, or outside of a slice, is left out of the children.
@@ -48,28 +48,28 @@ def parts(array: Any) -> list[tuple[str, Any]]:
     return [("element", pc.list_flatten(array))] if is_list(t) else []
 
 
-def leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the flat arrays below a column with their dotted paths; see `parts`."""
+def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the flat arrays below a column with their dotted paths; see `list_children`."""
     t = array.type
     if isinstance(t, pa.BaseExtensionType):
-        yield from leaves(array.storage, path)
+        yield from iterate_leaves(array.storage, path)
     elif pa.types.is_dictionary(t):
-        yield from leaves(array.dictionary, path)
+        yield from iterate_leaves(array.dictionary, path)
     elif pa.types.is_run_end_encoded(t):
-        yield from leaves(array.values, path)
-    elif children := parts(array):
+        yield from iterate_leaves(array.values, path)
+    elif children := list_children(array):
         for name, part in children:
-            yield from leaves(part, f"{path}.{name}")
+            yield from iterate_leaves(part, f"{path}.{name}")
     else:
         yield path, array
 
 
-def assembled(array: Any, children: list[Any], target: Any) -> Any:
+def rebuild_nested(array: Any, children: list[Any], target: Any) -> Any:
     """Return a struct, list or map of type `target` with these children in place of its own.
 
     Args:
         array: has the lengths and the nulls.
-        children: as many values as `parts` lists, in the types of `target`.
+        children: as many values as `list_children` lists, in the types of `target`.
         target: a struct, list or map.
     """
     nulls = array.is_null()
@@ -91,31 +91,35 @@ def _offsets(lengths: Any) -> Any:
     return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
 
 
-class ValueFound(Exception):
+class UnexpectedValue(Exception):
     """A place that is said to have had no value has one."""
 
 
 def is_json(part: pa.Field) -> bool:
     """Tell whether the texts of a column, or of a part of one, are JSON.
 
-    >>> is_json(pa.field("v", pa.string(), metadata=JSON_TEXT)), is_json(pa.field("v", pa.json_()))
-    (True, True)
+    >>> is_json(pa.field("v", pa.string(), metadata=JSON_METADATA))
+    True
+    >>> is_json(pa.field("v", pa.json_())), is_json(pa.field("v", pa.string()))
+    (True, False)
     """
     return (part.metadata or {}).get(b"lakeport") == b"json" or isinstance(part.type, pa.JsonType)
 
 
 def is_untyped(type_: pa.DataType) -> bool:
     """Whether a place of this type never had a value, or only objects without members."""
-    return bool(pa.types.is_null(type_) or type_ == OBJECT)
+    return bool(pa.types.is_null(type_) or type_ == EMPTY_STRUCT)
 
 
-def is_open(type_: pa.DataType) -> bool:
+def has_untyped(type_: pa.DataType) -> bool:
     """Whether a type has an untyped place, at any depth.
 
-    >>> is_open(pa.list_(pa.null())), is_open(pa.list_(pa.int64()))
+    >>> has_untyped(pa.list_(pa.null())), has_untyped(pa.list_(pa.int64()))
     (True, False)
     """
-    return is_untyped(type_) or any(is_open(type_.field(i).type) for i in range(type_.num_fields))
+    return is_untyped(type_) or any(
+        has_untyped(type_.field(i).type) for i in range(type_.num_fields)
+    )
 
 
 def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
@@ -129,67 +133,67 @@ def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.Da
     return type_
 
 
-def with_parts(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return a struct, list or map with these types of its parts, in the order of `parts`.
+def change_child_types(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
+    """Return a struct, list or map with these types of its parts, in the order of `list_children`.
 
-    >>> with_parts(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
+    >>> change_child_types(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
     MapType(map<string, int64>)
     """
     each = iter(types)
-    return _nested(type_, lambda part: reopened(part, next(each)))
+    return _nested(type_, lambda part: change_field_type(part, next(each)))
 
 
-def as_text(type_: pa.DataType) -> pa.DataType:
+def replace_untyped(type_: pa.DataType) -> pa.DataType:
     """A type with text in its untyped places; an object without members is JSON text.
 
-    >>> as_text(pa.list_(pa.null()))
+    >>> replace_untyped(pa.list_(pa.null()))
     ListType(list<item: string>)
     """
     return pa.string() if is_untyped(type_) else _nested(type_, _text_field)
 
 
 def _text_field(field: pa.Field) -> pa.Field:
-    text = field.with_type(as_text(field.type))
-    return text.with_metadata(JSON_TEXT) if field.type == OBJECT else text
+    text = field.with_type(replace_untyped(field.type))
+    return text.with_metadata(JSON_METADATA) if field.type == EMPTY_STRUCT else text
 
 
-def with_text(schema: pa.Schema) -> pa.Schema:
+def replace_untyped_columns(schema: pa.Schema) -> pa.Schema:
     """A schema with text in its untyped places.
 
-    >>> with_text(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
+    >>> replace_untyped_columns(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
     [DataType(string), DataType(int64)]
     """
     return pa.schema([_text_field(f) for f in schema])
 
 
-def as_stored(type_: pa.DataType) -> pa.DataType:
+def to_file_type(type_: pa.DataType) -> pa.DataType:
     """A type as data files have it: untyped members are left out beside others, else they are text.
 
     What a file lacks is null to every reader, whatever its type will be.
 
-    >>> as_stored(pa.struct({"a": pa.int64(), "b": pa.null()}))
+    >>> to_file_type(pa.struct({"a": pa.int64(), "b": pa.null()}))
     StructType(struct<a: int64>)
     """
     if is_untyped(type_):
         return pa.string()
     if pa.types.is_struct(type_):
         type_ = pa.struct([f for f in type_ if not pa.types.is_null(f.type)] or list(type_))
-    return _nested(type_, stored_field)
+    return _nested(type_, to_file_field)
 
 
-def stored_field(field: pa.Field) -> pa.Field:
-    """A column, or a part of one, as data files have it; see `as_stored`."""
-    stored = field.with_type(as_stored(field.type))
-    return stored.with_metadata(JSON_TEXT) if field.type == OBJECT else stored
+def to_file_field(field: pa.Field) -> pa.Field:
+    """A column, or a part of one, as data files have it; see `to_file_type`."""
+    stored = field.with_type(to_file_type(field.type))
+    return stored.with_metadata(JSON_METADATA) if field.type == EMPTY_STRUCT else stored
 
 
-def filled(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
+def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
     """A type whose untyped places have the types that they have in another one.
 
-    >>> filled(pa.list_(pa.null()), pa.list_(pa.int64()))
+    >>> fill_untyped(pa.list_(pa.null()), pa.list_(pa.int64()))
     ListType(list<item: int64>)
     """
-    if pa.types.is_null(type_) or (type_ == OBJECT and pa.types.is_struct(known)):
+    if pa.types.is_null(type_) or (type_ == EMPTY_STRUCT and pa.types.is_struct(known)):
         return known
     if pa.types.is_struct(type_) and pa.types.is_struct(known):
         there = {f.name.lower(): f for f in known}
@@ -197,35 +201,35 @@ def filled(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_) and pa.types.is_list(known):
         return pa.list_(_filled_field(type_.value_field, known.value_field))
     if pa.types.is_map(type_) and pa.types.is_map(known):
-        key = filled(type_.key_type, known.key_type)
+        key = fill_untyped(type_.key_type, known.key_type)
         return pa.map_(key, _filled_field(type_.item_field, known.item_field))
     return type_
 
 
 def _filled_field(field: pa.Field, known: pa.Field) -> pa.Field:
-    found = field.with_type(filled(field.type, known.type))
+    found = field.with_type(fill_untyped(field.type, known.type))
     changed = is_untyped(field.type) and found.type != field.type
     return found.with_metadata(known.metadata) if changed else found
 
 
-def filled_columns(schema: pa.Schema, known: pa.Schema) -> pa.Schema:
+def fill_untyped_columns(schema: pa.Schema, known: pa.Schema) -> pa.Schema:
     """A schema whose untyped places have the types that the columns of another one have there."""
     there = {f.name.lower(): f for f in known}
     return pa.schema([_filled_field(f, there.get(f.name.lower(), f)) for f in schema])
 
 
-def open_columns(schema: pa.Schema) -> dict[str, pa.DataType]:
+def find_untyped_columns(schema: pa.Schema) -> dict[str, pa.DataType]:
     """The columns with untyped places, and their types."""
-    return {f.name: f.type for f in schema if is_open(f.type)}
+    return {f.name: f.type for f in schema if has_untyped(f.type)}
 
 
-def reopened(part: pa.Field, type_: pa.DataType) -> pa.Field:
+def change_field_type(part: pa.Field, type_: pa.DataType) -> pa.Field:
     """A column, or a part of one, of an open type: text that stands for no value is no JSON."""
     field = part.with_type(type_)
     return field.with_metadata(None) if is_untyped(type_) else field
 
 
-def emptied(array: Any, type_: pa.DataType) -> Any:
+def restore_untyped(array: Any, type_: pa.DataType) -> Any:
     """Return an array of `as_text(type_)`, or of a part of it, in the open type.
 
     An array of the type null becomes one of any type.
@@ -239,15 +243,17 @@ def emptied(array: Any, type_: pa.DataType) -> Any:
         return pa.nulls(len(array), type_)
     if pa.types.is_null(type_):
         if array.null_count < len(array):
-            raise ValueFound
+            raise UnexpectedValue
         return pa.nulls(len(array))
-    if type_ == OBJECT:
+    if type_ == EMPTY_STRUCT:
         if pa.types.is_string(array.type):
             texts = pc.drop_null(pc.unique(array)).to_pylist()
             if any("".join(text.split()) != "{}" for text in texts):
-                raise ValueFound
+                raise UnexpectedValue
         valid = array.is_valid()
-        return pa.Array.from_buffers(OBJECT, len(array), valid.buffers()[1:], offset=valid.offset)
+        return pa.Array.from_buffers(
+            EMPTY_STRUCT, len(array), valid.buffers()[1:], offset=valid.offset
+        )
     if pa.types.is_struct(type_) and pa.types.is_struct(array.type):
         wanted = [(f.name, f.type) for f in type_]
     elif pa.types.is_list(type_) and pa.types.is_list(array.type):
@@ -256,19 +262,19 @@ def emptied(array: Any, type_: pa.DataType) -> Any:
         wanted = [("key", type_.key_type), ("value", type_.item_type)]
     else:
         return array
-    there = dict(parts(array))
+    there = dict(list_children(array))
     children = [
-        emptied(there[name], part) if name in there else pa.nulls(len(array), part)
+        restore_untyped(there[name], part) if name in there else pa.nulls(len(array), part)
         for name, part in wanted
     ]
-    return assembled(array, children, type_)
+    return rebuild_nested(array, children, type_)
 
 
-def emptied_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
-    """A record batch whose columns of these names are `emptied`; raises as that."""
+def restore_untyped_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
+    """A record batch whose columns of these names are `restore_untyped`; raises as that."""
     if not types:
         return batch
     names = batch.schema.names
     pairs = zip(names, batch.columns, strict=True)
-    arrays = [emptied(array, types.get(name, array.type)) for name, array in pairs]
+    arrays = [restore_untyped(array, types.get(name, array.type)) for name, array in pairs]
     return pa.RecordBatch.from_arrays(arrays, names=names)

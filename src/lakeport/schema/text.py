@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
-from lakeport.schema.casting import TIMESTAMP, check_range
-from lakeport.schema.exact import InexactError, exactly
+from lakeport.schema.casting import InexactError, convert_exactly, has_storable_years
 from lakeport.schema.nested import is_json
+from lakeport.schema.types import TIMESTAMP
 
 _ESCAPES = (
     ("\\", "\\\\"),
@@ -29,7 +29,7 @@ _ESCAPES = (
 _JSON_SPECIAL = tuple(char.encode() for char, _ in _ESCAPES)
 
 
-def plain_text(array: pa.Array, column: str = "") -> pa.Array:
+def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
     """Return a column as strings, unquoted; nulls stay null.
 
     Args:
@@ -39,7 +39,7 @@ def plain_text(array: pa.Array, column: str = "") -> pa.Array:
     Raises:
         InputError: a date or timestamp outside the years 1 to 9999.
 
-    >>> plain_text(pa.array([1.0, None, float("inf")])).to_pylist()
+    >>> to_plain_text(pa.array([1.0, None, float("inf")])).to_pylist()
     ['1.0', None, 'Infinity']
     """
     kind = array.type
@@ -60,26 +60,26 @@ def plain_text(array: pa.Array, column: str = "") -> pa.Array:
             pa.string(),
         )
     if pa.types.is_nested(kind):
-        text = json_text(array, column)
+        text = to_json_text(array, column)
         return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
     return array.cast(pa.string())
 
 
-def json_text(array: pa.Array, column: str = "") -> pa.Array:
+def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
     """Return a column as JSON texts; nulls become `null`.
 
     Raises:
         InputError: a date or timestamp outside the years 1 to 9999.
 
-    >>> json_text(pa.array([{"a": [1, None], "b": 'x"'}])).to_pylist()
+    >>> to_json_text(pa.array([{"a": [1, None], "b": 'x"'}])).to_pylist()
     ['{"a":[1,null],"b":"x\\\\""}']
     """
     kind = array.type
     if pa.types.is_struct(kind):
         text = _struct_json(array, column)
     elif pa.types.is_map(kind):
-        names = _json_string(plain_text(_within(array, array.keys), column))
-        values = json_text(_within(array, array.items), column)
+        names = _json_string(to_plain_text(_within(array, array.keys), column))
+        values = to_json_text(_within(array, array.items), column)
         text = _joined(array, pc.binary_join_element_wise(names, values, ":"), "{", "}")
     elif pa.types.is_list(kind):
         items = _part_json(kind.value_field, _within(array, array.values), column)
@@ -88,13 +88,13 @@ def json_text(array: pa.Array, column: str = "") -> pa.Array:
         finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind))
         text = _float_text(finite)
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        text = plain_text(array, column)
+        text = to_plain_text(array, column)
     else:
-        text = _json_string(plain_text(array, column))
+        text = _json_string(to_plain_text(array, column))
     return pc.fill_null(pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string())), "null")
 
 
-def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
+def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
     """Return a column as JSON texts; nulls stay null, and what is JSON already stays as it is.
 
     Args:
@@ -105,7 +105,7 @@ def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
     Raises:
         InputError: a number is infinite or NaN, or a date outside the years 1 to 9999.
 
-    >>> json_column(pa.array(["a", None]), pa.field("v", pa.string())).to_pylist()
+    >>> to_json_column(pa.array(["a", None]), pa.field("v", pa.string())).to_pylist()
     ['"a"', None]
     """
     if is_json(part):
@@ -116,10 +116,10 @@ def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
             "JSON lacks (NaN or infinity)",
             "make it null or a text in the source, or land it in another column.",
         )
-    return pc.if_else(array.is_valid(), json_text(array, column), pa.scalar(None, pa.string()))
+    return pc.if_else(array.is_valid(), to_json_text(array, column), pa.scalar(None, pa.string()))
 
 
-def cast_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
+def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
     """Return a column's values in its declared type.
 
     Declared as JSON, texts stay as they are, and other values become JSON; declared as another
@@ -135,19 +135,19 @@ def cast_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Arr
         TypeError: no value of the column's type has one.
     """
     if not isinstance(type_, pa.JsonType):
-        return exactly(text_column(array) if is_json(part) else array, type_)
+        return convert_exactly(unquote_json(array) if is_json(part) else array, type_)
     if is_json(part) or not pa.types.is_string(array.type):
-        return json_column(array, part, part.name)
+        return to_json_column(array, part, part.name)
     for index, text in enumerate(array.to_pylist()):
         if text is not None and not is_json_text(text):
             raise InexactError(index, text)
     return array
 
 
-def text_column(array: pa.Array) -> pa.Array:
+def unquote_json(array: pa.Array) -> pa.Array:
     """Return JSON texts as plain ones: strings as they are, every other value as its JSON.
 
-    >>> text_column(pa.array(['"a"', "7", None])).to_pylist()
+    >>> unquote_json(pa.array(['"a"', "7", None])).to_pylist()
     ['a', '7', None]
     """
     quoted = pc.fill_null(pc.match_substring_regex(array, r'^\s*"'), False)
@@ -201,7 +201,7 @@ def _part_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
     """The items of a list or the members of a struct as JSON, which some are already."""
     if is_json(part):
         return pc.fill_null(values, "null")
-    return json_text(values, column)
+    return to_json_text(values, column)
 
 
 def _within(array: pa.Array, children: pa.Array) -> pa.Array:
@@ -218,15 +218,15 @@ def _joined(array: pa.Array, texts: pa.Array, left: str, right: str) -> pa.Array
 
 
 def _json_string(text: pa.Array) -> pa.Array:
-    if holds(text, _JSON_SPECIAL):
+    if contains_any(text, _JSON_SPECIAL):
         for char, escape in _ESCAPES:
             text = pc.replace_substring(text, char, escape)
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
-def holds(text: pa.Array, special: tuple[bytes, ...]) -> bool:
+def contains_any(text: pa.Array, special: tuple[bytes, ...]) -> bool:
     """Tell whether any of the bytes occurs: far cheaper on the whole column than row by row."""
-    every = content(text).to_pybytes()
+    every = get_string_bytes(text).to_pybytes()
     return any(byte in every for byte in special)
 
 
@@ -256,7 +256,7 @@ def _decimal_text(array: pa.Array) -> pa.Array:
 
 
 def _check_years(array: pa.Array, column: str) -> None:
-    if not check_range(array):
+    if not has_storable_years(array):
         raise InputError(
             f"column {column!r} has a date outside the years 1 to 9999, which ISO 8601 text in CSV "
             "does not have",
@@ -264,7 +264,7 @@ def _check_years(array: pa.Array, column: str) -> None:
         )
 
 
-def content(text: pa.Array) -> pa.Buffer:
+def get_string_bytes(text: pa.Array) -> pa.Buffer:
     """The strings of an array back to back, without copying them."""
     _, offsets, data = text.buffers()
     if data is None or len(text) == 0:

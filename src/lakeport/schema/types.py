@@ -3,7 +3,7 @@
 A source's schema is a tuple of `Field`, whose `FieldType` says how JSON values are to be read. A
 table's schema is a `pyarrow.Schema` restricted to the types that every destination can store:
 string, int8 to int64, float32, float64, bool, date32, timestamp('us', 'UTC'), decimal128,
-binary, list, struct and map. `arrow_type` leads from the first to the second.
+binary, list, struct and map. `to_arrow_type` leads from the first to the second.
 
 Two kinds meet in the next one to the right:
 
@@ -16,6 +16,9 @@ Text columns hold strings as they are, and anything else as its JSON text.
 
 from __future__ import annotations
 
+import difflib
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,10 +26,13 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakeport.errors import InputError
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.nested import JSON_TEXT, as_text, is_json
-from lakeport.schema.numbers import double
+from lakeport.errors import ConfigError, InputError
+from lakeport.schema.literals import parse_double
+from lakeport.schema.nested import JSON_METADATA, is_json, replace_untyped
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+"""The one timestamp type: microseconds since 1970, an instant in UTC."""
+
 
 MAX_PRECISION = 38
 """Most decimal digits that a column can hold."""
@@ -116,71 +122,67 @@ TEXT_KINDS: Mapping[pa.DataType, Kind] = {
 """Types of a table's columns that texts of CSV files or folders' names are read as -> kinds."""
 
 
-def arrow_type(t: FieldType) -> pa.DataType:
-    """Tell how a declared type is stored in a table.
+def to_arrow_type(t: FieldType, *, keep_untyped: bool = False) -> pa.DataType:
+    """Return the Arrow type in which a table stores a declared type.
+
+    Args:
+        t: the declared type.
+        keep_untyped: leave null types and structs without members as they are, in place of text;
+            see `lakeport.schema.nested`.
 
     Example:
-        >>> arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
+        >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
         ListType(list<item: decimal128(9, 2)>)
-    """
-    return as_text(open_type(t))
-
-
-def open_type(t: FieldType) -> pa.DataType:
-    """Tell how a type is stored, with the types of `lakeport.schema.nested` where nothing tells.
-
-    Example:
-        >>> open_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)))
+        >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)), keep_untyped=True)
         ListType(list<item: null>)
     """
+    if not keep_untyped:
+        return replace_untyped(to_arrow_type(t, keep_untyped=True))
     if t.kind is Kind.LIST:
-        return pa.list_(_open_field("item", t.item or FieldType(Kind.JSON)))
+        return pa.list_(to_arrow_field("item", t.item or FieldType(Kind.JSON), keep_untyped=True))
     if t.kind is Kind.STRUCT:
-        return pa.struct([_open_field(f.name, f.type) for f in t.fields])
+        return pa.struct([to_arrow_field(f.name, f.type, keep_untyped=True) for f in t.fields])
     if t.kind is Kind.DECIMAL:
         return pa.decimal128(t.precision, t.scale)
     return _PLAIN[t.kind]
 
 
-def arrow_field(name: str, t: FieldType) -> pa.Field:
-    """Return a column, a list's items or a struct's member; JSON text is marked.
+def to_arrow_field(name: str, t: FieldType, *, keep_untyped: bool = False) -> pa.Field:
+    """Return the Arrow field of a declared type; the metadata of JSON text say so.
 
-    >>> is_json(arrow_field("v", FieldType(Kind.JSON)))
+    >>> is_json(to_arrow_field("v", FieldType(Kind.JSON)))
     True
     """
-    return pa.field(name, arrow_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
+    metadata = JSON_METADATA if t.kind is Kind.JSON else None
+    return pa.field(name, to_arrow_type(t, keep_untyped=keep_untyped), metadata=metadata)
 
 
-def storable(name: str, t: pa.DataType) -> pa.Field:
+def to_table_field(name: str, t: pa.DataType) -> pa.Field:
     """Return the column for a type, where Arrow's type JSON stands for text that is marked.
 
-    >>> storable("v", pa.json_()).type, is_json(storable("v", pa.json_()))
+    >>> to_table_field("v", pa.json_()).type, is_json(to_table_field("v", pa.json_()))
     (DataType(string), True)
     """
     if isinstance(t, pa.JsonType):
-        return pa.field(name, pa.string(), metadata=JSON_TEXT)
+        return pa.field(name, pa.string(), metadata=JSON_METADATA)
     return pa.field(name, t)
 
 
-def declared_type(part: pa.Field) -> pa.DataType:
+def get_logical_type(part: pa.Field) -> pa.DataType:
     """Return a column's type, as Arrow's type JSON where its texts are JSON."""
     return pa.json_() if is_json(part) else part.type
 
 
-def _open_field(name: str, t: FieldType) -> pa.Field:
-    return pa.field(name, open_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
-
-
-def repeated(names: Iterable[str]) -> str | None:
+def find_duplicate(names: Iterable[str]) -> str | None:
     """The first name that stands there more than once; None if there is none.
 
-    >>> repeated(["id", "name", "id"])
+    >>> find_duplicate(["id", "name", "id"])
     'id'
     """
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def check_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> None:
+def check_column_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> None:
     """Refuse columns of a source that can't be told apart, or have no name.
 
     Args:
@@ -193,7 +195,7 @@ def check_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> N
         InputError: a name is empty, or there twice.
 
     Example:
-        >>> check_names("users", ["id", "name"])
+        >>> check_column_names("users", ["id", "name"])
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -295,17 +297,17 @@ def _decimal(a: FieldType, b: FieldType) -> FieldType:
     return FieldType(Kind.DECIMAL, precision=whole + scale, scale=scale, text=text)
 
 
-def number_kind(literal: str) -> str:
+def classify_number(literal: str) -> str:
     """Tell the kind of a number as it was written.
 
     Example:
-        >>> number_kind("9223372036854775808")
+        >>> classify_number("9223372036854775808")
         'string'
     """
     if literal.removeprefix("-").isdecimal():
         return "integer" if len(literal) <= 20 and int(literal) in _LONG else "string"
     try:
-        double(literal)
+        parse_double(literal)
     except ValueError:
         return "string"
     return "number"
@@ -327,11 +329,160 @@ def merge_kinds(a: str, b: str) -> str:
     return "json" if "json" in (a, b) else "string"
 
 
-def type_of_kind(kind: str) -> pa.DataType:
+def kind_to_arrow_type(kind: str) -> pa.DataType:
     """Tell how a table stores an undeclared field.
 
     Example:
-        >>> type_of_kind("number")
+        >>> kind_to_arrow_type("number")
         DataType(double)
     """
-    return arrow_type(FieldType(Kind(kind)))
+    return to_arrow_type(FieldType(Kind(kind)))
+
+
+_NAMES = {
+    "string": Kind.STRING,
+    "text": Kind.STRING,
+    "integer": Kind.INTEGER,
+    "int": Kind.INTEGER,
+    "bigint": Kind.INTEGER,
+    "long": Kind.INTEGER,
+    "int64": Kind.INTEGER,
+    "number": Kind.NUMBER,
+    "double": Kind.NUMBER,
+    "float64": Kind.NUMBER,
+    "boolean": Kind.BOOLEAN,
+    "bool": Kind.BOOLEAN,
+    "date": Kind.DATE,
+    "timestamp": Kind.TIMESTAMP,
+    "datetime": Kind.TIMESTAMP,
+    "json": Kind.JSON,
+}
+_DECIMAL = re.compile(r"decimal\((\d+)(?:,(\d+))?\)")
+_TOLD = {
+    pa.int64(): "integer",
+    pa.float64(): "double",
+    pa.float32(): "float32",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    TIMESTAMP: "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.null(): "no value yet",
+    pa.json_(): "json",
+}
+
+
+def parse_type_name(name: str, column: str) -> FieldType:
+    """Look up a type by its name.
+
+    Args:
+        name: `string`, `integer`, `number`, `boolean`, `date`, `timestamp`, `json` or
+            `decimal(precision, scale)`.
+        column: for the message.
+
+    Raises:
+        ConfigError: there is no such type.
+
+    >>> parse_type_name("decimal(10, 2)", "price").scale
+    2
+    """
+    text = name.lower().replace(" ", "")
+    if text in _NAMES:
+        return FieldType(_NAMES[text])
+    match = _DECIMAL.fullmatch(text)
+    if match:
+        precision, scale = int(match[1]), int(match[2] or 0)
+        if 0 < precision <= MAX_PRECISION and scale <= precision:
+            return FieldType(Kind.DECIMAL, precision, scale)
+    close = difflib.get_close_matches(text, [*_NAMES, "decimal(10,2)"], n=1)
+    raise ConfigError(
+        f"column {column!r} is declared as {name!r}, which is no type"
+        + (f"; did you mean {close[0]!r}?" if close else ""),
+        "types: string, integer, number (or double), boolean, date, timestamp, json, "
+        f"decimal(precision, scale) with a precision of 1 to {MAX_PRECISION}.",
+    )
+
+
+def format_type(type_: pa.DataType) -> str:
+    """A column's type in words: where `parse_type_name` has it, in words that it takes.
+
+    >>> [format_type(t) for t in (pa.int64(), pa.decimal128(10, 2), pa.list_(pa.int64()))]
+    ['integer', 'decimal(10,2)', 'list of integer']
+    """
+    if type_ in _TOLD:
+        return _TOLD[type_]
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_list(type_):
+        return f"list of {format_type(get_logical_type(type_.value_field))}"
+    if pa.types.is_struct(type_):
+        return "object"
+    return "map" if pa.types.is_map(type_) else str(type_)
+
+
+def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
+    """Refuse more columns and members of objects than a table may have.
+
+    Args:
+        stream: the stream's name.
+        columns: what the stream has, or the table after it.
+        most: the limit, `max_columns`.
+        every: whether these are all; else the source may have more.
+
+    Raises:
+        InputError: there are more; the hint names the object whose keys they are.
+    """
+    if len(columns) <= most // 8 and not any(pa.types.is_nested(t) for t in columns.types):
+        return
+    sizes = {field.name: _width(field.type) for field in columns}
+    count = count_columns(columns)
+    if count <= most:
+        return
+    widest = max(sizes, key=lambda name: sizes[name])
+    enough = count + count // 10 + 10 if every else max(20 * most, count)
+    more = f"`--set max_columns={enough}`"
+    if sizes[widest] > len(columns):
+        what = f"of which object {widest!r} has {sizes[widest]:,}"
+        hint = (
+            f"where its keys are data, `--column {shlex.quote(f'{widest}=json')}` keeps it as JSON "
+            f"text; {more} takes the keys for columns all the same."
+        )
+    else:
+        what = f"the records' own keys are {len(columns):,} of them"
+        hint = (
+            f"{more} takes them for columns all the same. Where the keys are data, put them into "
+            "one field of the record in the source, and declare that as `json`."
+        )
+    told = f"{count:,}" if every else f"more than {most:,}"
+    raise InputError(
+        f"stream {stream!r} has {told} columns "
+        f"and members of objects, {what}, and `max_columns` is {most:,}",
+        hint,
+    )
+
+
+def count_columns(columns: Iterable[pa.Field]) -> int:
+    """Count columns and the members of their objects.
+
+    >>> count_columns([pa.field("a", pa.list_(pa.struct([("b", pa.int64()), ("c", pa.int64())])))])
+    3
+    """
+    return sum(1 + _width(field.type) for field in columns)
+
+
+def count_leaves(columns: Iterable[pa.Field]) -> int:
+    """Count the arrays that hold a batch's values.
+
+    >>> items = pa.list_(pa.struct([("c", pa.int64())]))
+    >>> count_leaves(pa.schema([("a", pa.int64()), ("b", items)]))
+    2
+    """
+    return sum(max(1, _width(field.type)) for field in columns)
+
+
+def _width(type_: pa.DataType) -> int:
+    """Count the members of objects within a type."""
+    if pa.types.is_struct(type_):
+        return sum(1 + _width(member.type) for member in type_)
+    if pa.types.is_list(type_):
+        return _width(type_.value_type)
+    return _width(type_.item_type) if pa.types.is_map(type_) else 0

@@ -19,9 +19,9 @@ from lakeport.engine.sql.frames import digest_of, normalise_frame, untyped_colum
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
-from lakeport.schema.casting import normalise
-from lakeport.schema.nested import open_columns, with_text
-from lakeport.schema.types import check_names, repeated
+from lakeport.schema.casting import normalise_schema
+from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
+from lakeport.schema.types import check_column_names, find_duplicate
 from lakeport.sources.records import (
     DEFAULT,
     RecordOptions,
@@ -147,8 +147,8 @@ def _spooled(
     digest: bool,
 ) -> Batch:
     """Write a frame's rows to Arrow IPC streams of about `split_bytes` each."""
-    check_names(stream, schema.names)
-    opened = normalise(schema, open_places=True)
+    check_column_names(stream, schema.names)
+    opened = normalise_schema(schema, open_places=True)
     paths: list[Path] = []
     rows = 0
     plain, waiting = schema.remove_metadata(), _regular(schema, batches)
@@ -166,13 +166,13 @@ def _spooled(
     return Batch(
         stream,
         0,
-        reader=ArrowReader(with_text(opened)),
+        reader=ArrowReader(replace_untyped_columns(opened)),
         splits=tuple(Split(str(path), first_line=0) for path in paths),
         records=rows,
         bytes=sum(path.stat().st_size for path in paths),
         digest=_digest_of(paths) if digest else "",
         output_ratio=_OUTPUT_RATIO,
-        untyped=open_columns(opened),
+        untyped=find_untyped_columns(opened),
     )
 
 
@@ -304,7 +304,7 @@ def pandas_batches(
     """
     named = [level for level, name in enumerate(frame.index.names) if name is not None]
     names = [str(frame.index.names[level]) for level in named] + [str(c) for c in frame.columns]
-    if (double := repeated(names)) is not None:
+    if (double := find_duplicate(names)) is not None:
         raise SourceError(
             f"the frame has two columns with the name {double!r}",
             "rename one of them; a named index becomes a column, too.",

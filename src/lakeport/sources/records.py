@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import widened
-from lakeport.schema.nested import JSON_TEXT
-from lakeport.schema.width import check_width
+from lakeport.schema.casting import widen_integers
+from lakeport.schema.nested import JSON_METADATA
+from lakeport.schema.types import check_column_count
 from lakeport.sources.spool import open_new
 
 _LISTS = (list, tuple, set, frozenset)
@@ -90,7 +90,7 @@ def record_batches(
     while part := list(islice(waiting, rows)):
         batch = _batch(part, len(paths) * rows, options)
         schema = _joined(schema, batch.schema, options.numbers)
-        check_width(options.stream, schema, options.max_columns, every=False)
+        check_column_count(options.stream, schema, options.max_columns, every=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with open_new(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
@@ -134,7 +134,7 @@ def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.Re
                 f"a record has a key of type {type(name).__name__!r}", "keys have to be texts."
             )
     found = pa.schema([(name, pa.null()) for name in names])
-    check_width(options.stream, found, options.max_columns, every=False)
+    check_column_count(options.stream, found, options.max_columns, every=False)
     columns = []
     for name in names:
         values = [record.get(name) for record in records]
@@ -143,7 +143,7 @@ def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.Re
     if not columns:  # a batch has as many rows as its columns
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
     fields = [
-        pa.field(name, column.type, metadata=JSON_TEXT if name in options.opaque else None)
+        pa.field(name, column.type, metadata=JSON_METADATA if name in options.opaque else None)
         for name, column in zip(names, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
@@ -235,7 +235,7 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
                 members.setdefault(key, []).append(member)
         found = pa.struct([(str(key), pa.null()) for key in members])
         column = pa.schema([(name.partition(".")[0], found)])
-        check_width(options.stream, column, options.max_columns, every=False)
+        check_column_count(options.stream, column, options.max_columns, every=False)
         for key, group in members.items():
             check_values(f"{name}.{key}", group, options, depth + 1)
     elif any(issubclass(kind, _LISTS) for kind in kinds):
@@ -296,7 +296,7 @@ def _of(column: pa.Array, field: pa.Field) -> pa.Array:
     """
     try:
         same = column.type.equals(field.type)
-        return column if same else widened(column, field.type).cast(field.type)
+        return column if same else widen_integers(column, field.type).cast(field.type)
     except pa.ArrowInvalid as error:
         raise SourceError(
             f"no one type holds the values of {field.name!r} exactly: some are {column.type}, and "

@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.model import Scan, Split
-from lakeport.schema.casting import cast_batch, normalise
-from lakeport.schema.exact import as_declared
-from lakeport.schema.nested import leaves
-from lakeport.schema.text import cast_declared
-from lakeport.schema.types import declared_type
+from lakeport.schema.casting import cast_batch, explain_failed_cast, normalise_schema
+from lakeport.schema.nested import iterate_leaves
+from lakeport.schema.text import cast_to_declared
+from lakeport.schema.types import get_logical_type
 
 if TYPE_CHECKING:
     from lakeport.sources.files.source_file import SourceFile
@@ -265,14 +264,14 @@ def aligned(
         arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
         fields.append(batch.schema.field(position) if found else column)
     stored = pa.schema(fields)
-    own = normalise(stored) if mixed else stored
+    own = normalise_schema(stored) if mixed else stored
     target = [own.field(f.name) if f.name in mixed else f for f in schema]
     rows = cast_batch(pa.RecordBatch.from_arrays(arrays, schema=stored), pa.schema(target))
     for name in mixed:
         place = schema.get_field_index(name)
-        column, type_ = rows.column(place), declared_type(schema.field(place))
-        with as_declared(name, column.type, type_):
-            column = cast_declared(column, own.field(name), type_)
+        column, type_ = rows.column(place), get_logical_type(schema.field(place))
+        with explain_failed_cast(name, column.type, type_):
+            column = cast_to_declared(column, own.field(name), type_)
         rows = rows.set_column(place, schema.field(place), column)
     return rows
 
@@ -286,7 +285,7 @@ def _check_values(batch: pa.RecordBatch) -> None:
         SourceError: one is not; the message names the column.
     """
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        for path, leaf in leaves(array, name):
+        for path, leaf in iterate_leaves(array, name):
             is_text = leaf.type in _TEXTS
             if not is_text and not pa.types.is_decimal(leaf.type):
                 continue

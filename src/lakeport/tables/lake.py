@@ -26,7 +26,7 @@ from lakeport.delta_log.history import Amount, Version, read_history
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
-from lakeport.schema.named import command
+from lakeport.schema.hints import format_command
 from lakeport.storage.local import LocalStorage
 from lakeport.tables.records import plain_values
 from lakeport.tables.views import FilesView, data_kind
@@ -231,8 +231,8 @@ def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
     uri = storage.uri(folder).rstrip("/")
     return SourceError(
         f"{uri} is a table, and reports of runs lie beside its lake's tables",
-        f"{command('runs', uri.rpartition('/')[0])} may list them; "
-        f"{command('table', 'history', uri)} tells what became of a Delta table.",
+        f"{format_command('runs', uri.rpartition('/')[0])} may list them; "
+        f"{format_command('table', 'history', uri)} tells what became of a Delta table.",
     )
 
 

@@ -19,9 +19,8 @@ from lakeport.delta_log.transactions import Mark
 from lakeport.destinations import delta_session
 from lakeport.errors import ConfigError
 from lakeport.model import StoredObject
-from lakeport.schema.named import named_type, type_name
-from lakeport.schema.sparktypes import quoted
-from lakeport.schema.types import arrow_field, declared_type
+from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.types import format_type, get_logical_type, parse_type_name, to_arrow_field
 from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import Alteration
 from lakeport.writers.delta.optimize import (
@@ -103,7 +102,7 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
                 f"Delta can't sort by {name!r}: its Z-order takes no name with a backtick",
                 "sort by other columns, or leave --zorder out to merge small files only.",
             )
-        found.append(".".join(map(quoted, parts)))
+        found.append(".".join(map(quote_identifier, parts)))
     return found
 
 
@@ -323,7 +322,7 @@ def alter(
         type_: the type's name.
         dry_run: change nothing.
     """
-    wanted = declared_type(arrow_field(column, named_type(type_, column)))
+    wanted = get_logical_type(to_arrow_field(column, parse_type_name(type_, column)))
     writer = DeltaWriter(
         delta_session(location.config, location.storage, engine, "", writes=not dry_run),
         location.storage,
@@ -335,8 +334,8 @@ def alter(
     return AlterReport(
         done.version,
         column,
-        type_name(done.before),
-        type_name(wanted),
+        format_type(done.before),
+        format_type(wanted),
         done.files,
         done.rows,
         done.bytes,

@@ -31,9 +31,9 @@ from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import MOST_POINTS
-from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.named import command
-from lakeport.schema.sparktypes import NULL_FOLDER, spark_json
+from lakeport.schema.hints import format_command
+from lakeport.schema.rebase import HybridCalendar
+from lakeport.schema.spark_schema import NULL_FOLDER, to_spark_json
 from lakeport.tables.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import (
@@ -423,8 +423,8 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
             "it does not tell what the table holds",
-            f"{command('table', 'show', storage.uri(folder))} reads a log of any size; files that "
-            "are missing have to come back from a copy.",
+            f"{format_command('table', 'show', storage.uri(folder))} reads a log of any size; "
+            "files that are missing have to come back from a copy.",
         )
     return history
 
@@ -640,7 +640,7 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
 
 def _arrow_leaves(column: pa.Field) -> list[Leaf]:
     try:
-        return column_leaves(spark_json(pa.schema([column])))
+        return column_leaves(to_spark_json(pa.schema([column])))
     except SchemaConflict:
         return [Leaf(column.name, (column.name,), None, type_word(column.type))]
 

@@ -20,7 +20,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.html.text import cut
-from lakeport.schema.named import command
+from lakeport.schema.hints import format_command
 from lakeport.tables.lake import open_lake, table_as_lake_error
 from lakeport.tables.records import plain_values
 
@@ -264,7 +264,8 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
         known = [run.run_id for run in list_runs(storage, lake, 5)]
         raise SourceError(
             f"{storage.uri(lake)} has no report of a run {name!r}",
-            f"the newest are {', '.join(known)}; {command('runs', storage.uri(lake))} lists them."
+            f"the newest are {', '.join(known)}; "
+            f"{format_command('runs', storage.uri(lake))} lists them."
             if known
             else "no run has left a report there: `manifest: true` has each leave one.",
         )

@@ -17,7 +17,7 @@ from lakeport.delta_log.actions import DataFile, transaction_action
 from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
 from lakeport.delta_log.transactions import Operation
 from lakeport.errors import CommitConflict, SourceError
-from lakeport.schema.named import command
+from lakeport.schema.hints import format_command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import history_entry, missing_files_error
@@ -64,7 +64,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     if not mine and undone_by >= 0:
         raise SourceError(
             f"run {run_id!r} was undone already, by version {undone_by} of {uri}",
-            f"{command('table', 'history', uri)} shows what came after.",
+            f"{format_command('table', 'history', uri)} shows what came after.",
         )
     if not mine:
         named = ", ".join(list(known)[:_SHOWN]) or "none with a name"

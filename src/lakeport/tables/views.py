@@ -19,9 +19,10 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
-from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.named import command, type_name
-from lakeport.schema.sparktypes import from_spark_json
+from lakeport.schema.hints import format_command
+from lakeport.schema.rebase import HybridCalendar
+from lakeport.schema.spark_schema import from_spark_json
+from lakeport.schema.types import format_type
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.plain import lacking_readers
@@ -302,7 +303,7 @@ def declared_type_word(field: Mapping[str, Any]) -> tuple[pa.DataType | None, st
 
 def type_word(type_: pa.DataType) -> str:
     """A type in the words of a landing report, one with parts by all of them."""
-    return str(type_) if pa.types.is_nested(type_) else type_name(type_)
+    return str(type_) if pa.types.is_nested(type_) else format_type(type_)
 
 
 def _spark_word(type_: Any) -> str:
@@ -329,7 +330,7 @@ def size_facts(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     """
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
-    remedy = f", or run {command('table', 'optimize', uri)}" if uri else ""
+    remedy = f", or run {format_command('table', 'optimize', uri)}" if uri else ""
     if small >= MANY_SMALL_FILES and small * 2 > len(sizes):
         facts["warning"] = (
             f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.errors import LakeportError
-from lakeport.schema.types import FieldType, Kind, type_of_kind
+from lakeport.schema.types import FieldType, Kind, kind_to_arrow_type
 from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolWriter
 from tests.fuzz.case import Case, Changed
@@ -53,7 +53,7 @@ def _read(reader: Any, split: Any) -> list[Any]:
     reader = reader.tolerant()
     if scan.unknown:
         try:
-            reader = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
+            reader = reader.extended({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
         except LakeportError:
             return [None] * scan.rows
     return [(row.get("id"), row.get("v")) for row in rows_of(reader, split)]

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from lakeport.errors import LakeportError
-from lakeport.schema.types import check_names
+from lakeport.schema.types import check_column_names
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.typed.plan import TypedReader, read_footer, split_parts, union
 from tests.fuzz.case import Case, Changed
@@ -26,7 +26,7 @@ def check(case: Case) -> None:
     try:
         footers = read_footer(file)
         schema, _ = union(footers, {})
-        check_names("t", schema.names)
+        check_column_names("t", schema.names)
         reader = TypedReader(schema, "parquet")
         splits = split_parts(footers, 1)
         if footers[0].rows > _MOST:

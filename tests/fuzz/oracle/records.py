@@ -7,7 +7,7 @@ from typing import Any
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.types import type_of_kind
+from lakeport.schema.types import kind_to_arrow_type
 from lakeport.sources.json.reader import JsonReader, Unknown, merge_unknown
 from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
 from tests.fuzz.case import Case, Changed
@@ -40,7 +40,7 @@ def check_reader(reader: JsonReader, data: bytes) -> None:
         if reader.unknown is UnknownPolicy.FAIL:
             return
         try:
-            final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
+            final = reader.extended({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
         except InputError:
             return
         rows, faults, _ = _line_by_line(final, lines)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.sparktypes import from_spark_json, spark_json
+from lakeport.schema.spark_schema import from_spark_json, to_spark_json
 from lakeport.schema.types import Field, Kind
 from lakeport.sources.json.reader import JsonReader
 from tests.fuzz.case import Case, Changed
@@ -64,5 +64,5 @@ def _check_fields(schema: dict[str, Any], fields: tuple[Field, ...]) -> None:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    if schema.names and from_spark_json(spark_json(schema)) != schema:
+    if schema.names and from_spark_json(to_spark_json(schema)) != schema:
         raise Changed("a table's schema does not come back from its JSON", schema)

@@ -7,7 +7,7 @@ import pytest
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.evolution import EvolutionPolicy, fits, plan_evolution, wider
+from lakeport.schema.evolution import EvolutionPolicy, can_store, find_wider_type, plan_evolution
 
 TABLE = pa.schema(
     [
@@ -115,7 +115,7 @@ def test_full_overwrite_replaces_unless_strict_or_partial() -> None:
     ],
 )
 def test_fits(narrow: pa.DataType, wide: pa.DataType, expected: bool) -> None:
-    assert fits(narrow, wide) is expected
+    assert can_store(narrow, wide) is expected
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_types_are_widened_only_as_delta_can(
 def test_a_column_widens_to_the_narrowest_type_that_holds_both(
     table: pa.DataType, new: pa.DataType, expected: pa.DataType | None
 ) -> None:
-    assert wider(table, new) == expected
+    assert find_wider_type(table, new) == expected
     before, after = pa.schema([("c", table)]), pa.schema([("c", new)])
     if expected is None:
         with pytest.raises(SchemaConflict):

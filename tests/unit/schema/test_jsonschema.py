@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.types import FieldType, Kind, arrow_type
+from lakeport.schema.types import FieldType, Kind, to_arrow_type
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DEFINITIONS: dict[str, Any] = {
@@ -105,7 +105,7 @@ def column(schema: Any) -> Any:
 )
 def test_column_types(schema: Any, stored: pa.DataType) -> None:
     assert column(schema).kind is not Kind.JSON
-    assert arrow_type(column(schema)) == stored
+    assert to_arrow_type(column(schema)) == stored
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.schema.calendars import days, microseconds
+from lakeport.schema.literals import parse_days, parse_microseconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
     ],
 )
 def test_timestamps(text: str, expected: int) -> None:
-    assert microseconds(text) == expected
+    assert parse_microseconds(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_timestamps(text: str, expected: int) -> None:
 )
 def test_bad_timestamps(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{reason}$"):
-        microseconds(text)
+        parse_microseconds(text)
 
 
 @pytest.mark.parametrize(
     "text", ["1970-01-03", "1970-01-03T00:00:00.000+00:00", "1970-01-03 00:00"]
 )
 def test_dates(text: str) -> None:
-    assert days(text) == 2
+    assert parse_days(text) == 2
 
 
 @pytest.mark.parametrize("text", ["2024-01-01T00:00:01", "2024-01-01T00:00:00+01:00", "2024-02-30"])
 def test_bad_dates(text: str) -> None:
     with pytest.raises(ValueError, match=r"^not a date$"):
-        days(text)
+        parse_days(text)
 
 
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)), st.integers(-1439, 1439))
@@ -81,9 +81,9 @@ def test_any_offset(local: datetime, minutes: int) -> None:
     sign, size = "-" if minutes < 0 else "+", abs(minutes)
     text = f"{local.isoformat()}{sign}{size // 60:02}:{size % 60:02}"
     instant = local.replace(tzinfo=UTC) - timedelta(minutes=minutes)
-    assert microseconds(text) == (instant - EPOCH) // timedelta(microseconds=1)
+    assert parse_microseconds(text) == (instant - EPOCH) // timedelta(microseconds=1)
 
 
 @given(st.dates())
 def test_any_date(day: date) -> None:
-    assert days(day.isoformat()) == (day - EPOCH.date()).days
+    assert parse_days(day.isoformat()) == (day - EPOCH.date()).days

@@ -14,9 +14,16 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakeport.errors import InputError, SchemaConflict, SourceError
-from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
-from lakeport.schema.sparktypes import from_spark_json, spark_json
-from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_names
+from lakeport.schema.casting import cast_batch, normalise_schema
+from lakeport.schema.spark_schema import from_spark_json, to_spark_json
+from lakeport.schema.types import (
+    TIMESTAMP,
+    Field,
+    FieldType,
+    Kind,
+    check_column_names,
+    to_arrow_type,
+)
 
 EVERY_TYPE = pa.schema(
     [
@@ -41,7 +48,7 @@ EVERY_TYPE = pa.schema(
 
 def cast(array: Any, target: Any = None) -> Any:
     batch = pa.RecordBatch.from_arrays([array], names=["c"])
-    schema = normalise(batch.schema) if target is None else pa.schema([("c", target)])
+    schema = normalise_schema(batch.schema) if target is None else pa.schema([("c", target)])
     result = cast_batch(batch, schema)
     result.validate(full=True)
     assert result.schema == schema
@@ -70,12 +77,12 @@ def cast(array: Any, target: Any = None) -> Any:
     ],
 )
 def test_storage_types(declared: FieldType, stored: pa.DataType) -> None:
-    assert arrow_type(declared) == stored
+    assert to_arrow_type(declared) == stored
     assert pickle.loads(pickle.dumps(declared)) == declared
 
 
 def test_spark_json_is_what_spark_writes() -> None:
-    text = spark_json(EVERY_TYPE)
+    text = to_spark_json(EVERY_TYPE)
     assert json.loads(StructType.fromJson(json.loads(text)).json()) == json.loads(text)
     assert from_spark_json(text) == EVERY_TYPE
     assert text.startswith('{"type":"struct","fields":[{"name":"a b.c`é","type":"string",')
@@ -93,7 +100,7 @@ def test_spark_json_of_other_writers() -> None:
         inner = {"type": "struct", "fields": [field("v", "variant")]}
         from_spark_json(json.dumps({"type": "struct", "fields": [field("o", inner)]}))
     with pytest.raises(SchemaConflict, match="'t' has type"):
-        spark_json(pa.schema([("t", pa.time32("s"))]))
+        to_spark_json(pa.schema([("t", pa.time32("s"))]))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,6 @@ def test_missing_members_become_null() -> None:
 @pytest.mark.parametrize("names", [["a", "a"], ["a", ""]])
 def test_clashing_names(names: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        check_names("users", names)
+        check_column_names("users", names)
     assert "users" in caught.value.message
     assert all(repr(n) in caught.value.message for n in names if "" not in names)

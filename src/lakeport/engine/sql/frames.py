@@ -16,11 +16,15 @@ import pyarrow as pa
 from lakeport.engine.failures import java_messages
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class
 from lakeport.errors import SourceError
-from lakeport.schema import marks
-from lakeport.schema.marks import UNTYPED
-from lakeport.schema.nested import is_open, open_columns
-from lakeport.schema.sparktypes import from_spark_json, quoted, spark_json
-from lakeport.schema.types import check_names
+from lakeport.schema.nested import find_untyped_columns, has_untyped
+from lakeport.schema.spark_schema import (
+    UNTYPED_KEY,
+    apply_untyped_marks,
+    from_spark_json,
+    quote_identifier,
+    to_spark_json,
+)
+from lakeport.schema.types import check_column_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,10 +47,10 @@ _TEXT = {"StringType", "CharType", "VarcharType", "NullType"}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the columns of a schema as Spark's own type; see `spark_json` for the errors."""
+    """Return the columns of a schema as Spark's own type; see `to_spark_json` for the errors."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromJson(json.loads(spark_json(schema)))
+    return StructType.fromJson(json.loads(to_spark_json(schema)))
 
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
@@ -60,9 +64,9 @@ def cast_to(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     known = {field.name.lower(): field.dataType for field in spark_schema(schema)}
     return frame.select(
         *(
-            frame[quoted(name)].cast(known[name.lower()]).alias(name)
+            frame[quote_identifier(name)].cast(known[name.lower()]).alias(name)
             if name.lower() in known
-            else frame[quoted(name)]
+            else frame[quote_identifier(name)]
             for name in frame.columns
         )
     )
@@ -72,7 +76,7 @@ def column(name: str) -> Column:
     """Return the column of a name, whatever is in it."""
     from pyspark.sql import functions as f
 
-    return f.col(quoted(name))
+    return f.col(quote_identifier(name))
 
 
 def literal(value: Any) -> Column:
@@ -96,7 +100,7 @@ def count_of_key(names: Sequence[str]) -> Column:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    return f.count(f.lit(1)).over(Window.partitionBy(*map(quoted, names)))
+    return f.count(f.lit(1)).over(Window.partitionBy(*map(quote_identifier, names)))
 
 
 def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
@@ -147,7 +151,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
         raise SourceError(
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
-    check_names(stream, frame.columns, by_case=False)
+    check_column_names(stream, frame.columns, by_case=False)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
     targets = [_stored_type(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:
@@ -171,7 +175,7 @@ def untyped_columns(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataTyp
         Their types with those of `lakeport.schema.nested` in these places.
     """
     columns = from_spark_json(stored.schema.json())
-    return open_columns(
+    return find_untyped_columns(
         pa.schema(
             [
                 f.with_type(_open_type(spark.dataType, f.type))
@@ -208,9 +212,9 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
         return frame
     return frame.select(
         *(
-            _void(frame[quoted(name)], columns[name]).alias(name)
+            _void(frame[quote_identifier(name)], columns[name]).alias(name)
             if name in columns
-            else frame[quoted(name)]
+            else frame[quote_identifier(name)]
             for name in frame.columns
         )
     )
@@ -219,10 +223,10 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
 def void_marked(frame: DataFrame) -> DataFrame:
     """A frame of a table's rows, with void in places that its schema says had no value yet."""
     text = frame.schema.json()
-    if UNTYPED not in text:
+    if UNTYPED_KEY not in text:
         return frame
-    columns = marks.opened(json.loads(text), from_spark_json(text))
-    return void_untyped(frame, open_columns(columns))
+    columns = apply_untyped_marks(json.loads(text), from_spark_json(text))
+    return void_untyped(frame, find_untyped_columns(columns))
 
 
 def _void(column: Column, type_: pa.DataType) -> Column:
@@ -231,7 +235,7 @@ def _void(column: Column, type_: pa.DataType) -> Column:
 
     if pa.types.is_null(type_):
         return f.lit(None)
-    if not is_open(type_):
+    if not has_untyped(type_):
         return column
     if pa.types.is_list(type_):
         return f.transform(column, lambda item: _void(item, type_.value_type))
@@ -256,7 +260,7 @@ def digest_of(frame: DataFrame) -> str:
             "a frame with a map column can't be compared with what an earlier run landed",
             "leave `run_id` out, or turn the map into an array of structs.",
         )
-    names = [quoted(name) for name in frame.columns]
+    names = [quote_identifier(name) for name in frame.columns]
     row = f.xxhash64(*names)
     found = frame.select(
         f.count(f.lit(1)), f.sum(row.cast("decimal(38,0)")), f.bit_xor(row)
@@ -268,7 +272,7 @@ def digest_of(frame: DataFrame) -> str:
 def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
     from pyspark.sql import functions as f
 
-    column = frame[quoted(name)]
+    column = frame[quote_identifier(name)]
     if source == target:
         return column
     if type(source).__name__ == "TimestampNTZType" and not utc:

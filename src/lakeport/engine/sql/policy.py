@@ -14,7 +14,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import active_session, java_class
 from lakeport.engine.sql.query import fault_of, frame_of_plan
 from lakeport.errors import ConfigError
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,7 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
         checker = _TreeChecker(spark._jvm, verdict, case_sensitive=sensitive)
         checker.check(plan, frozenset(names))
         for name in names:
-            frame.createOrReplaceTempView(quoted(name))
+            frame.createOrReplaceTempView(quote_identifier(name))
         with translate_errors():
             try:
                 # The plan that was checked, not the text once more.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.failures import java_causes, translate_errors
 from lakeport.engine.spark.jvm.calls import active_session, iterate_seq, java_class
 from lakeport.errors import ConfigError, walk_causes
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -108,7 +108,7 @@ def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
     with active_session(session), translate_errors():
         for name, frame in frames.items():
             plan = frame._jdf.queryExecution().analyzed()
-            frame_of_plan(session, plan).createOrReplaceTempView(quoted(name))
+            frame_of_plan(session, plan).createOrReplaceTempView(quote_identifier(name))
 
 
 def check_query(session: SparkSession, sql: str) -> Any:

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord
-from lakeport.schema.casting import TIMESTAMP, cast_batch
-from lakeport.schema.text import json_text
+from lakeport.schema.casting import cast_batch
+from lakeport.schema.text import to_json_text
+from lakeport.schema.types import TIMESTAMP
 
 _SAMPLES: Final = 5  # of the rows that fail a load, from each task
 _BY_SPARK: Final = frozenset({"check", "references", "unique"})
@@ -252,7 +253,7 @@ class Sieve:
 
     def _records(self, rows: pa.RecordBatch, one: Expectation) -> list[BadRecord]:
         column = one.columns[0] if len(one.columns) == 1 else ""
-        texts = json_text(rows.to_struct_array()).to_pylist()
+        texts = to_json_text(rows.to_struct_array()).to_pylist()
         return [BadRecord(self.stream, 0, column, one.title, text.encode()) for text in texts]
 
     def _age(self, rows: pa.RecordBatch, found: Findings) -> None:

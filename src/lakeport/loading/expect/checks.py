@@ -32,9 +32,9 @@ from lakeport.loading.expect.arrow import (
 from lakeport.loading.expect.conditions import add_failure_mask
 from lakeport.loading.expect.judging import failure, no_column, result_of
 from lakeport.model import Mode
-from lakeport.schema.named import type_name
-from lakeport.schema.sparktypes import quoted
-from lakeport.shape import header_name
+from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.types import format_type
+from lakeport.shape import apply_header_case
 from lakeport.tables.overview import newest_moment
 from lakeport.writers.naming import table_folder
 
@@ -211,7 +211,7 @@ class NewestOfTable:
         config, storage = self.prepared.config, self.prepared.storage
         if config.mode is Mode.OVERWRITE or self.prepared.original_mode:
             return None
-        name = header_name(config.rename.get(column, column), config.column_header_format)
+        name = apply_header_case(config.rename.get(column, column), config.column_header_format)
         try:
             known = newest_moment(storage, table_folder(config.table_folder_name(self.table)), name)
             return None if known is None else known.timestamp()
@@ -220,7 +220,9 @@ class NewestOfTable:
             if frame is None or not _has_moments(frame, name):
                 raise
         with translate_errors():
-            value = frame.selectExpr(f"max({quoted(name)}) AS newest").toArrow()["newest"][0]
+            value = frame.selectExpr(f"max({quote_identifier(name)}) AS newest").toArrow()[
+                "newest"
+            ][0]
         return seconds_of(value.as_py()) if value.is_valid else None
 
 
@@ -252,7 +254,7 @@ def check_columns(
         dated = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
         if not (dated or pa.types.is_null(type_)):
             raise ConfigError(
-                f"expectation {one.title}: column {name!r} is of type {type_name(type_)}, which "
+                f"expectation {one.title}: column {name!r} is of type {format_type(type_)}, which "
                 "has no age",
                 f"name a column of dates or times, or make it one in `sql`: "
                 f"CAST({name} AS timestamp) AS {name}.",

@@ -26,7 +26,7 @@ from lakeport.engine.sql.frames import (
 from lakeport.engine.sql.query import Uncomputed, find_uncomputed, translate_sql_errors
 from lakeport.errors import ConfigError, InputError
 from lakeport.loading.expect.judging import no_column
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add_failure_mask(
         else:
             continue
         told.append((number, failing))
-    return frame.select(*map(quoted, columns), failure_bits(told).alias(MASK))
+    return frame.select(*map(quote_identifier, columns), failure_bits(told).alias(MASK))
 
 
 def _failing(one: Expectation) -> Column:

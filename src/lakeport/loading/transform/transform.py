@@ -23,8 +23,8 @@ from lakeport.engine.sql.query import check_query, clone_session, is_row_wise, n
 from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import apply_function, function_named
 from lakeport.model import Batch, Reader, Split
-from lakeport.schema.nested import emptied_columns
-from lakeport.shape import fitted
+from lakeport.schema.nested import restore_untyped_columns
+from lakeport.shape import fit_batches
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame, Reading, SparkEngine, SparkSession
@@ -173,4 +173,4 @@ class _ItemReader:
     def __call__(self, item: Item) -> Iterator[pa.RecordBatch]:
         reader, splits, untyped = item
         read = (batch for split in splits for batch in reader.read(split))
-        return fitted((emptied_columns(batch, untyped) for batch in read), self.schema)
+        return fit_batches((restore_untyped_columns(batch, untyped) for batch in read), self.schema)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Batch, Split, UnknownPolicy
-from lakeport.schema.named import like, listed
-from lakeport.schema.types import Kind, arrow_type, check_names
+from lakeport.schema.hints import quote_names, sort_by_similarity
+from lakeport.schema.types import Kind, check_column_names, to_arrow_type
 from lakeport.sources.csv.detection import contrast, may_be_grouped, other_delimiter, why_text
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.inference import (
@@ -143,7 +143,7 @@ def _declared(files: FileSet) -> dict[str, pa.DataType]:
                 f"column {field.name!r} is declared as {field.type.kind}, which CSV can't hold",
                 "declare it as `string` (or `json`).",
             )
-    return {field.name: arrow_type(field.type) for field in files.fields}
+    return {field.name: to_arrow_type(field.type) for field in files.fields}
 
 
 def _has_formats(type_: pa.DataType, readings: Readings) -> bool:
@@ -182,7 +182,7 @@ def _columns(
     if absent and not files.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",
-            f"the files have {listed(like(absent[0], present))}.",
+            f"the files have {quote_names(sort_by_similarity(absent[0], present))}.",
         )
     known = list(declared) if files.declares_all else [name for name in layouts[0] if name]
     expected = {*known}
@@ -195,7 +195,7 @@ def _columns(
             "declare them, or set `unknown_fields` to `evolve` or `drop`.",
         )
     names = known if files.config.unknown_fields is UnknownPolicy.DROP else known + extra
-    check_names(files.stream, names)
+    check_column_names(files.stream, names)
     return names
 
 
@@ -351,7 +351,7 @@ def _hints(
             hints.setdefault(why_text(name, cells, options), []).append(name)
     for hint, (name, *others) in hints.items():
         if hint:
-            like = f", like {listed(others)}" if others else ""
+            like = f", like {quote_names(others)}" if others else ""
             yield f"column {name!r} {hint}; it stays text{like}."
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.schema.numbers import double
+from lakeport.schema.literals import parse_double
 
 BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP, ZONED = 1, 2, 4, 8, 16, 32
 """Kinds that texts can have besides text, as bits; of timestamps, those without and with a zone."""
@@ -157,7 +157,7 @@ _FITS: dict[int, Any] = {
 def convert(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
     """Turn texts into values of `type_`, which no conversion may round, wrap or guess.
 
-    Naive timestamps are UTC. Which numbers a double keeps: `schema.numbers.double`.
+    Naive timestamps are UTC. Which numbers a double keeps: `schema.literals.parse_double`.
 
     Returns:
         The values, null where a text does not fit; and a mask of those, None if there are none.
@@ -225,7 +225,7 @@ def _lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
 
 def _kept(number: str) -> bool:
     try:
-        double(number)
+        parse_double(number)
     except ValueError:
         return False
     return True

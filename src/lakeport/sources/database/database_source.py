@@ -38,10 +38,9 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
-from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
-from lakeport.schema.marks import DELETED_AT
-from lakeport.schema.named import type_name
-from lakeport.schema.types import storable
+from lakeport.schema.casting import cast_batch, normalise_schema
+from lakeport.schema.types import TIMESTAMP, format_type, to_table_field
+from lakeport.shape import DELETED_AT
 from lakeport.sources.database.access import DatabaseSession, access_of
 from lakeport.sources.database.dialects import (
     DatabaseColumn,
@@ -514,7 +513,7 @@ def _check_type(column: DatabaseColumn) -> None:
     if pa.types.is_decimal(type_) or (plain and (grows or type_ == TIMESTAMP)):
         return
     raise ConfigError(
-        f"the cursor {column.name!r} is of type {type_name(type_)}"
+        f"the cursor {column.name!r} is of type {format_type(type_)}"
         + ("" if plain else ", made of another one"),
         "name a column of whole numbers, decimals, dates, timestamps or text that grows.",
     )
@@ -698,7 +697,7 @@ class DatabaseFlushes:
 
     def _schema(self, columns: tuple[DatabaseColumn, ...]) -> pa.Schema:
         """The columns; a row that was marked as deleted and is back loses its mark."""
-        fields = [storable(column.name, column.type) for column in columns]
+        fields = [to_table_field(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
         if marks and mark_of(self.config) not in {field.name for field in fields}:
             fields.append(pa.field(mark_of(self.config), TIMESTAMP))
@@ -714,9 +713,9 @@ class DatabaseFlushes:
             table = self.tables.keys(self.stream, keys, mark)
         if table is None:
             return None
-        wanted = normalise(table.schema)
+        wanted = normalise_schema(table.schema)
         columns = tuple(column for key in keys for column in reader.columns if column.name == key)
-        schema = pa.schema([storable(column.name, column.type) for column in columns])
+        schema = pa.schema([to_table_field(column.name, column.type) for column in columns])
         sample = self._dialect.sample(columns)
         alone = replace(
             reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
@@ -757,7 +756,9 @@ def described(source: DatabaseSource) -> pa.Schema:
         relation = _relation(session, dialect, source)
         columns = dialect.columns(session, relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
-    return pa.schema([storable(c.name, type_) for c, type_ in zip(columns, types, strict=True)])
+    return pa.schema(
+        [to_table_field(c.name, type_) for c, type_ in zip(columns, types, strict=True)]
+    )
 
 
 def _relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSource) -> str:

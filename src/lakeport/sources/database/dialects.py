@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import normalise
-from lakeport.schema.named import like, listed
-from lakeport.schema.nested import open_columns, with_text
-from lakeport.schema.types import MAX_PRECISION, check_names, declared_type
+from lakeport.schema.casting import normalise_schema
+from lakeport.schema.hints import quote_names, sort_by_similarity
+from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
+from lakeport.schema.types import MAX_PRECISION, check_column_names, get_logical_type
 from lakeport.sources.database.access import TOO_LONG, DatabaseSession
 from lakeport.sources.splits import aligned
 
@@ -216,7 +216,7 @@ class SqlDialect:
             SourceError: one has a type that no table has, or two have one name.
         """
         found = session.schema(f"SELECT * FROM {relation}")
-        check_names("the query", found.names)
+        check_column_names("the query", found.names)
         return tuple(self._column(field) for field in found)
 
     def settled(
@@ -276,7 +276,9 @@ class SqlDialect:
                 "cast it to text, or leave it out, in a `query`.",
             )
         return DatabaseColumn(
-            field.name, quoted(field.name), declared_type(normalise(pa.schema([field])).field(0))
+            field.name,
+            quoted(field.name),
+            get_logical_type(normalise_schema(pa.schema([field])).field(0)),
         )
 
 
@@ -296,10 +298,10 @@ def parts(table: str) -> list[str]:
 
 def absent(table: str, known: Sequence[str]) -> SourceError:
     """The error for a table that is not there."""
-    nearest = like(table, known)[:_NEAREST]
+    nearest = sort_by_similarity(table, known)[:_NEAREST]
     return SourceError(
         f"there is no table {table!r}, or this user may not see it",
-        f"the nearest names are {listed(nearest)}; names are as the database has them, case "
+        f"the nearest names are {quote_names(nearest)}; names are as the database has them, case "
         "included."
         if nearest
         else "this user sees no table at all: grant it USAGE on the schema, or name another one.",
@@ -327,21 +329,21 @@ class DuckDb(SqlDialect):
     def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.columns`."""
         told = session.rows(f"DESCRIBE SELECT * FROM {relation}")
-        check_names("the query", [row[0] for row in told])
+        check_column_names("the query", [row[0] for row in told])
         asked = {name: _asked(name, kind) for name, kind, *_ in told}
         json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
         wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
         schema = session.schema(f"SELECT {wanted} FROM {relation}")
-        found = normalise(schema, open_places=True)
-        untyped = open_columns(found)
+        found = normalise_schema(schema, open_places=True)
+        untyped = find_untyped_columns(found)
         return tuple(
             DatabaseColumn(
                 field.name,
                 asked[field.name],
-                pa.json_() if field.name in json else declared_type(field),
+                pa.json_() if field.name in json else get_logical_type(field),
                 untyped=untyped.get(field.name),
             )
-            for field in with_text(found)
+            for field in replace_untyped_columns(found)
         )
 
     def size(self, session: DatabaseSession, relation: str, where: str) -> int:
@@ -402,7 +404,7 @@ class Postgres(SqlDialect):
     def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.columns`."""
         found = session.schema(f"SELECT * FROM {relation}")
-        check_names("the query", found.names)
+        check_column_names("the query", found.names)
         kinds = self._kinds(session, found)
         return tuple(
             self._of(session, field, kind) for field, kind in zip(found, kinds, strict=True)
@@ -487,7 +489,7 @@ class Postgres(SqlDialect):
         if pa.types.is_list(field.type) or kind.item:
             return _array(field, kind.name.removeprefix("_"), sql)
         if kind.name in _AS_IT_IS:
-            return DatabaseColumn(name, sql, normalise(pa.schema([field])).field(0).type)
+            return DatabaseColumn(name, sql, normalise_schema(pa.schema([field])).field(0).type)
         if kind.name == "numeric":
             modifier = int(_entry(field, b"POSTGRESQL:typmod") or -1)
             return DatabaseColumn(name, f"{sql}::text", _decimal(modifier))
@@ -520,7 +522,7 @@ def _has_records(type_: pa.DataType) -> bool:
 def _array(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
     refused = f"coalesce(array_ndims({sql}), 1) > 1"
     if item in _AS_IT_IS:
-        cast, type_ = sql, normalise(pa.schema([field])).field(0).type
+        cast, type_ = sql, normalise_schema(pa.schema([field])).field(0).type
     elif item == "oid":
         cast, type_ = f"{sql}::bigint[]", pa.list_(_OID)
     elif item in ("numeric", "money"):
@@ -608,7 +610,7 @@ class Sqlite(SqlDialect):
     def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.columns`; `settled` tells the types of those that are not declared."""
         names = session.schema(f"SELECT * FROM {relation} LIMIT 0").names
-        check_names("the query", names)
+        check_column_names("the query", names)
         declared: Mapping[str, str] = {}
         if not relation.startswith("("):
             table = relation[1:-1].replace('""', '"').replace("'", "''")

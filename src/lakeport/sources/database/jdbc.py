@@ -11,8 +11,8 @@ from lakeport.engine.failures import translate
 from lakeport.engine.sql.frames import normalise_frame
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.model import Batch, Flush
-from lakeport.schema.named import like, listed
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.hints import quote_names, sort_by_similarity
+from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame, SparkEngine
@@ -76,7 +76,7 @@ def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> di
     if name not in kinds:
         raise ConfigError(
             f"`split_by` names the column {name!r}, which the source does not have",
-            f"its columns are {listed(like(name, kinds))}.",
+            f"its columns are {quote_names(sort_by_similarity(name, kinds))}.",
         )
     if kinds[name] not in _DIVISIBLE:
         raise ConfigError(
@@ -95,7 +95,7 @@ def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> di
 
 
 def _bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
-    ends = [f"CAST({end}({quoted(name)}) AS STRING)" for end in ("min", "max")]
+    ends = [f"CAST({end}({quote_identifier(name)}) AS STRING)" for end in ("min", "max")]
     engine.name_jobs(f"find the lowest and highest {name}")
     try:
         row = frame.selectExpr(*ends).first()

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lakeport.errors import ConfigError
 from lakeport.model import Scan, Split
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.named import like, listed, type_name
+from lakeport.schema.hints import quote_names, sort_by_similarity
+from lakeport.schema.types import TIMESTAMP, format_type
 from lakeport.sources.database.access import Access, DatabaseSession
 from lakeport.sources.database.dialects import DatabaseColumn, SqlDialect, quoted, typed
 from lakeport.sources.splits import DeclaredReader
@@ -118,7 +118,7 @@ def column_named(name: str, columns: Sequence[DatabaseColumn], key: str) -> Data
     names = [column.name for column in columns]
     raise ConfigError(
         f"`{key}` names the column {name!r}, which the source does not have",
-        f"its columns are {listed(like(name, names))}.",
+        f"its columns are {quote_names(sort_by_similarity(name, names))}.",
     )
 
 
@@ -188,7 +188,7 @@ def _kind(column: DatabaseColumn) -> Any:
     if column.type == TIMESTAMP:
         return _moment
     raise ConfigError(
-        f"`split_by` names the column {column.name!r} of type {type_name(column.type)}",
+        f"`split_by` names the column {column.name!r} of type {format_type(column.type)}",
         "name a column of numbers, dates or timestamps.",
     )
 

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 from lakeport.config.files import parse_text, read_text
 from lakeport.errors import ConfigError
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.named import named_type
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field, declared_type
+from lakeport.schema.types import (
+    Field,
+    FieldType,
+    Kind,
+    get_logical_type,
+    parse_type_name,
+    to_arrow_field,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +72,7 @@ def declared_fields(
                 f"a column is declared under a name of type {type(name).__name__}",
                 "write the columns' names as strings.",
             )
-    return tuple(Field(name, named_type(str(t), name)) for name, t in declared.items())
+    return tuple(Field(name, parse_type_name(str(t), name)) for name, t in declared.items())
 
 
 def with_columns(
@@ -100,7 +106,7 @@ def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
         ConfigError: a type's name is unknown.
     """
     return {
-        field.name: declared_type(arrow_field(field.name, field.type))
+        field.name: get_logical_type(to_arrow_field(field.name, field.type))
         for field in declared_fields("", columns)
     }
 

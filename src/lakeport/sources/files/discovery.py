@@ -16,6 +16,7 @@ from zipfile import is_zipfile
 from lakeport.config.explain import closest_match
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.schema.hints import sort_by_similarity
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import (
     ARCHIVE,
@@ -432,8 +433,6 @@ def nothing_found(place: SourcePath, files: Sequence[SourceFile] = ()) -> Source
             f"it holds {_some(file.name for file in files)}; known suffixes: "
             f"{', '.join(FORMATS)}. `--source-format` reads them all the same.",
         )
-    from lakeport.schema.named import like
-
     if storage is not None:
         nearby = _some(found.key for found in storage.list(""))
         return SourceError(
@@ -446,7 +445,7 @@ def nothing_found(place: SourcePath, files: Sequence[SourceFile] = ()) -> Source
     name = PurePosixPath(source).name
     close = closest_match(name, there)
     guess = f"; did you mean {str(parent / close)!r}?" if close else ""
-    nearby = _some(like(name, there))
+    nearby = _some(sort_by_similarity(name, there))
     return SourceError(
         f"{source!r} matches no file{guess}", f"in folder {str(parent)!r}: {nearby}."
     )

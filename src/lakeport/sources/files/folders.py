@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Reader, Scan, Split, UnknownPolicy
-from lakeport.schema.types import TEXT_KINDS, Field, FieldType, Kind, arrow_type, check_names
+from lakeport.schema.types import (
+    TEXT_KINDS,
+    Field,
+    FieldType,
+    Kind,
+    check_column_names,
+    to_arrow_type,
+)
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
 
@@ -164,7 +171,7 @@ class FolderReader:
         """The files' columns, then those that only folders give."""
         inner = self.inner.schema
         own = [f for f in self.fields if inner.get_field_index(f.name) < 0]
-        return pa.schema([*inner, *((field.name, arrow_type(field.type)) for field in own)])
+        return pa.schema([*inner, *((field.name, to_arrow_type(field.type)) for field in own)])
 
     def check(self, stream: str, splits: Sequence[Split]) -> None:
         """Check names and values before anything is read.
@@ -173,7 +180,7 @@ class FolderReader:
             InputError: names clash, or a folder's value does not fit its column.
         """
         schema = self.schema
-        check_names(stream, schema.names)
+        check_column_names(stream, schema.names)
         for split in splits:
             for name, text in split.folders:
                 if (place := schema.get_field_index(name)) >= 0:

@@ -9,8 +9,15 @@ from itertools import chain
 from typing import Any
 
 from lakeport.native import kernel
-from lakeport.schema.types import Field, FieldType, Kind, arrow_field, merge_fields, merge_types
-from lakeport.schema.width import count_columns
+from lakeport.schema.types import (
+    Field,
+    FieldType,
+    Kind,
+    count_columns,
+    merge_fields,
+    merge_types,
+    to_arrow_field,
+)
 from lakeport.sources.json.reader import cut_lines
 from lakeport.sources.json.record import Decoder, Fault, Literal, kind_of_value, spec_of
 
@@ -60,7 +67,7 @@ def infer_fields(
                 for field in _infer_lines(lines)
             )
             before, fields = fields, merge_fields(fields, tuple(found))
-            if most and count_columns([arrow_field(f.name, f.type) for f in fields]) > most:
+            if most and count_columns([to_arrow_field(f.name, f.type) for f in fields]) > most:
                 return merge_inferred([fields])
             if fields != before:
                 fits = _fits(fields)

@@ -11,10 +11,16 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch, Split
-from lakeport.schema.named import no_column
-from lakeport.schema.nested import open_columns
-from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
-from lakeport.schema.width import check_width
+from lakeport.schema.hints import hint_missing_column
+from lakeport.schema.nested import find_untyped_columns
+from lakeport.schema.types import (
+    Field,
+    Kind,
+    check_column_count,
+    check_column_names,
+    to_arrow_field,
+    to_arrow_type,
+)
 from lakeport.sources.files.declared_columns import read_type
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
@@ -58,7 +64,13 @@ def plan_json(files: FileSet) -> Batch:
     size = sum(file.bytes for file in plain)
     hint = "" if files.declares_all or files.records_path else hint_of(plain, fields)
     declared = {field.name for field in files.fields}
-    inferred = pa.schema([(f.name, open_type(f.type)) for f in fields if f.name not in declared])
+    inferred = pa.schema(
+        [
+            (f.name, to_arrow_type(f.type, keep_untyped=True))
+            for f in fields
+            if f.name not in declared
+        ]
+    )
     return Batch(
         files.stream,
         0,
@@ -67,7 +79,7 @@ def plan_json(files: FileSet) -> Batch:
         bytes=size,
         output_ratio=_OUTPUT_RATIO,
         warnings=(hint,) if hint else (),
-        untyped=open_columns(inferred),
+        untyped=find_untyped_columns(inferred),
     )
 
 
@@ -107,14 +119,14 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
-            no_column(absent[0], present, "the records have"),
+            hint_missing_column(absent[0], present, "the records have"),
         )
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
     fields = tuple(_read(declared.get(field.name), field, files) for field in found)
-    columns = pa.schema([arrow_field(field.name, field.type) for field in fields])
-    check_width(files.stream, columns, files.config.max_columns, every=False)
-    check_names(files.stream, [field.name for field in fields])
+    columns = pa.schema([to_arrow_field(field.name, field.type) for field in fields])
+    check_column_count(files.stream, columns, files.config.max_columns, every=False)
+    check_column_names(files.stream, [field.name for field in fields])
     return fields
 
 

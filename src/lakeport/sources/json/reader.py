@@ -20,8 +20,7 @@ from lakeport.host.activity import advance
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.schema.types import Field, merge_kinds
-from lakeport.schema.width import count_leaves
+from lakeport.schema.types import Field, count_leaves, merge_kinds
 from lakeport.sources.input import lines
 from lakeport.sources.json.record import (
     Fault,

@@ -24,17 +24,16 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema.calendars import days, microseconds
+from lakeport.schema.literals import parse_days, parse_double, parse_microseconds, split_significand
 from lakeport.schema.nested import is_json
-from lakeport.schema.numbers import double, significand
 from lakeport.schema.types import (
     TEXT_KINDS,
     Field,
     FieldType,
     Kind,
-    arrow_field,
-    check_names,
-    number_kind,
+    check_column_names,
+    classify_number,
+    to_arrow_field,
 )
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
@@ -136,7 +135,7 @@ def columns_of(
         for field in starmap(pa.field, extra)
     ]
     columns = (*declared, *found)
-    check_names(stream, (c.name for c in columns))
+    check_column_names(stream, (c.name for c in columns))
     return columns
 
 
@@ -177,7 +176,7 @@ def _settled(t: FieldType, drop: bool) -> FieldType:
 
 def schema_of(columns: Sequence[JsonColumn]) -> pa.Schema:
     """The table types of columns."""
-    return pa.schema([arrow_field(c.name, c.type) for c in columns])
+    return pa.schema([to_arrow_field(c.name, c.type) for c in columns])
 
 
 def batch_of(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -372,7 +371,7 @@ def _integer(path: str, value: Any) -> int:
     if value.removeprefix("-").isdecimal() and len(value) <= _LONG_DIGITS:
         number = int(value)
     else:
-        digits, power = significand(value)
+        digits, power = split_significand(value)
         if digits and len(digits) + power > _LONG_DIGITS:
             raise Fault(path, "integer over 64 bit")
         if digits and power < 0:
@@ -388,7 +387,7 @@ def _number(path: str, value: Any) -> float:
     if type(value) is not Literal:
         raise _wrong(path, "number", value)
     try:
-        return double(value)
+        return parse_double(value)
     except ValueError as error:
         raise Fault(path, str(error)) from None
 
@@ -416,7 +415,7 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
         raise _wrong(path, "decimal", value)
     if not _NUMBER.fullmatch(value):
         raise Fault(path, "not a number")
-    digits, power = significand(value)
+    digits, power = split_significand(value)
     if not digits:
         return Decimal(0)
     if -power > scale:
@@ -535,8 +534,8 @@ _PLAIN: dict[Kind, Callable[[str, Any], Any]] = {
     Kind.BOOLEAN: partial(_as_is, bool, "boolean"),
     Kind.INTEGER: _integer,
     Kind.NUMBER: _number,
-    Kind.TIMESTAMP: partial(_text, "date-time string", microseconds),
-    Kind.DATE: partial(_text, "date string", days),
+    Kind.TIMESTAMP: partial(_text, "date-time string", parse_microseconds),
+    Kind.DATE: partial(_text, "date string", parse_days),
     Kind.BINARY: _binary,
 }
 
@@ -546,7 +545,7 @@ def kind_of_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, Literal):
-        return number_kind(value)
+        return classify_number(value)
     if isinstance(value, bool):
         return "boolean"
     return "string" if isinstance(value, str) else "json"

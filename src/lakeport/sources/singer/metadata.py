@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.model import Split
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.marks import DELETED_AT, SEQUENCE, TABLE_VERSION
-from lakeport.schema.types import Field, FieldType, Kind
+from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind
+from lakeport.shape import DELETED_AT, SEQUENCE, TABLE_VERSION
 from lakeport.sources.spool import read_sidecar
 
 _EXTRACTED_AT = "_sdc_extracted_at"

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.host.packages import missing
 from lakeport.model import Split
-from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import Footer, naming, open_split, reading

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
-from lakeport.schema.nested import leaves
+from lakeport.schema.nested import iterate_leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import Footer, naming, open_split, reading
@@ -85,7 +85,7 @@ def _check_arrow(uri: str, schema: pa.Schema) -> None:
     is_dated = any(
         pa.types.is_temporal(leaf.type)
         for field in schema
-        for _, leaf in leaves(pa.nulls(0, field.type), "")
+        for _, leaf in iterate_leaves(pa.nulls(0, field.type), "")
     )
     if is_dated and int(pa.__version__.split(".")[0]) < _CHECKS:
         raise MissingDependency(
@@ -98,7 +98,7 @@ def _check_arrow(uri: str, schema: pa.Schema) -> None:
 def _check_old(batch: pa.RecordBatch) -> None:
     """Refuse dates and local times so old that Java may have written others than Arrow reads."""
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        for path, leaf in leaves(array, name):
+        for path, leaf in iterate_leaves(array, name):
             if pa.types.is_date(leaf.type):
                 first, what = pa.scalar(_GREGORIAN, leaf.type), "dates before 1582-10-15"
             elif pa.types.is_timestamp(leaf.type) and leaf.type.tz is None:

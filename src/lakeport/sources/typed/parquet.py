@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.nested import leaves
+from lakeport.schema.nested import iterate_leaves
+from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import Footer, is_content_read, naming, open_split, reading
@@ -156,7 +156,7 @@ def check_int96(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> No
     """
     for name, *arrays in zip(us.schema.names, us.columns, ns.columns, s.columns, strict=True):
         for (path, micros), (_, nanos), (_, seconds) in zip(
-            *(leaves(array, name) for array in arrays), strict=True
+            *(iterate_leaves(array, name) for array in arrays), strict=True
         ):
             if micros.type == nanos.type:  # another type than INT96
                 continue

@@ -12,10 +12,15 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch, Scan, Split
-from lakeport.schema.casting import TIMESTAMP, normalise
-from lakeport.schema.exact import convertible
-from lakeport.schema.nested import open_columns, with_text
-from lakeport.schema.types import check_names, declared_type, repeated, storable
+from lakeport.schema.casting import can_convert, normalise_schema
+from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
+from lakeport.schema.types import (
+    TIMESTAMP,
+    check_column_names,
+    find_duplicate,
+    get_logical_type,
+    to_table_field,
+)
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
@@ -70,16 +75,16 @@ def plan_typed(files: FileSet) -> Batch:
     footers = sorted(files.run(look, files.plain()), key=lambda footer: footer.file.uri)
     rows = [footer.rows for footer in footers]
     schema, mixed = union(footers, column_types(files.config.columns))
-    check_names(files.stream, schema.names)
+    check_column_names(files.stream, schema.names)
     return Batch(
         files.stream,
         0,
-        reader=TypedReader(with_text(schema), files.format, files.limits, mixed),
+        reader=TypedReader(replace_untyped_columns(schema), files.format, files.limits, mixed),
         splits=split_parts(footers, files.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),
-        untyped=open_columns(schema),
+        untyped=find_untyped_columns(schema),
     )
 
 
@@ -98,13 +103,13 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
     with file.named(), reading(file.name, format_.name):  # also for columns whose names are no text
         found = format_.look(file, limits)
         names = found.schema.names
-        if (double := repeated(names)) is not None:
+        if (double := find_duplicate(names)) is not None:
             raise SourceError(
                 f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
                 "rename them where the file is written.",
             )
         with naming(file.name):
-            schema = normalise(found.schema, open_places=True)
+            schema = normalise_schema(found.schema, open_places=True)
     return [found._replace(schema=schema)]
 
 
@@ -133,7 +138,7 @@ def union(
     mixed: set[str] = set()
     for footer in footers:
         for column in footer.schema:
-            name, found = column.name, declared_type(column)
+            name, found = column.name, get_logical_type(column)
             known = types.setdefault(name, found)
             owner = owners.setdefault(name, footer.file.name)
             wider = _wider(known, found)
@@ -142,7 +147,7 @@ def union(
                 wider = declared[name]
             if wider is None:
                 hint = "load them into different tables, or rewrite one of them."
-                plain = all(convertible(type_, pa.string()) for type_ in (known, found))
+                plain = all(can_convert(type_, pa.string()) for type_ in (known, found))
                 if plain or not any(map(pa.types.is_string, (known, found))):
                     form, told = ("string", "text") if plain else ("json", "JSON")
                     option = shlex.quote(f"{name}={form}")
@@ -153,7 +158,7 @@ def union(
                     hint,
                 )
             types[name] = wider
-    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
+    schema = pa.schema([to_table_field(name, type_) for name, type_ in types.items()])
     return schema, frozenset(mixed)
 
 
@@ -190,8 +195,8 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _wider_part(a: pa.Field, b: pa.Field) -> pa.Field | None:
-    wider = _wider(declared_type(a), declared_type(b))
-    return None if wider is None else storable(a.name, wider)
+    wider = _wider(get_logical_type(a), get_logical_type(b))
+    return None if wider is None else to_table_field(a.name, wider)
 
 
 def _members(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

@@ -21,13 +21,18 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.state import TableState, grow_schema, physical_names, retyped
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode
-from lakeport.schema.evolution import Evolution, widens
-from lakeport.schema.exact import InexactError, convertible, exactly
-from lakeport.schema.marks import marked
-from lakeport.schema.named import alter_command, column_of, like, listed, type_name
-from lakeport.schema.nested import is_json, with_text
-from lakeport.schema.text import json_column, text_column
-from lakeport.schema.types import declared_type, storable
+from lakeport.schema.casting import InexactError, can_convert, convert_exactly
+from lakeport.schema.evolution import Evolution, can_widen
+from lakeport.schema.hints import (
+    find_parent_column,
+    format_alter_command,
+    quote_names,
+    sort_by_similarity,
+)
+from lakeport.schema.nested import is_json, replace_untyped_columns
+from lakeport.schema.spark_schema import write_untyped_marks
+from lakeport.schema.text import to_json_column, unquote_json
+from lakeport.schema.types import format_type, get_logical_type, to_table_field
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
 from lakeport.writers.delta.merge.files import (
     ConvertedFile,
@@ -95,7 +100,7 @@ class Alteration:
         writer = self.writer
         plan = self._planned(writer.log.state())
         state = _require_table(plan.base)
-        before = declared_type(
+        before = get_logical_type(
             state.open_schema.field(_column_name(state, self.column, writer.uri))
         )
         if before == self.type:
@@ -124,12 +129,14 @@ class Alteration:
         state = _require_table(state)
         name = _check_change(state, self.column, self.type, self.writer.uri)
         before = state.schema.field(name).type
-        in_place = state.properties.get(WIDENING) == "true" and widens(before, self.type)
+        in_place = state.properties.get(WIDENING) == "true" and can_widen(before, self.type)
         columns = pa.schema(
-            [storable(name, self.type) if f.name == name else f for f in state.open_schema]
+            [to_table_field(name, self.type) if f.name == name else f for f in state.open_schema]
         )
         if in_place:
-            schema_json = grow_schema(state.schema_json, with_text(columns), widened=True)
+            schema_json = grow_schema(
+                state.schema_json, replace_untyped_columns(columns), widened=True
+            )
             evolution = Evolution(columns, widened={name: before})
         else:
             schema_json = retyped(state.schema_json, name, self.type)
@@ -137,7 +144,7 @@ class Alteration:
         return DeltaPlan(
             incoming=pa.schema([]),
             schema=stored_columns(columns, state.partition_columns),
-            schema_json=marked(schema_json, columns),
+            schema_json=write_untyped_marks(schema_json, columns),
             partition_columns=state.partition_columns,
             request=TableRequest(Mode.OVERWRITE),
             dynamic=False,
@@ -155,7 +162,7 @@ class Alteration:
         """
         state, writer = _require_table(plan.base), self.writer
         name = _column_name(state, self.column, writer.uri)
-        if plan.evolution.widened or declared_type(state.schema.field(name)) == self.type:
+        if plan.evolution.widened or get_logical_type(state.schema.field(name)) == self.type:
             return ()
         physical = physical_names(state.schema_json, [name])[name]
         there, after = {physical: None}, {physical: self.type}
@@ -184,12 +191,12 @@ class Alteration:
         kernel = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))
         done = convert_files(kernel, files, self.engine)
         wrong = [one.wrong for one in done if one.wrong]
-        known = declared_type(state.schema.field(name))
+        known = get_logical_type(state.schema.field(name))
         if wrong:
             discard_rewritten(writer.storage, done)
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
-                f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",
+                f"column {name!r} has values that are no {format_type(self.type)}: {listed_values}",
                 f"nothing was changed. {_suggest_type(writer.uri, name, known, self.type)}, or "
                 "correct the values first.",
             )
@@ -227,16 +234,16 @@ def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Arra
         InexactError: the first value that has no equal of the type.
     """
     if is_json(after):
-        return json_column(column, before, after.name)
+        return to_json_column(column, before, after.name)
     if is_json(before):
-        texts = text_column(column)
+        texts = unquote_json(column)
         if pa.types.is_string(after.type):
             same = pc.fill_null(pc.equal(texts, column), False)
             if pc.any(same).as_py():
                 at = same.index(True).as_py()
                 raise InexactError(at, column[at].as_py())
         column = texts
-    return exactly(column, after.type)
+    return convert_exactly(column, after.type)
 
 
 def _require_table(state: TableState | None) -> TableState:
@@ -260,16 +267,16 @@ def _column_name(state: TableState, column: str, uri: str) -> str:
     names = {name.lower(): name for name in state.schema.names}
     if column.lower() not in names:
         nested = [f.name.lower() for f in state.schema if pa.types.is_nested(f.type)]
-        if whole := names.get(column_of(column.lower(), nested)):
+        if whole := names.get(find_parent_column(column.lower(), nested)):
             raise ConfigError(
                 f"{column!r} is a part of the column {whole!r}, and types are changed for whole "
                 "columns",
-                f"{alter_command(uri, whole, 'json')} makes JSON of all of it, which takes any "
-                "type.",
+                f"{format_alter_command(uri, whole, 'json')} makes JSON of all of it, which takes "
+                "any type.",
             )
         raise ConfigError(
             f"the table has no column {column!r}",
-            f"it has {listed(like(column, names.values()))}.",
+            f"it has {quote_names(sort_by_similarity(column, names.values()))}.",
         )
     return str(names[column.lower()])
 
@@ -279,8 +286,8 @@ def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) 
     text = pa.string()
     if before == text:
         return "Leave it as it is"
-    held = "string" if tried != text and convertible(before, text) else "json"
-    return f"{alter_command(uri, name, held)} keeps every value"
+    held = "string" if tried != text and can_convert(before, text) else "json"
+    return f"{format_alter_command(uri, name, held)} keeps every value"
 
 
 def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
@@ -292,15 +299,15 @@ def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) 
         DestinationError: only the table's own engine may change it.
     """
     name = _column_name(state, column, uri)
-    before = declared_type(state.open_schema.field(name))
+    before = get_logical_type(state.open_schema.field(name))
     if name in state.partition_columns:
         raise SchemaConflict(
             f"{name!r} is a partition column: its values are in the names of folders",
             "land the data in a new table, partitioned by the new type.",
         )
-    if not (isinstance(type_, pa.JsonType) or convertible(before, type_)):
+    if not (isinstance(type_, pa.JsonType) or can_convert(before, type_)):
         raise SchemaConflict(
-            f"column {name!r} is {type_name(before)}, of which no value is {type_name(type_)}",
+            f"column {name!r} is {format_type(before)}, of which no value is {format_type(type_)}",
             f"{_suggest_type(uri, name, before, type_)}, or land in another table.",
         )
     reasons = list(state.needs_spark)

@@ -61,7 +61,7 @@ from lakeport.errors import (
 )
 from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.named import command
+from lakeport.schema.hints import format_command
 from lakeport.writers.base import LandedBefore
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, is_plain, leaves_plain
 from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
@@ -159,7 +159,7 @@ def settle(
         LakeportError: `failure`: the commit was not made.
     """
     told = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
-    hint = _HINT.format(history=command("table", "history", log.uri))
+    hint = _HINT.format(history=format_command("table", "history", log.uri))
     if failure.hint and not isinstance(failure, OutcomeUnknown):
         hint = f"{hint} Before that: {failure.hint}"
     if _is_unanswered(failure):

@@ -19,7 +19,7 @@ from lakeport.delta_log.reader import Commit, Contents, DeltaLog
 from lakeport.delta_log.state import physical_names
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import ConfigError, LakeportError, SourceError
-from lakeport.schema.sparktypes import NULL_FOLDER, quoted, spark_json
+from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier, to_spark_json
 from lakeport.units import parse_size
 from lakeport.writers.delta.commit import settle
 
@@ -132,12 +132,12 @@ def condition(partitions: Sequence[Group], schema: pa.Schema) -> str:
 
 
 def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
-    column = quoted(name)
+    column = quote_identifier(name)
     if value is None or value == "":
         return f"{column} IS NULL"
     text = f"CAST(X'{value.encode().hex()}' AS STRING)"
     if not pa.types.is_string(type_) and not pa.types.is_large_string(type_):
-        kind = json.loads(spark_json(pa.schema([(name, type_)])))["fields"][0]["type"]
+        kind = json.loads(to_spark_json(pa.schema([(name, type_)])))["fields"][0]["type"]
         text = f"CAST({text} AS {kind})"
     return f"{column} <=> {text}"
 
@@ -233,7 +233,7 @@ def optimize(
             file_bytes=target_bytes(state.properties),
             user_metadata=mark.text(),
             where=where,
-            also=[f"NOT ({quoted(name)} <=> '{NULL_FOLDER}')" for name in texts],
+            also=[f"NOT ({quote_identifier(name)} <=> '{NULL_FOLDER}')" for name in texts],
             sort_by=sort_by,
             refusal=lambda reason: condition_error(where or "", reason, contents),
         )

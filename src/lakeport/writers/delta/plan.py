@@ -14,8 +14,8 @@ from lakeport.delta_log.state import MAPPING_MODE, TableState, grow_schema, need
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
-from lakeport.schema.marks import marked, typed
-from lakeport.schema.nested import filled_columns, with_text
+from lakeport.schema.nested import fill_untyped_columns, replace_untyped_columns
+from lakeport.schema.spark_schema import fill_marked_types, write_untyped_marks
 from lakeport.writers.delta.untyped import stored_columns
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
@@ -150,13 +150,15 @@ def plan_table(
     closed = bool(by_spark) and not all(reason.startswith(_RULES) for reason in by_spark)
     evolution = plan_evolution(
         None if state is None else state.schema if closed else state.open_schema,
-        with_text(filled_columns(incoming, state.schema)) if state and closed else incoming,
+        replace_untyped_columns(fill_untyped_columns(incoming, state.schema))
+        if state and closed
+        else incoming,
         request.policy,
         mode,
         partial=dynamic,
         widen=request.widen or (state is not None and state.properties.get(WIDENING) == "true"),
     )
-    schema = with_text(evolution.schema)
+    schema = replace_untyped_columns(evolution.schema)
     columns = _partition_columns(state, schema, request.partition_keys)
     clustered = _cluster_columns(state, schema, request.cluster_by, partitioned=bool(columns))
     settings = _properties(state, request.properties)
@@ -165,7 +167,7 @@ def plan_table(
     warnings = _map_columns(state, schema, settings)
     warnings += _widen(state, evolution, settings)
     mapped = settings.get(MAPPING_MODE, "none") != "none"
-    known = typed(state.schema_json, evolution.schema) if state else None
+    known = fill_marked_types(state.schema_json, evolution.schema) if state else None
     schema_json = grow_schema(
         known,
         schema,
@@ -177,7 +179,7 @@ def plan_table(
     return DeltaPlan(
         incoming=incoming,
         schema=schema if by_spark else stored_columns(evolution.schema, columns, kept),
-        schema_json=marked(schema_json, evolution.schema),
+        schema_json=write_untyped_marks(schema_json, evolution.schema),
         partition_columns=columns,
         request=request,
         dynamic=dynamic,

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from lakeport.config.keys import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
-from lakeport.schema.marks import DELETED_AT, lowest_of
-from lakeport.shape import header_name
+from lakeport.shape import DELETED_AT, apply_header_case, combine_lowest_versions
 from lakeport.writers.base import Current, TablePlan, TableWriter
 from lakeport.writers.delta.merge.merger import DeltaMerger
 from lakeport.writers.delta.optimize import compact
@@ -41,7 +40,9 @@ class DeltaTableWriter(TableWriter):
     def of(cls, config: DestinationConfig, writer: DeltaWriter, engine: Engine) -> DeltaTableWriter:
         """Bind a table to what a destination's configuration says."""
         created, updated = (
-            header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)
+            apply_header_case(
+                f"{config.internal_columns_prefix}{name}", config.column_header_format
+            )
             if config.internal_columns
             else ""
             for name in ("created_at", "updated_at")
@@ -102,7 +103,7 @@ class DeltaTableWriter(TableWriter):
             deleted=(named or DELETED_AT) if config.hard_delete else "",
             when=when,
             soft="" if config.hard_delete else DELETED_AT,
-            apart=[header_name(name, header) for name in config.constant_columns],
+            apart=[apply_header_case(name, header) for name in config.constant_columns],
             partition_keys=partition_keys,
             policy=config.schema_evolution,
         )
@@ -123,7 +124,7 @@ class DeltaTableWriter(TableWriter):
         mark = self.writer.mark(
             self.config.run_id or "", batch.sequence, batch.digest, singer_state, batch.bookmark
         )
-        lowest = lowest_of([one.lowest_version for one in staged])
+        lowest = combine_lowest_versions([one.lowest_version for one in staged])
         mark = replace(mark, lowest_version=lowest)
         if self.config.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)

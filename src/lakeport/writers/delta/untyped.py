@@ -19,8 +19,8 @@ from lakeport.delta_log.actions import parse_path
 from lakeport.delta_log.state import file_schema
 from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage
-from lakeport.schema.marks import parts_of
-from lakeport.schema.nested import is_untyped, open_columns, stored_field
+from lakeport.schema.nested import find_untyped_columns, is_untyped, to_file_field
+from lakeport.schema.spark_schema import list_part_types
 
 if TYPE_CHECKING:
     from lakeport.delta_log.actions import DataFile
@@ -44,7 +44,7 @@ def stored_columns(
     kept = apart | {name.lower() for name in keep}
     left = [f for f in columns if not pa.types.is_null(f.type) or f.name.lower() in kept]
     own = [f for f in left if f.name.lower() not in apart]
-    return pa.schema([stored_field(f) for f in (left if own else columns)])
+    return pa.schema([to_file_field(f) for f in (left if own else columns)])
 
 
 def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
@@ -54,7 +54,7 @@ def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[s
         schema: the table's schema as Delta's JSON.
         columns: its columns, with the types of `lakeport.schema.nested`.
     """
-    return open_columns(file_schema(schema, columns))
+    return find_untyped_columns(file_schema(schema, columns))
 
 
 def find_holders(
@@ -106,7 +106,9 @@ def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) 
         there, wanted = {f.name: f.type for f in file}, {f.name: f.type for f in after}
         members = [f for f in before if f.name in there and f.name in wanted]
         return any(_misfits(there[f.name], f.type, wanted[f.name]) for f in members)
-    parts = zip(parts_of(file), parts_of(before), parts_of(after), strict=False)
+    parts = zip(
+        list_part_types(file), list_part_types(before), list_part_types(after), strict=False
+    )
     return any(_misfits(one[2], two[2], three[2]) for one, two, three in parts)
 
 

@@ -29,10 +29,11 @@ from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import (
     Evolution,
     EvolutionPolicy,
-    change_warnings,
+    list_change_warnings,
     plan_evolution,
 )
-from lakeport.schema.named import alter_command, listed, type_name
+from lakeport.schema.hints import format_alter_command, quote_names
+from lakeport.schema.types import format_type
 from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
@@ -130,10 +131,10 @@ class DeltaWriter:
         def json_way(path: str) -> str:
             if path not in plan.schema.names or path in plan.partition_columns:
                 return "a new table has it as JSON"
-            command = alter_command(self.uri, path, "json")
+            command = format_alter_command(self.uri, path, "json")
             return f"{command} makes it hold JSON, its texts as strings"
 
-        warnings = change_warnings(plan.evolution, json_way)
+        warnings = list_change_warnings(plan.evolution, json_way)
         return replace(plan, warnings=(*plan.warnings, *warnings))
 
     def _commit_first_types(self, plan: DeltaPlan) -> bool:
@@ -178,7 +179,7 @@ class DeltaWriter:
             return False
         if any(file.deletion_vector for file in found):
             raise SchemaConflict(
-                f"{listed(plan.evolution.typed)} had no value so far, and the data files that "
+                f"{quote_names(plan.evolution.typed)} had no value so far, and the data files that "
                 "have to be written anew for the first one have deletion vectors",
                 "purge these (`REORG TABLE ... APPLY (PURGE)`), and land the batch again.",
             )
@@ -203,7 +204,7 @@ class DeltaWriter:
         """
         for name, physical in physical_names(plan.schema_json, plan.partition_columns).items():
             if physical in before and any(file.partition.get(physical) for file in files):
-                type_ = type_name(plan.evolution.schema.field(name).type)
+                type_ = format_type(plan.evolution.schema.field(name).type)
                 raise SchemaConflict(
                     f"partition column {name!r} of the table has had no value, and files that "
                     f"others wrote have it as text; it is {type_} in the stream",

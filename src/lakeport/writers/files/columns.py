@@ -131,7 +131,7 @@ class ColumnLog:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from lakeport.schema.casting import normalise
+        from lakeport.schema.casting import normalise_schema
 
         try:
             listed = islice(self.storage.list(self.table), _LISTED)
@@ -142,7 +142,7 @@ class ColumnLog:
                 return RecordedColumns(number=number)
             with self.storage.open(newest.key) as file:
                 footer = pq.ParquetFile(file)
-                schema = normalise(footer.schema_arrow)
+                schema = normalise_schema(footer.schema_arrow)
                 return RecordedColumns(_without_nulls(schema, footer.metadata), number)
         except PermissionRefused:
             return RecordedColumns(number=number, readable=False)
@@ -175,7 +175,7 @@ def plan_columns(
     import pyarrow as pa
 
     from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-    from lakeport.schema.named import type_name
+    from lakeport.schema.types import format_type
 
     rule = EvolutionPolicy.STRICT if policy == "strict" else EvolutionPolicy.EVOLVE
     if known is None or (typed and policy != "loose"):
@@ -189,8 +189,8 @@ def plan_columns(
             own[field.name] = new.with_name(field.name)
     plan = plan_evolution(_replace_fields(known, own), incoming, rule)
     told = [
-        f"column {name!r} is {type_name(known.field(name).type)} in the table and "
-        f"{type_name(field.type)} in these files, and few readers take the two for one table."
+        f"column {name!r} is {format_type(known.field(name).type)} in the table and "
+        f"{format_type(field.type)} in these files, and few readers take the two for one table."
         for name, field in own.items()
         if typed
     ]
@@ -202,10 +202,10 @@ def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
     """Return the columns that files have of a table's: those of the type null only if all are."""
     import pyarrow as pa
 
-    from lakeport.schema.nested import stored_field
+    from lakeport.schema.nested import to_file_field
 
     kept = [field for field in table if not (typed and pa.types.is_null(field.type))]
-    return pa.schema([stored_field(field) for field in (kept or table)])
+    return pa.schema([to_file_field(field) for field in (kept or table)])
 
 
 def _fits(field: pa.Field, new: pa.Field) -> bool:

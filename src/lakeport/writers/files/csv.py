@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import StageWriter
-from lakeport.schema.text import content, holds, plain_text
+from lakeport.schema.text import contains_any, get_string_bytes, to_plain_text
 from lakeport.writers.parquet import EncodedFile
 
 _SLICE_BYTES = 32 << 20
@@ -90,17 +90,17 @@ def lines(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
             for column, field in zip(part.columns, part.schema, strict=True)
         ]
         cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
-        yield content(pc.binary_join_element_wise(*cells, ","))
+        yield get_string_bytes(pc.binary_join_element_wise(*cells, ","))
 
 
 def _cell(array: pa.Array, column: str) -> pa.Array:
-    text, kind = plain_text(array, column), array.type
+    text, kind = to_plain_text(array, column), array.type
     free = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
     return _quoted(text) if free else text
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    if holds(text, _CSV_SPECIAL):
+    if contains_any(text, _CSV_SPECIAL):
         special = pc.match_substring_regex(text, '[",\\r\\n]|^$')
         text_inside = pc.replace_substring(text, '"', '""')
     else:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
-from lakeport.schema.nested import OBJECT, ValueFound, emptied
+from lakeport.schema.nested import EMPTY_STRUCT, UnexpectedValue, restore_untyped
 from lakeport.writers.files.columns import ColumnLog, file_columns
 from lakeport.writers.files.encode import encoder_for
 
@@ -43,7 +43,7 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
                 there = pq.read_schema(file)
             if has_text_places(there, columns):
                 storage.rewrite(key, lambda data: _retype_file(data, columns))
-        except ValueFound:
+        except UnexpectedValue:
             pass
         except DestinationError as error:  # another load may just have done it
             return retyped(key, again=False) if again else error.message
@@ -88,7 +88,7 @@ def retype_late(
 def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
     """Return a file's type with its text opened where the table has another type, or none."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
-        return OBJECT if pa.types.is_struct(table) else pa.null()
+        return EMPTY_STRUCT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):
         types = {f.name: f.type for f in table}
         return pa.struct([_opened_field(f, types.get(f.name, pa.null())) for f in there])
@@ -116,7 +116,7 @@ def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
     stage: Any = out
     encoded = encoder_for("parquet", codec.replace("uncompressed", "none")).open(columns, stage)
     for batch in file.iter_batches():
-        rows = emptied(emptied(batch.to_struct_array(), open_), wanted)
+        rows = restore_untyped(restore_untyped(batch.to_struct_array(), open_), wanted)
         encoded.write(pa.RecordBatch.from_arrays(rows.flatten(), schema=columns))
     encoded.close()
     return out.getvalue()

@@ -539,7 +539,7 @@ class FilesWriter(TableWriter):
             ConfigError: a configured path is refused.
             SchemaConflict: the columns don't fit those that the table has.
         """
-        from lakeport.schema.nested import is_open
+        from lakeport.schema.nested import has_untyped
 
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
@@ -562,7 +562,7 @@ class FilesWriter(TableWriter):
                 f"files are not partitioned by columns ({listed}); `date_partition_format` makes "
                 "folders by the time of the load.",
             )
-        untyped = tuple(field.name for field in columns if is_open(field.type))
+        untyped = tuple(field.name for field in columns if has_untyped(field.type))
         return TablePlan(files, sink, _Detail(names, columns), warnings, untyped)
 
     def _plan_columns(self, incoming: pa.Schema) -> tuple[pa.Schema, pa.Schema, tuple[str, ...]]:
@@ -571,7 +571,7 @@ class FilesWriter(TableWriter):
         Raises:
             SchemaConflict: they don't go together.
         """
-        from lakeport.schema.evolution import TypeConflict, change_warnings
+        from lakeport.schema.evolution import TypeConflict, list_change_warnings
 
         known, typed = self._recorded(), self.encoder.has_types
         try:
@@ -595,7 +595,7 @@ class FilesWriter(TableWriter):
                 "lets nothing be read here. Permission to list and read "
                 f"{self._column_log.uri} would do.",
             )
-        warnings += tuple(change_warnings(plan, lambda _: "a new table has it as JSON"))
+        warnings += tuple(list_change_warnings(plan, lambda _: "a new table has it as JSON"))
         return file_columns(plan.schema, typed=typed), table, warnings
 
     @property

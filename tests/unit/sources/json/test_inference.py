@@ -12,10 +12,10 @@ import pytest
 from lakeport.schema.types import (
     FieldType,
     Kind,
-    arrow_type,
+    kind_to_arrow_type,
     merge_fields,
     merge_kinds,
-    type_of_kind,
+    to_arrow_type,
 )
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.record import Decoder, kind_of_value
@@ -54,7 +54,7 @@ def test_kinds_merge_in_any_order() -> None:
 
 
 def test_types_of_kinds() -> None:
-    assert [type_of_kind(k) for k in KINDS] == [
+    assert [kind_to_arrow_type(k) for k in KINDS] == [
         pa.string(),
         pa.bool_(),
         pa.int64(),
@@ -84,7 +84,7 @@ def test_types_of_kinds() -> None:
 def test_types_of_columns(values: list[Any], stored: pa.DataType, together: bool) -> None:
     lines = [json.dumps({"c": v}).encode() for v in values]
     fields = infer_fields([b"\n".join(lines)] if together else lines)
-    assert [(f.name, arrow_type(f.type)) for f in fields] == [("c", stored)]
+    assert [(f.name, to_arrow_type(f.type)) for f in fields] == [("c", stored)]
     assert all(f.type.kind is not Kind.JSON for f in fields)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.text import json_text, plain_text
+from lakeport.schema.text import to_json_text, to_plain_text
 from lakeport.sources.json.record import columns_of, schema_of
 from lakeport.writers.files.csv import header, lines
 from lakeport.writers.files.encode import Encoder, encoder_for
@@ -58,7 +58,7 @@ def encoded(columns: Mapping[str, Any], encoder: Encoder | None = None) -> bytes
 )
 def test_texts(values: list[Any], kind: pa.DataType, texts: list[Any] | None) -> None:
     expected = texts or [f"0.{'0' * 29}1", f"0.{'0' * 30}", None]
-    assert plain_text(pa.array(values, kind)).to_pylist() == expected
+    assert to_plain_text(pa.array(values, kind)).to_pylist() == expected
 
 
 def test_bytes_of_a_whole_file() -> None:
@@ -91,7 +91,7 @@ def test_nested_values_are_json() -> None:
         "b": b"\xff",
         "d": None,
     }
-    text = json_text(pa.array([value, None], kind)).to_pylist()
+    text = to_json_text(pa.array([value, None], kind)).to_pylist()
     assert text == [
         '{"a":[{"t":"2024-03-04T15:30:45.123456+00:00","m":12345678901234567.89},null],'
         '"k\\"":{"x\\n":1.0,"nan":null},"b":"/w==","d":null}',
@@ -112,7 +112,7 @@ def test_json_within_lists_and_objects_is_not_quoted_again() -> None:
         {"free": None},
     ]
     batch = pa.RecordBatch.from_pylist(values, schema_of(columns_of("s", fields, (), ())))
-    texts = [plain_text(column).to_pylist() for column in batch.columns]
+    texts = [to_plain_text(column).to_pylist() for column in batch.columns]
     assert texts == [
         ['[1,"x",null,{"a": [1.50]}]', "[]", None],
         ['{"x":"t","y":{},"z":"1"}', '{"x":null,"y":null,"z":"\\""}', None],
@@ -122,7 +122,7 @@ def test_json_within_lists_and_objects_is_not_quoted_again() -> None:
 
 def test_json_escapes_every_control_character() -> None:
     value = "".join(map(chr, range(0x21))) + '"\\/é\u2028😀'
-    text = json_text(pa.array([[value]])).to_pylist()[0]
+    text = to_json_text(pa.array([[value]])).to_pylist()[0]
     assert json.loads(text) == [value]
 
 
@@ -172,7 +172,7 @@ def test_compressed_files(compression: Any) -> None:
 )
 def test_dates_that_iso_text_does_not_have(array: pa.Array) -> None:
     with pytest.raises(InputError, match="'when'"):
-        plain_text(array, "when")
+        to_plain_text(array, "when")
 
 
 def test_header_is_always_there_and_quoted() -> None:

@@ -17,7 +17,7 @@ from lakeport.engine.failures import translate
 from lakeport.engine.spark.delta.transaction import USER_METADATA, committing_session
 from lakeport.engine.sql.frames import empty_frame, literal, spark_schema
 from lakeport.errors import DestinationError, InputError
-from lakeport.schema.sparktypes import NULL_FOLDER, quoted
+from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -92,7 +92,7 @@ class DeltaRows:
             else:
                 frame = session.read.schema(spark_schema(schema)).parquet(*uris)
                 _check_partitions(frame, self.partition_columns)
-                frame = frame.select(*map(quoted, columns))
+                frame = frame.select(*map(quote_identifier, columns))
             mode = "overwrite" if overwrite else "append"
             frame.write.format("delta").mode(mode).options(**options).save(self.uri)
 
@@ -125,17 +125,21 @@ class DeltaRows:
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
             new: dict[str, str | Column] = {
-                quoted(name): f"source.{quoted(name)}" for name in schema.names
+                quote_identifier(name): f"source.{quote_identifier(name)}" for name in schema.names
             }
             updated = dict(new)
             if kept in schema.names:
-                updated[quoted(kept)] = f"coalesce(target.{quoted(kept)}, source.{quoted(kept)})"
-            same = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
+                updated[quote_identifier(kept)] = (
+                    f"coalesce(target.{quote_identifier(kept)}, source.{quote_identifier(kept)})"
+                )
+            same = " AND ".join(
+                f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
+            )
             merge = table.alias("target").merge(source.alias("source"), same)
             if gone:
                 merge = merge.whenMatchedDelete(gone)
             if bare:
-                stay = set(map(quoted, own))
+                stay = set(map(quote_identifier, own))
                 some = {name: value for name, value in updated.items() if name not in stay}
                 merge = merge.whenMatchedUpdate(bare, some)
             merge = merge.whenMatchedUpdate(set=updated)
@@ -157,7 +161,9 @@ class DeltaRows:
         """
         with _translate_rule_errors():
             _, table = self._open_table(new)
-            table.update(condition, {quoted(n): literal(value) for n, value in values.items()})
+            table.update(
+                condition, {quote_identifier(n): literal(value) for n, value in values.items()}
+            )
 
     def _open_table(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
         """A session of its own whose settings say the mark, and the table in it."""
@@ -173,8 +179,8 @@ class DeltaRows:
         _check_partitions(present, self.partition_columns, of_table=True)
         if new and new not in present.columns:
             # An UPDATE adds no column; the commit that does is not the change, and has no mark.
-            column = f"{quoted(new)} TIMESTAMP"
-            self.spark.sql(f"ALTER TABLE delta.{quoted(self.uri)} ADD COLUMNS ({column})")
+            column = f"{quote_identifier(new)} TIMESTAMP"
+            self.spark.sql(f"ALTER TABLE delta.{quote_identifier(self.uri)} ADD COLUMNS ({column})")
         return own, DeltaTable.forPath(own, self.uri)
 
 
@@ -195,7 +201,7 @@ def _last_of_each(
         )
         for number, uri in enumerate(uris)
     ]
-    order = Window.partitionBy(*map(quoted, keys)).orderBy(
+    order = Window.partitionBy(*map(quote_identifier, keys)).orderBy(
         functions.col(_FILE).desc(), functions.col(_ORDER).desc()
     )
     return (
@@ -240,7 +246,7 @@ def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool
     """
     texts = {name for name, type_ in rows.dtypes if type_ == "string"}
     for name in columns:
-        if name not in texts or rows.where(rows[quoted(name)] == NULL_FOLDER).isEmpty():
+        if name not in texts or rows.where(rows[quote_identifier(name)] == NULL_FOLDER).isEmpty():
             continue
         said = (
             f"has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes as null, "

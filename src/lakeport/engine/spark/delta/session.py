@@ -24,7 +24,7 @@ from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
 from lakeport.engine.sql.query import fault_of
 from lakeport.errors import ConfigError, DestinationError, LakeportError
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -431,4 +431,4 @@ def _sql_name(uri: str) -> str:
     >>> _sql_name("file:///lake/a`b")
     'delta.`file:///lake/a``b`'
     """
-    return "delta." + quoted(uri)
+    return "delta." + quote_identifier(uri)

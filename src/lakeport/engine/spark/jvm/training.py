@@ -31,7 +31,7 @@ from lakeport.engine.spark.jvm.gateway import class_path
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.session import DriverSession
 from lakeport.host.scratch import scratch
-from lakeport.schema.sparktypes import spark_json
+from lakeport.schema.spark_schema import to_spark_json
 
 _EXIT_SECONDS: Final = 240.0
 _LABEL: Final = JobLabel("record classes")
@@ -107,7 +107,7 @@ def _commit(
     actions = [add_action(name, {}, size, now, stats) for name, size in files]
     actions.append(transaction_action("training", version, now))
     if txn.version < 0:
-        schema = json.loads(spark_json(pa.schema([("id", pa.int64()), ("name", pa.string())])))
+        schema = json.loads(to_spark_json(pa.schema([("id", pa.int64()), ("name", pa.string())])))
         txn.set_metadata(metadata_action(str(uuid.uuid4()), schema, (), {}, now))
     # A write: after anything else, Delta works out the table's whole state for its checksum.
     txn.commit_actions(actions, Operation())

@@ -39,9 +39,8 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.state import physical_names
 from lakeport.errors import InputError
 from lakeport.model import Staged, Storage
-from lakeport.schema.casting import TIMESTAMP
-from lakeport.schema.marks import DELETED_AT
-from lakeport.shape import fit_column
+from lakeport.schema.types import TIMESTAMP
+from lakeport.shape import DELETED_AT, fit_column
 from lakeport.writers.delta.merge.files import (
     Bounds,
     TableFiles,

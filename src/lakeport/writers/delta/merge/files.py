@@ -19,10 +19,10 @@ from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import SchemaConflict
 from lakeport.model import Staged, Storage
-from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.exact import InexactError
-from lakeport.schema.named import alter_command
-from lakeport.schema.nested import ValueFound, emptied
+from lakeport.schema.casting import InexactError
+from lakeport.schema.hints import format_alter_command
+from lakeport.schema.nested import UnexpectedValue, restore_untyped
+from lakeport.schema.rebase import HybridCalendar
 from lakeport.shape import fit_column
 from lakeport.writers.delta.sink import DeltaSink, relabel
 from lakeport.writers.delta.untyped import name_unreadable_file
@@ -133,12 +133,12 @@ class TableFiles:
         if name not in self.untyped:
             return column
         try:
-            return emptied(column, self.untyped[name])
-        except ValueFound:
+            return restore_untyped(column, self.untyped[name])
+        except UnexpectedValue:
             raise SchemaConflict(
                 f"column {name!r} of the table had no value so far, there or in a part of it, and "
                 "a file that others wrote has one as text",
-                f"{alter_command(self.log.uri, name, 'string')} keeps it as text."
+                f"{format_alter_command(self.log.uri, name, 'string')} keeps it as text."
                 if pa.types.is_null(self.untyped[name])
                 else "have its writer land it by another name, or overwrite the table.",
             ) from None

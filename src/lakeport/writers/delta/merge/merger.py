@@ -26,11 +26,10 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.transactions import Mark, Operation
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
-from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.marks import DELETED_AT, TABLE_VERSION, lowest_of
-from lakeport.schema.named import type_name
-from lakeport.schema.sparktypes import quoted
+from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.types import TIMESTAMP, format_type
+from lakeport.shape import DELETED_AT, TABLE_VERSION, combine_lowest_versions
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.merge.changes import (
     BatchKeys,
@@ -59,7 +58,7 @@ def _delete_condition(change: Upsert) -> str:
     """A condition on rows of the batch whose keys are deleted; empty for none."""
     if not change.deleted:
         return ""
-    column = f"source.{quoted(change.deleted)}"
+    column = f"source.{quote_identifier(change.deleted)}"
     if change.when:
         return change.when.sql(column)
     flag = pa.types.is_boolean(change.incoming.schema.field(change.deleted).type)
@@ -70,18 +69,20 @@ def _key_only_condition(change: Upsert) -> str:
     """A condition on rows of the batch that bring their keys alone, and leave what is there."""
     if not (change.soft and change.own):
         return ""
-    empty = [f"source.{quoted(name)} IS NULL" for name in change.own]
-    return " AND ".join([f"source.{quoted(change.soft)} IS NOT NULL", *empty])
+    empty = [f"source.{quote_identifier(name)} IS NULL" for name in change.own]
+    return " AND ".join([f"source.{quote_identifier(change.soft)} IS NOT NULL", *empty])
 
 
 def _key_condition(keys: Sequence[str]) -> str:
-    return " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
+    return " AND ".join(
+        f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
+    )
 
 
 def _old_rows_condition(change: Retire) -> str:
-    column = quoted(change.version_column)
+    column = quote_identifier(change.version_column)
     old = f"{column} < {int(change.version)}"
-    return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
+    return f"{old} AND {quote_identifier(change.deleted)} IS NULL" if change.deleted else old
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class DeltaMerger:
         if column is None or not _numeric(state.schema.field(column).type):
             return None
         if any(one is None or one < version for one in of_run):
-            text = _not_activated_warning(version, lowest_of(of_run))
+            text = _not_activated_warning(version, combine_lowest_versions(of_run))
             return Landed(self.writer.stream, self.writer.uri, -1, 0, warnings=(text,))
         incoming = state.open_schema
         deleted = "" if hard else names.get(DELETED_AT, DELETED_AT)
@@ -371,7 +372,7 @@ class DeltaMerger:
         # The version that was planned on: its files have been checked.
         reader = session.spark.read.format("delta").option("versionAsOf", plan.base.version)
         rows = reader.load(self.writer.log.hadoop_uri)
-        unknown = rows.where(f"{quoted(change.version_column)} IS NULL").count()
+        unknown = rows.where(f"{quote_identifier(change.version_column)} IS NULL").count()
         if change.deleted:
             names = filter(None, (change.deleted, change.updated))
             table.update(
@@ -473,9 +474,9 @@ def _check_values(field: pa.Field, when: DeleteCondition) -> None:
         pa.array(when.values).cast(field.type)
     except (pa.ArrowException, TypeError, ValueError):
         raise ConfigError(
-            f"`delete_when` compares column {field.name!r}, which is {type_name(field.type)}, with "
-            "a value that it can't have",
-            f"write its values as {type_name(field.type)}, texts in single quotes.",
+            f"`delete_when` compares column {field.name!r}, which is {format_type(field.type)}, "
+            "with a value that it can't have",
+            f"write its values as {format_type(field.type)}, texts in single quotes.",
         ) from None
 
 

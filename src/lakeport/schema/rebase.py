@@ -9,10 +9,8 @@ https://github.com/apache/spark/blob/v4.0.0/sql/api/src/main/scala/org/apache/sp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.nested import assembled, parts, with_parts
+from lakeport.schema.nested import change_child_types, list_children, rebuild_nested
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
-
 
 _SPARK = "org.apache.spark."
 _ROW = f"{_SPARK}sql.parquet.row.metadata"
@@ -36,17 +33,6 @@ _DAYS = np.array([-719164, -682945, -646420, -609895, -536845, -500320, -463795,
 """First day, counted from 1970 by the Julian calendar, of each of `_AMOUNTS`."""
 _AMOUNTS = np.array([*range(2, -11, -1), 0])
 """Days to add to a Julian count."""
-
-_DATE = r"(\d{4})-(\d\d)-(\d\d)"
-_TIME = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
-_ZONE = r"([Zz]|[+-]\d\d(?::?\d\d)?)?"
-_TEXT = re.compile(rf"{_DATE}(?:[Tt ]{_TIME}{_ZONE})?", re.ASCII)
-_FAR = re.compile(r"(?:[+-]\d{4,}|\d{5,})-\d\d-\d\d.*", re.ASCII | re.DOTALL)
-_EPOCH = date(1970, 1, 1).toordinal()
-_DAY_MICROSECONDS = 86_400_000_000
-_FIRST = (1 - _EPOCH) * _DAY_MICROSECONDS
-_END = (date.max.toordinal() + 1 - _EPOCH) * _DAY_MICROSECONDS
-_MICRO_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +92,13 @@ class HybridCalendar:
     def _rebase(self, array: Any, flags: Iterator[bool], path: str) -> Any:
         if isinstance(array.type, pa.BaseExtensionType):
             return self._rebase(array.storage, flags, path)
-        if children := parts(array):
+        if children := list_children(array):
             rebased = [self._rebase(child, flags, f"{path}.{name}") for name, child in children]
             if all(new is old for new, (_, old) in zip(rebased, children, strict=True)):
                 return array
-            return assembled(array, rebased, with_parts(array.type, [a.type for a in rebased]))
+            return rebuild_nested(
+                array, rebased, change_child_types(array.type, [a.type for a in rebased])
+            )
         return self.rebase_flat(array, path) if next(flags) else array
 
     def rebase_flat(self, array: Any, path: str) -> Any:
@@ -162,71 +150,3 @@ def _flat_types(t: Any) -> Iterable[Any]:
             yield from _flat_types(t.field(i).type)
     else:
         yield t
-
-
-_LAST_HOUR, _LAST_MINUTE = 23, 59
-
-
-def microseconds(text: str) -> int:
-    """Read a date-time; one without an offset is UTC, and a date alone is its midnight.
-
-    Raises:
-        ValueError: not a timestamp, out of range (years 1 to 9999 in UTC), or finer than
-            microseconds; the message says which, without the text.
-
-    Example:
-        >>> microseconds("1970-01-01T01:00:00.000001+01:00")
-        1
-    """
-    day, time, offset = _parts(text, "timestamp")
-    instant = day * _DAY_MICROSECONDS + time - offset
-    if not _FIRST <= instant < _END:
-        raise ValueError("date out of range")
-    return instant
-
-
-def days(text: str) -> int:
-    """Read a date; a date-time counts if it is midnight and has no offset but UTC's.
-
-    Raises:
-        ValueError: not a date, or out of range (years 1 to 9999).
-
-    Example:
-        >>> days("1970-01-02"), days("1970-01-02T00:00:00Z")
-        (1, 1)
-    """
-    day, time, offset = _parts(text, "date")
-    if time or offset:
-        raise ValueError("not a date")
-    return day
-
-
-def _parts(text: str, what: str) -> tuple[int, int, int]:
-    """Day since 1970, microseconds of the day, and the offset in microseconds."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        raise ValueError("date out of range" if _FAR.fullmatch(text) else f"not a {what}")
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    if year == "0000":
-        raise ValueError("date out of range")
-    try:
-        ordinal = date(int(year), int(month), int(day)).toordinal() - _EPOCH
-    except ValueError:
-        raise ValueError(f"not a {what}") from None
-    h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
-    if h > _LAST_HOUR or m > _LAST_MINUTE or s > _LAST_MINUTE:
-        raise ValueError(f"not a {what}")
-    offset = _offset(zone, what)
-    digits = (fraction or "").ljust(_MICRO_DIGITS, "0")
-    if digits[_MICRO_DIGITS:].strip("0"):
-        raise ValueError("finer than microseconds")
-    return ordinal, ((h * 60 + m) * 60 + s) * 1_000_000 + int(digits[:_MICRO_DIGITS]), offset
-
-
-def _offset(zone: str | None, what: str) -> int:
-    if zone is None or zone in "Zz":
-        return 0
-    hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
-    if hours > _LAST_HOUR or minutes > _LAST_MINUTE:
-        raise ValueError(f"not a {what}")
-    return (hours * 60 + minutes) * (-60_000_000 if zone[0] == "-" else 60_000_000)

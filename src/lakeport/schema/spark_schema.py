@@ -1,0 +1,336 @@
+"""Table schemas in the JSON form of Spark's `StructType`, which Delta's log has, too.
+
+Metadata in that form mark which columns hold JSON (`lakeport.json`), and which places never had a
+value (`lakeport.noValueYet`). A place without a value has the type of text. The second mark is in
+the metadata of the column or struct member that the place is, or is in:
+```
+true                        the column or member itself
+["{}"]                      it had objects without members alone
+["element", "value.{}"]     parts of its lists and maps, which have no metadata
+```
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict
+from lakeport.schema.nested import (
+    EMPTY_STRUCT,
+    JSON_METADATA,
+    change_child_types,
+    change_field_type,
+    is_json,
+    is_untyped,
+    replace_untyped_columns,
+)
+
+_NAMES: dict[pa.DataType, str] = {
+    pa.string(): "string",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.binary(): "binary",
+}
+_TYPES: dict[str, pa.DataType] = {name: type_ for type_, name in _NAMES.items()}
+JSON_KEY = "lakeport.json"
+"""Key of a field's metadata in Delta's log: its texts are JSON, or those at a path below it."""
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls a partition's folder whose value is null; a text of the same reads as null."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_CHARS = re.compile(r"(?:var)?char\(\d+\)")
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name, of a column, view or path, as Spark SQL takes it whatever is in it.
+
+    >>> quote_identifier("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def to_spark_json(schema: pa.Schema) -> str:
+    """Write a table schema as Spark's `StructType.json()` does.
+
+    Args:
+        schema: columns of table types (see `lakeport.schema.casting.normalise_schema`).
+
+    Raises:
+        SchemaConflict: a column has a type that tables don't have.
+
+    Example:
+        >>> to_spark_json(pa.schema([("id", pa.int64())]))
+        '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+    """
+    return json.dumps(_struct(schema, ""), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_spark_json(text: str) -> pa.Schema:
+    """Read a schema that Spark or Delta wrote.
+
+    A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which only tables of
+    other writers have. Metadata is left out, but for what marks JSON.
+
+    Raises:
+        SchemaConflict: a column has a type that can't be written, such as `variant`.
+
+    Example:
+        >>> from_spark_json(to_spark_json(pa.schema([("id", pa.int64())]))).names
+        ['id']
+    """
+    return pa.schema(list(_arrow(json.loads(text), "")))
+
+
+def build_json_mark(part: pa.Field) -> dict[str, Any]:
+    """Return the metadata that mark a column, or a part of its lists and maps, as JSON.
+
+    >>> items = pa.list_(pa.field("item", pa.string(), metadata=JSON_METADATA))
+    >>> build_json_mark(pa.field("v", items)), build_json_mark(pa.field("v", pa.string()))
+    ({'lakeport.json': 'element'}, {})
+    """
+    at: list[str] = []
+    while pa.types.is_list(part.type) or pa.types.is_map(part.type):
+        at.append("element" if pa.types.is_list(part.type) else "value")
+        part = part.type.value_field if at[-1] == "element" else part.type.item_field
+    return {JSON_KEY: ".".join(at) or True} if is_json(part) else {}
+
+
+def _struct(fields: Any, path: str) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": f.name,
+                "type": _spark(f.type, f"{path}.{f.name}" if path else f.name),
+                "nullable": True,
+                "metadata": build_json_mark(f),
+            }
+            for f in fields
+        ],
+    }
+
+
+def _spark(t: Any, path: str) -> Any:
+    name = _NAMES.get(t)
+    if name is not None:
+        return name
+    if pa.types.is_decimal128(t):
+        return f"decimal({t.precision},{t.scale})"
+    if pa.types.is_struct(t):
+        return _struct([t.field(i) for i in range(t.num_fields)], path)
+    if pa.types.is_list(t):
+        element = _spark(t.value_type, f"{path}.element")
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if pa.types.is_map(t):
+        return {
+            "type": "map",
+            "keyType": _spark(t.key_type, f"{path}.key"),
+            "valueType": _spark(t.item_type, f"{path}.value"),
+            "valueContainsNull": True,
+        }
+    raise SchemaConflict(
+        f"column {path!r} has type {t}, which tables don't have",
+        "convert the column in the source, or leave it out.",
+    )
+
+
+def _arrow(spark: Any, path: str) -> Any:
+    if isinstance(spark, str):
+        return _plain(spark, path)
+    if isinstance(spark, Mapping):
+        match spark.get("type"):
+            case "struct":
+                return pa.struct([_field(f, path) for f in spark["fields"]])
+            case "array":
+                return pa.list_(_arrow(spark["elementType"], f"{path}.element"))
+            case "map":
+                key = _arrow(spark["keyType"], f"{path}.key")
+                return pa.map_(key, _arrow(spark["valueType"], f"{path}.value"))
+    raise _foreign(path, json.dumps(spark))
+
+
+def _field(spark: Mapping[str, Any], path: str) -> Any:
+    name = spark["name"]
+    found = pa.field(name, _arrow(spark["type"], f"{path}.{name}" if path else name))
+    mark = (spark.get("metadata") or {}).get(JSON_KEY)
+    return _mark_json(found, mark.split(".") if isinstance(mark, str) else []) if mark else found
+
+
+def _mark_json(part: Any, at: list[str]) -> Any:
+    """A column whose part there is marked as JSON; as it is where that is no text any more."""
+    t = part.type
+    if not at:
+        return part.with_metadata(JSON_METADATA) if pa.types.is_string(t) else part
+    if at[0] == "element" and pa.types.is_list(t):
+        return part.with_type(pa.list_(_mark_json(t.value_field, at[1:])))
+    if at[0] == "value" and pa.types.is_map(t):
+        return part.with_type(pa.map_(t.key_type, _mark_json(t.item_field, at[1:])))
+    return part
+
+
+def _plain(name: str, path: str) -> Any:
+    if name in _TYPES:
+        return _TYPES[name]
+    if name == "decimal":
+        return pa.decimal128(10, 0)
+    if match := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if _CHARS.fullmatch(name):
+        return pa.string()
+    raise _foreign(path, name)
+
+
+def _foreign(path: str, name: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"column {path!r} of the table has type {name}, which lakeport can't write",
+        "land into another table, or change the column's type there.",
+    )
+
+
+UNTYPED_KEY = "lakeport.noValueYet"
+"""Key of the metadata."""
+
+_OBJECT = "{}"
+
+
+def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
+    """A table's columns, with the types of `lakeport.schema.nested` in places without a value.
+
+    Args:
+        schema: the table's schema as Delta's JSON.
+        columns: the same as Arrow has it, or the type of an object.
+    """
+    pairs = zip(schema["fields"], columns, strict=True)
+    return pa.schema(
+        [
+            change_field_type(f, _apply_marks(json_["type"], f.type, _read_marks(json_)))
+            for json_, f in pairs
+        ]
+    )
+
+
+def _apply_marks(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.DataType:
+    if "" in marks:
+        return pa.null()
+    if _OBJECT in marks:
+        return EMPTY_STRUCT
+    if pa.types.is_struct(type_):
+        return pa.struct(list(apply_untyped_marks(spark, type_)))
+    parts = [
+        _apply_marks(spark[key], part, _marks_below(marks, name))
+        for key, name, part in list_part_types(type_)
+    ]
+    return change_child_types(type_, parts)
+
+
+def _read_marks(field: Mapping[str, Any]) -> frozenset[str]:
+    """The places without a value in a column or member, as paths below it; empty for itself."""
+    found = field["metadata"].get(UNTYPED_KEY, [])
+    return frozenset({""} if found is True else found)
+
+
+def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
+    """The marks within a part of a list or map.
+
+    >>> sorted(_marks_below({"element", "element.{}", "value"}, "element"))
+    ['', '{}']
+    """
+    paths = (mark.partition(".") for mark in marks)
+    return frozenset(rest for first, _, rest in paths if first == name)
+
+
+def list_part_types(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
+    """The parts of a list or map: their keys in Delta's JSON, their names in paths, their types."""
+    if pa.types.is_list(type_):
+        return [("elementType", "element", type_.value_type)]
+    if pa.types.is_map(type_):
+        return [("keyType", "key", type_.key_type), ("valueType", "value", type_.item_type)]
+    return []
+
+
+def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
+    """A schema, as Delta's JSON, that says which of its places never had a value, and of no others.
+
+    Args:
+        schema: the schema, with text in these places.
+        columns: the same columns, or type of an object, with the types of
+            `lakeport.schema.nested` there.
+    """
+    fields = []
+    for field, column in zip(schema["fields"], columns, strict=True):
+        metadata = {key: value for key, value in field["metadata"].items() if key != UNTYPED_KEY}
+        if marks := _list_untyped(column.type):
+            metadata[UNTYPED_KEY] = True if marks == [""] else marks
+        type_ = _write_marks(field["type"], column.type)
+        fields.append({**field, "type": type_, "metadata": metadata})
+    return {**schema, "fields": fields}
+
+
+def _write_marks(spark: Any, type_: pa.DataType) -> Any:
+    if is_untyped(type_):
+        return spark
+    if pa.types.is_struct(type_):
+        return write_untyped_marks(spark, type_)
+    parts = {key: _write_marks(spark[key], part) for key, _, part in list_part_types(type_)}
+    return {**spark, **parts} if parts else spark
+
+
+def _list_untyped(type_: pa.DataType) -> list[str]:
+    """List the places below a column that never had a value, as its metadata has them.
+
+    [""] is the column itself, ["{}"] a column that had objects without members alone.
+    """
+    if is_untyped(type_):
+        return [_OBJECT if type_ == EMPTY_STRUCT else ""]
+    return [
+        f"{name}.{mark}" if mark else name
+        for _, name, part in list_part_types(type_)
+        for mark in _list_untyped(part)
+    ]
+
+
+def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
+    """A table's schema, as Delta's JSON, whose places without a value have the types of columns.
+
+    Args:
+        schema: the table's.
+        columns: what the columns, or the members of an object, are to be; others are left alone.
+    """
+    types = {column.name: column.type for column in columns}
+    fields = [
+        {**f, "type": _fill_marked(f["type"], types.get(f["name"]), _read_marks(f))}
+        for f in schema["fields"]
+    ]
+    return {**schema, "fields": fields}
+
+
+def _fill_marked(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -> Any:
+    if type_ is None:
+        return spark
+    if marks & {"", _OBJECT}:
+        wanted = json.loads(to_spark_json(replace_untyped_columns(pa.schema([("place", type_)]))))
+        return wanted["fields"][0]["type"]
+    if isinstance(spark, str):
+        return spark
+    if pa.types.is_struct(type_) and spark["type"] == "struct":
+        return fill_marked_types(spark, type_)
+    parts = [one for one in list_part_types(type_) if one[0] in spark]
+    return {
+        **spark,
+        **{k: _fill_marked(spark[k], part, _marks_below(marks, n)) for k, n, part in parts},
+    }
