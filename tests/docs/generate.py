@@ -27,6 +27,7 @@ from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
 from lakeport.config.lake import Lineage, Notices
 from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
+from lakeport.sources.files.discovery import FORMATS
 from tests.docs.pages import pages
 
 CONFIGS: Mapping[str, type[DestinationConfig]] = {
@@ -98,6 +99,26 @@ def lake_keys(part: str) -> str:
     return _table(("key", "meaning"), [(f"`{key}`", text) for key, text in texts.items()])
 
 
+def features(_: str) -> str:
+    """What a lake's file can read and write, by the registries that decide it."""
+
+    def names(values: Iterable[str]) -> str:
+        return ", ".join(dict.fromkeys(values))
+
+    modes = DestinationConfig.model_fields["mode"].annotation
+    written = {
+        f"`{name}`": names(words_of(config.model_fields["file_type"].annotation))
+        for name, config in CONFIGS.items()
+    }
+    rows = [
+        ("kinds of sources in a lake's file", names(f"`{kind}`" for kind in KINDS)),
+        ("formats of files to read", names(f"`{format_}`" for format_ in FORMATS.values())),
+        *((f"formats to write to {name}", formats) for name, formats in written.items()),
+        ("modes", names(words_of(modes))),
+    ]
+    return _table(("lakeport has", "these"), rows)
+
+
 def error_tree(_: str) -> str:
     """The tree of errors, as their module draws it."""
     tree = (errors.__doc__ or "").split("```")[1].strip("\n")
@@ -154,7 +175,7 @@ def values(name: str, field: FieldInfo) -> str:
         return _VALUES[name]
     bounds = (m for m in _metadata(field) if isinstance(m, (Ge, Gt)))
     least = next(bounds, None)
-    words = ", ".join(dict.fromkeys(_words(field.annotation)))
+    words = ", ".join(dict.fromkeys(words_of(field.annotation)))
     if isinstance(least, Ge):
         words += f", {least.ge:g} or more"  # type: ignore[str-format]
     elif least is not None:
@@ -190,14 +211,15 @@ def _nested(annotation: Any) -> Iterator[Any]:
             yield from _nested(inner)
 
 
-def _words(annotation: Any) -> Iterator[str]:
+def words_of(annotation: Any) -> Iterator[str]:
+    """Yield the values that a type allows, in words."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from _words(get_args(annotation)[0])
+        yield from words_of(get_args(annotation)[0])
     elif origin in (Union, types.UnionType):
         for inner in get_args(annotation):
             if inner is not type(None):
-                yield from _words(inner)
+                yield from words_of(inner)
     elif origin is Literal:
         yield from (f"`{value}`" for value in get_args(annotation))
     elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
@@ -286,6 +308,7 @@ _MAKERS: Mapping[str, Callable[[str], str]] = {
     "own-keys": own_keys,
     "shared-keys": all_keys,
     "lake-keys": lake_keys,
+    "features": features,
     "error-tree": error_tree,
     "error-table": error_table,
     "command": command_options,
