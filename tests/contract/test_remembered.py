@@ -101,15 +101,15 @@ def test_tables_of_a_flush_that_was_cut_off_go_on_each_from_its_own_commit(
     target: Target, tap: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tap(2)
-    kept = lakeport.loading.stream.StreamLoader._committed  # type: ignore[attr-defined]
+    kept = lakeport.loading.stream.StreamLoader._commit  # type: ignore[attr-defined]
 
-    def cut_off(self: Any, whole: Any, *rest: Any) -> Any:
-        if whole.stream == "orders":
+    def cut_off(self: Any, staged: Any, *rest: Any) -> Any:
+        if staged.batch.stream == "orders":
             raise LakeportError("cut off")
-        return kept(self, whole, *rest)
+        return kept(self, staged, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lakeport.loading.stream.StreamLoader._committed", cut_off)
+        patch.setattr("lakeport.loading.stream.StreamLoader._commit", cut_off)
         with pytest.raises(LakeportError, match="cut off"):
             tap(4)
     assert (target.ids("users"), target.ids("orders")) == ([0, 1, 2, 3], [0, 1])

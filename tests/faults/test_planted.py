@@ -43,17 +43,17 @@ def test_files_deleted_before_the_log_is_looked_at(
 def test_states_that_go_out_early(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flush = _LoadRun._flush
+    flush = _LoadRun._land_flush
 
     def early(self: _LoadRun, taken: Any, source: Any) -> None:
         for state in taken.states:
-            self._emit(state)
+            self._emit_state(state)
         flush(self, taken, source)
 
     scenario = found["s3:create:no-run-id"]
     case = ("COMPLETE t/TIME.parquet#2", "expired")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(_LoadRun, "_flush", early)
+    monkeypatch.setattr(_LoadRun, "_land_flush", early)
     assert "STATE claims 15 rows at content 1" in wrong(scenario, *case)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.config.expectations import Expectation
-from lakeport.loading.expect.arrow import mask_failures, needs_spark
+from lakeport.loading.expect.arrow import mask_violations, needs_spark
 from lakeport.schema.types import TIMESTAMP
 
 FLOATS = st.floats(width=64) | st.integers(-3, 3).map(float)
@@ -79,7 +79,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.RecordBatch, Expectation, str]:
 def test_the_rows_that_fail_are_those_of_sql(case: tuple[pa.RecordBatch, Expectation, str]) -> None:
     batch, expected, failing = case
     assert not needs_spark(expected, batch.schema)
-    rows, bits = mask_failures([Expectation(rows={"at_most": 0}), expected], batch)
+    rows, bits = mask_violations([Expectation(rows={"at_most": 0}), expected], batch)
     table = pa.Table.from_batches([batch])
     with duckdb.connect() as db:
         db.register("t", table)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.config.expectations import Expectation
 from lakeport.errors import ConfigError, ExpectationFailed, InputError, ObjectExists
-from lakeport.loading.expect.arrow import mask_failures, needs_spark
-from lakeport.loading.expect.conditions import MASK, add_failure_mask
+from lakeport.loading.expect.arrow import mask_violations, needs_spark
+from lakeport.loading.expect.spark import MASK, add_violation_mask
 from lakeport.writers.files.writer import FilesWriter
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_the_rows_that_fail_are_those_of_sql(
     table = pa.Table.from_pylist(values, SCHEMA)
     others = {"o": driver.spark.createDataFrame([(1,), (2,), (2,)], "k long")}
     expected = [Expectation(**given_) for given_, _ in CONDITIONS]
-    told = add_failure_mask(driver.spark.createDataFrame(table), expected, others, None)
+    told = add_violation_mask(driver.spark.createDataFrame(table), expected, others, None)
     bits = [row[MASK] for row in told.select(f"`{MASK}`").collect()]
     wanted = ", ".join(f"({sql}) IS TRUE AS c{i}" for i, (_, sql) in enumerate(CONDITIONS))
     sums = ", ".join(f"count(*) FILTER (c{i})" for i in range(len(CONDITIONS)))
@@ -273,10 +273,10 @@ def test_arrow_and_spark_find_the_same_rows(driver: DriverSession) -> None:
     (batch,) = TYPED.to_batches()
     frame = driver.spark.createDataFrame(TYPED)
     for some in (expected[:40], expected[40:]):
-        _, bits = mask_failures(some, batch)
+        _, bits = mask_violations(some, batch)
         told = [
             row[MASK]
-            for row in add_failure_mask(frame, some, {}, None).select(f"`{MASK}`").collect()
+            for row in add_violation_mask(frame, some, {}, None).select(f"`{MASK}`").collect()
         ]
         for number, one in enumerate(some):
             ours, theirs = (

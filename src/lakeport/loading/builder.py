@@ -44,7 +44,7 @@ class ReportBuilder:
         self.timeline = Timeline(tick)
         self.engine = EngineReport()
         self._now = now
-        self._run_id, self._target = run_id, target
+        self.run_id, self._target = run_id, target
         self._secrets = tuple(secrets)
         self._started = now()
         self._command = command_line()
@@ -56,7 +56,7 @@ class ReportBuilder:
         self._state: bytes | None = None
         self._lock = Lock()
 
-    def landed(self, landed: Landed, seconds: float = 0.0) -> None:
+    def add_landed(self, landed: Landed, seconds: float = 0.0) -> None:
         """Add a batch, and the seconds that it took."""
         self._change(
             landed.stream,
@@ -73,48 +73,48 @@ class ReportBuilder:
             ),
         )
 
-    def committed(self, landed: Landed) -> None:
+    def add_commit(self, landed: Landed) -> None:
         """Add the files and version of a commit that retired earlier versions of a stream."""
         self._change(landed.stream, lambda old: _with_commit(old, landed))
 
-    def rejected(self, stream: str, count: int) -> None:
+    def add_rejected(self, stream: str, count: int) -> None:
         """Add bad records of a stream that were set aside."""
         self._change(stream, lambda old: replace(old, rejected=old.rejected + count))
 
-    def dropped(self, stream: str, fields: Mapping[str, int]) -> None:
+    def add_dropped(self, stream: str, fields: Mapping[str, int]) -> None:
         """Add undeclared fields that were left out: field -> records that held it."""
         self._change(
             stream, lambda old: replace(old, dropped=dict(Counter(old.dropped) + Counter(fields)))
         )
 
-    def expected(self, stream: str, results: Sequence[ExpectationResult]) -> None:
+    def add_results(self, stream: str, results: Sequence[ExpectationResult]) -> None:
         """Add the results of a stream's expectations."""
         self._change(
             stream, lambda old: replace(old, expectations=_results(old.expectations, results))
         )
 
-    def stray(self, count: int) -> None:
+    def add_stray_lines(self, count: int) -> None:
         """Add lines that belong to no stream."""
         self._stray += count
 
-    def quarantined(self, records: Iterable[BadRecord], uris: Iterable[str]) -> None:
+    def add_quarantined(self, records: Iterable[BadRecord], uris: Iterable[str]) -> None:
         """Add bad records, by their reasons, and the files that hold them."""
         with self._lock:
             self._rejections.add(records)
             self._quarantine.update(dict.fromkeys(uris))
 
-    def state(self, state: bytes) -> None:
+    def set_state(self, state: bytes) -> None:
         """Remember the STATE that went out."""
         self._state = state
 
-    def warn(self, text: str, stream: str = "") -> None:
+    def add_warning(self, text: str, stream: str = "") -> None:
         """Add a sentence, once, to a stream or to the whole run."""
         if stream:
             self._change(stream, lambda old: replace(old, warnings=_unique(old.warnings, (text,))))
         else:
             self._warnings[text] = None
 
-    def note(self, stream: str, table: str, text: str) -> None:
+    def add_note(self, stream: str, table: str, text: str) -> None:
         """Add a line about a stream that had no rows."""
         self._change(
             stream, lambda old: replace(old, table=table, notes=_unique(old.notes, (text,)))
@@ -128,7 +128,7 @@ class ReportBuilder:
         with self._lock:  # after an interrupt a batch may go on and be reported
             reasons = self._rejections.most_frequent()
         return LandingReport(
-            run_id=self._run_id,
+            run_id=self.run_id,
             target=self._target,
             started=self._started,
             finished=self._now(),

@@ -1,45 +1,53 @@
-"""A column that does not fit its table: what the user can do, and the value it is about."""
+"""Type conflicts of a batch's columns with their table: explain them, or drop a type without value.
+
+An explanation has the first value that does not fit, and the commands that end the conflict.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport.engine.failures import translate_errors
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.schema.casting import InexactError, can_convert, convert_exactly
 from lakeport.schema.evolution import TypeConflict, can_store, find_common_type
 from lakeport.schema.hints import find_parent_column, format_alter_command
+from lakeport.schema.nested import UnexpectedValue, restore_untyped
+from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import TIMESTAMP, format_type
 
 if TYPE_CHECKING:
+    from lakeport.loading.batches import BatchPart
     from lakeport.model import Reader, Split
     from lakeport.writers.base import Current
 
-_ROWS = 1 << 20
-_DECLARABLE = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
-_LONGEST = 40
-_UNLESS = ", if every value is such a one"
-_SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a file's name
-_OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
+_MOST_ROWS: Final = 1 << 20  # rows of a part that are searched for a misfit
+_DECLARABLE: Final = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
+_MOST_CHARACTERS: Final = 40  # of a value that an error quotes
+_IF_EXACT: Final = ", if every value is such a one"
+_SPOOL_PREFIX: Final = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # the spool puts it before a name
+_SPOOL_FILE: Final = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
 
 def explain_conflict(
     conflict: TypeConflict, table: str, now: Current | None, misfit: str = ""
 ) -> SchemaConflict:
-    """The conflict with the commands that end it.
+    """Return a conflict with its first misfit, and a hint with the commands that end it.
 
     Args:
-        conflict: what a writer found.
+        conflict: the conflict that a writer found.
         table: the table's URI.
-        now: the table; its partition columns' types can't be changed, nor those of files.
-        misfit: the first value that does not fit, in words.
+        now: the table; the types of its partition columns, and of plain files, can't be changed.
+        misfit: the first value that does not fit, in words; empty for none.
     """
-    said = []
+    hints = []
     nested = now is not None and conflict.path not in now.schema.names  # no option names a part
     column = (
         find_parent_column(conflict.path, now.schema.names) if now and nested else conflict.path
@@ -49,64 +57,74 @@ def explain_conflict(
         wanted = pa.string()
     alters = now is None or now.version >= 0
     if now is not None and conflict.path in now.partition_keys:
-        said.append(f"{conflict.path!r} is a partition column, whose type stays.")
+        hints.append(f"{conflict.path!r} is a partition column, whose type stays.")
     elif alters and column and wanted != conflict.table:
         name, it = format_type(wanted), f"all of {column!r}" if nested else "it"
-        said.append(f"{format_alter_command(table, column, name)} makes {it} {name} in the table.")
+        hints.append(f"{format_alter_command(table, column, name)} makes {it} {name} in the table.")
         if not (wanted == pa.json_() or can_store(conflict.new, wanted)):
             declared = shlex.quote(f"{conflict.path}={name}")
-            loses = wanted == pa.float64() and pa.types.is_decimal(conflict.new)
-            unless = _UNLESS if loses else ""
-            said.append(f"With `--column {declared}` this load goes into it then{unless}.")
+            inexact = wanted == pa.float64() and pa.types.is_decimal(conflict.new)
+            unless = _IF_EXACT if inexact else ""
+            hints.append(f"With `--column {declared}` this load goes into it then{unless}.")
     text = pa.types.is_string(conflict.table)
     may_fit = text or (conflict.table in _DECLARABLE and not misfit)
     if may_fit and not nested and can_convert(conflict.new, conflict.table):
         declared = shlex.quote(f"{conflict.path}={format_type(conflict.table)}")
-        unless = "" if text else _UNLESS
-        said.append(f"`--column {declared}` lands it as the table has it{unless}.")
-    either = "Or " if said else ""
-    hint = f"{' '.join(said)} {either}{conflict.hint}".strip()
+        unless = "" if text else _IF_EXACT
+        hints.append(f"`--column {declared}` lands it as the table has it{unless}.")
+    either = "Or " if hints else ""
+    hint = f"{' '.join(hints)} {either}{conflict.hint}".strip()
     more = f"; the first value that does not fit: {misfit}" if misfit else ""
     return SchemaConflict(conflict.message + more, hint)
 
 
-def first_misfit(reader: Reader, splits: Iterable[Split], column: str, table: pa.DataType) -> str:
-    """The first value of a column that a type does not have, and where it stands, in words.
+def find_misfit(conflict: TypeConflict, parts: Sequence[BatchPart]) -> str:
+    """Return the first value for which the table's column is too narrow, and its place, in words.
 
-    Args:
-        reader: reads the splits.
-        splits: in the files' order; the first million rows are looked at.
-        column: as the source names it.
-        table: the type.
-
-    Returns:
-        Nothing where none is found, as where every value is of the wrong kind.
+    Reads up to a million rows of each part. Empty where no value was found, as where every value
+    is of the wrong kind.
     """
+    for part in parts:
+        names = {new.lower(): old for old, new in part.shape.names}
+        column = names.get(conflict.path.lower(), "")
+        if column and part.reader is not None:
+            splits = part.batch.splits
+            if misfit := _first_misfit(part.reader, splits, column, conflict.table):
+                return misfit
+    return ""
+
+
+def _first_misfit(reader: Reader, splits: Sequence[Split], column: str, type_: pa.DataType) -> str:
+    """Return a column's first value that has no equal of a type, and its place; empty for none."""
     try:
-        for name, row, rows in _numbered(reader, splits):
+        for name, row, rows in _read_with_places(reader, splits):
             values = rows.column(column)
-            if not can_convert(values.type, table):
+            if not can_convert(values.type, type_):
                 return ""
             try:
-                convert_exactly(values, table)
+                convert_exactly(values, type_)
             except InexactError as error:
                 text = repr(error.value) if isinstance(error.value, str) else str(error.value)
-                shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+                cut = f"{text[: _MOST_CHARACTERS - 1]}…"
+                shown = text if len(text) <= _MOST_CHARACTERS else cut
                 return f"{shown} in row {row + error.index + 1:,} of {name or 'the batch'}"
     except (LakeportError, KeyError):
         pass  # the conflict is what the user has to know
     return ""
 
 
-def _numbered(reader: Reader, splits: Iterable[Split]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Record batches, each with its file's name and how many rows of that came before.
+def _read_with_places(
+    reader: Reader, splits: Sequence[Split]
+) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Yield record batches with their file's name, and the number of its rows before them.
 
-    What frames and Singer messages are spooled to has no name that a user knows.
+    The name is empty for what lakeport has spooled: users know no name of it. Ends after a million
+    rows.
     """
     uri, row, seen = "", 0, 0
     for split in splits:
         name = PurePosixPath(split.uri).name
-        name = "" if _OURS.fullmatch(name) else _SPOOLED.sub("", name)
+        name = "" if _SPOOL_FILE.fullmatch(name) else _SPOOL_PREFIX.sub("", name)
         if split.uri != uri and name:
             row = 0
         uri = split.uri
@@ -114,5 +132,67 @@ def _numbered(reader: Reader, splits: Iterable[Split]) -> Iterator[tuple[str, in
             yield name, row, batch
             row += len(batch)
             seen += len(batch)
-            if seen >= _ROWS:
+            if seen >= _MOST_ROWS:
                 return
+
+
+def clear_type(conflict: TypeConflict, parts: Sequence[BatchPart]) -> list[BatchPart] | None:
+    """Return the parts without a type at a conflict's path; None if a row has a value there.
+
+    Also None where the user declares the type. Reads all rows of the parts.
+    """
+    cleared = []
+    for part in parts:
+        shape, path = part.shape, f"{conflict.path.lower()}."
+        columns = {f"{new.lower()}.": (old, new) for old, new in shape.names}
+        prefix = max((name for name in columns if path.startswith(name)), key=len, default=None)
+        if prefix is None:
+            cleared.append(part)
+            continue
+        source, name = columns[prefix]
+        known = shape.untyped.get(source, shape.source.field(source).type)
+        members = [member for member in path.removeprefix(prefix).split(".") if member]
+        type_ = _null_member(known, members)
+        if type_ is None or source in shape.rules.types or not _is_empty(part, source, type_):
+            return None
+        schema = pa.schema([f.with_type(type_) if f.name == name else f for f in shape.schema])
+        untyped = {**shape.untyped, source: type_}
+        cleared.append(replace(part, shape=replace(shape, schema=schema, untyped=untyped)))
+    return cleared
+
+
+def _null_member(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """Return a type with null at a path of members; None where it has no such member."""
+    if not path:
+        return pa.null()
+    name, *rest = path
+    if pa.types.is_struct(type_):
+        members = list(type_)
+        place = next((i for i, f in enumerate(members) if f.name.lower() == name), None)
+        inner = None if place is None else _null_member(members[place].type, rest)
+        if place is None or inner is None:
+            return None
+        members[place] = members[place].with_type(inner)
+        return pa.struct(members)
+    if pa.types.is_list(type_) and name == "element":
+        inner = _null_member(type_.value_type, rest)
+        return None if inner is None else pa.list_(type_.value_field.with_type(inner))
+    if pa.types.is_map(type_) and name == "value":
+        inner = _null_member(type_.item_type, rest)
+        return None if inner is None else pa.map_(type_.key_type, type_.item_field.with_type(inner))
+    return None
+
+
+def _is_empty(part: BatchPart, column: str, type_: pa.DataType) -> bool:
+    """Whether no row of a part has a value where a column's type is null; False if unreadable."""
+    try:
+        if (frame := part.frame) is not None:
+            with translate_errors():
+                values = frame.where(frame[quote_identifier(column)].isNotNull())
+                return pa.types.is_null(type_) and bool(values.isEmpty())
+        for split in part.batch.splits:
+            for batch in part.reader.read(split) if part.reader else ():
+                restore_untyped(batch.column(column), type_)
+    except (LakeportError, UnexpectedValue):
+        return False
+    return True

@@ -13,8 +13,7 @@ from lakeport.config.load import load_target
 from lakeport.destinations import check_place, open_table
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
-from lakeport.loading.flushes import check_streams
-from lakeport.loading.prepare import PreparedLoad, prepare
+from lakeport.loading.prepare import PreparedLoad, check_streams, prepare
 from lakeport.sources.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.base import DataFrame, Engine
-    from lakeport.loading.batches import Part
+    from lakeport.loading.batches import BatchPart
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
@@ -255,8 +254,7 @@ def _scan_split(reader: Reader, split: Split) -> list[_RecordCounts]:
 
 
 def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules) -> StreamPlan:
-    from lakeport.loading.batches import Part, columns_of
-    from lakeport.loading.policies import Policies
+    from lakeport.loading.batches import BatchPart, Policies, columns_of
     from lakeport.schema.types import check_column_count
 
     if seen.batch is None:
@@ -267,13 +265,13 @@ def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRu
     source = columns_of(seen.batch).names if rules.transform else ()
     shape = policies.shape(planned.columns, batch, source=source)
     check_column_count(stream, shape.schema, prepared.config.max_columns)
-    keys = policies.keys_of(batch)
+    keys = policies.partition_keys(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     now = writer.current()
     size = int(seen.bytes * seen.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
     found = seen.found
-    part = Part(batch, batch.reader if batch is seen.batch else None, shape)
+    part = BatchPart(batch, batch.reader if batch is seen.batch else None, shape)
     fails = (_FAILS,) if found.bad and prepared.config.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
@@ -318,14 +316,13 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
 
 
 def _warnings(
-    writer: TableWriter, part: Part, keys: tuple[str, ...], now: Current | None
+    writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
     """Return a load's warnings about its table, or the error that it would end with."""
-    from lakeport.loading.batches import find_misfit
-    from lakeport.loading.conflicts import explain_conflict
+    from lakeport.loading.conflicts import explain_conflict, find_misfit
     from lakeport.schema.evolution import TypeConflict
 
-    def planned(part: Part) -> tuple[str, ...]:
+    def planned(part: BatchPart) -> tuple[str, ...]:
         return writer.plan(part.shape.schema, part.batch, keys, datetime.now(UTC), 1).warnings
 
     try:
@@ -334,7 +331,7 @@ def _warnings(
         except TypeConflict as conflict:
             if now is None:
                 raise
-            fitted, names = part.fitted(now.schema), dict(part.shape.names)
+            fitted, names = part.fit_table(now.schema), dict(part.shape.names)
             warnings = planned(fitted)
             for source, type_ in fitted.shape.narrowed.items():
                 narrow = TypeConflict(

@@ -9,7 +9,7 @@ Spark starts meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -244,3 +244,38 @@ def prepare(
         engine.close()
         raise
     return PreparedLoad(config, storage, engine, warnings)
+
+
+def check_streams(config: DestinationConfig, streams: Iterable[str], ruled: bool) -> None:
+    """Raise ConfigError if several streams meet settings for one stream, or one table for all.
+
+    Args:
+        config: the target's.
+        streams: the names of the source's streams that are known so far.
+        ruled: whether rows are transformed or checked.
+
+    Raises:
+        ConfigError: with the names of the streams.
+    """
+    names = list(dict.fromkeys(streams))
+    if len(names) < 2:
+        return
+    listed = ", ".join(map(repr, names))
+    if ruled:
+        raise ConfigError(
+            f"`sql`, `python` and `expect` are about one stream, and the source has {listed}",
+            "land the streams one by one.",
+        )
+    key = next((key for key in ("columns", "rename", "drop") if getattr(config, key)), "")
+    if key:
+        raise ConfigError(
+            f"`{key}` is about the columns of one stream, and the source has {listed}",
+            "land the streams one by one (`catalog` takes a schema for each of many).",
+        )
+    pattern = config.table_pattern
+    if pattern is not None and "{stream}" not in pattern:
+        raise ConfigError(
+            f"streams {names[0]!r} and {names[1]!r} would both land in table {pattern!r}",
+            "leave `table` out, so that each stream has its own table, or write `{stream}` "
+            "in it, such as `raw_{stream}`.",
+        )

@@ -64,6 +64,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeport.errors import LakeportError
+from lakeport.host.activity import activity
 from lakeport.model import EngineReport, Landed, Rejection, Span, StreamReport
 from lakeport.scrub import scrub
 from lakeport.writers.stopwatch import Pace, Point, iterate_within
@@ -316,11 +317,27 @@ class Timeline:
                 del self._open[key]
                 self._add(Span(name, stream, start, end, busy=end - start))
 
-    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
+    @contextmanager
+    def show_stage(
+        self, name: str, stream: str, total: int = -1, rows_total: int = -1
+    ) -> Iterator[float]:
+        """Record a stage like `stage`, and show it as an activity while the body runs.
+
+        Args:
+            name: the stage.
+            stream: the stream whose stage it is.
+            total: bytes that it is about; -1 if unknown.
+            rows_total: rows that it is about; -1 if unknown.
+        """
+        shown = activity(name, stream, total=total, rows_total=rows_total)
+        with self.stage(name, stream) as start, shown:
+            yield start
+
+    def time_items(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """The same items; what each takes to come is a stage."""
         return iterate_within(partial(self.stage, name), items)
 
-    def passed(self, name: str, began: float | None, ended: float | None) -> None:
+    def add_stage(self, name: str, began: float | None, ended: float | None) -> None:
         """Add a stage that was timed elsewhere, by the same clock; None: it has not been yet."""
         if began is None:
             return
@@ -330,7 +347,7 @@ class Timeline:
             with self._lock:
                 self._add(Span(name, "", start, end, busy=end - start))
 
-    def tasks(self, stream: str, staged: Sequence[Staged], start: float) -> None:
+    def add_tasks(self, stream: str, staged: Sequence[Staged], start: float) -> None:
         """Add what tasks did that have run since `start`.
 
         Their machines' clocks may differ from this one's: nothing is taken to have been before
@@ -352,7 +369,7 @@ class Timeline:
             for span in found.values():
                 self._add(span)
 
-    def read(self, stream: str, records: int, size: int) -> None:
+    def add_progress(self, stream: str, records: int, size: int) -> None:
         """Note how much of a stream was read so far: records and bytes."""
         with self._lock:
             rows_before, bytes_before = self._seen.get(stream, (0, 0))

@@ -1,9 +1,10 @@
-"""A whole load: a source, a target, and what was landed.
+"""A whole load: read a source, land its flushes in a target, report.
 
 ```
 config ─▶ source ─Flush─▶ stream loaders ─Landed─▶ report, and only then STATE
 ```
-While a flush is landed, the next one is spooled; Spark starts while the first is.
+The source spools the next flush while a flush lands. Spark starts while the source spools the
+first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.inputs import Input
 from lakeport.config.load import load_target
@@ -33,12 +34,10 @@ from lakeport.errors import (
 from lakeport.host.activity import activity, joining
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
-from lakeport.loading.expect.judging import Judge
-from lakeport.loading.flushes import check_streams, raise_first, streams_at_once
-from lakeport.loading.prepare import PreparedLoad, prepare
+from lakeport.loading.prepare import PreparedLoad, check_streams, prepare
 from lakeport.loading.progress import show_progress
 from lakeport.loading.quarantine import Quarantine, RejectedKind, check_limit
-from lakeport.loading.report import LandingReport, Observer, fan_out, save_report
+from lakeport.loading.report import Failure, LandingReport, Observer, fan_out, save_report
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
@@ -56,7 +55,10 @@ if TYPE_CHECKING:
     from lakeport.sources.open import Source
 
 
-_PLACELESS = (DestinationError, PermissionRefused, Unreachable)
+_TABLELESS: Final = (DestinationError, PermissionRefused, Unreachable)
+"""Errors of Spark's way to a store that don't name the table."""
+_FEWEST_AT_ONCE: Final = 4  # streams
+_AT_ONCE_BYTES: Final = 64 << 20
 
 
 def land(
@@ -79,7 +81,7 @@ def land(
     full_refresh: bool = False,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
-    """Land a source in a target.
+    """Land a source in a target, and return the report.
 
     Args:
         source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Arrow, ORC,
@@ -89,35 +91,35 @@ def land(
         to: a folder, a URI, a YAML or JSON config file, or the config itself.
         source_format: csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; by the
             files' names when empty.
-        csv: how CSV files are written.
+        csv: the dialect of CSV files.
         schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`; or
             the path of a JSON or YAML file that holds one.
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
         records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
             JSON pointer such as `/result/a.b`.
         sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
-        observer: is told how the load goes on.
+        observer: hears of progress, landed batches, STATEs and warnings.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
-        progress: whether to show what goes on, below a notebook's cell or on standard error; or
-            a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
-            of its own. None: in notebooks, if there is no `observer`.
+        progress: whether to show progress, below a notebook's cell or on standard error; or a
+            function that takes a tuple of `lakeport.Activity` five times a second, in a thread of
+            its own. None: in notebooks, if there is no `observer`.
         sql: one query in Spark SQL on `source`, whose result is landed in place of the source.
-        python: `module:function`, or a function, that takes a Spark DataFrame, the source or what
-            `sql` makes of it, and gives the one that is landed.
+        python: `module:function`, or a function. It takes a Spark DataFrame, the source or the
+            result of `sql`, and returns the one that is landed.
         views: name -> another Spark DataFrame that `sql` and `expect` may name.
-        expect: what is expected of the rows, checked before they are committed.
-        full_refresh: replace the table by what the source has now, whatever the table remembers of
-            it: a Delta table.
+        expect: expectations of the rows, checked before they are committed.
+        full_refresh: replace a Delta table by what the source has now, whatever the table
+            remembers of it.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
     Returns:
-        What was landed.
+        The report of what was landed.
 
     Raises:
-        LakeportError: what failed and what to do; see `lakeport.errors`. Batches that had landed
-            before stay landed, and no STATE behind them goes out.
+        LakeportError: with what failed and what to do; see `lakeport.errors`. Batches that had
+            landed before stay landed, and no STATE behind them goes out.
 
     Example:
         >>> import lakeport, pyarrow as pa
@@ -131,7 +133,7 @@ def land(
         prepared = prepare(load_target(to, keys), observer=observer, source=source)
         with prepared.engine:
             prepared = prepared.for_full_refresh() if full_refresh else prepared
-            # They load pyarrow, while Java starts.
+            # These imports load pyarrow, while Java starts.
             from lakeport.loading.transform.rules import RowRules
             from lakeport.sources.files.declared_columns import declaration
 
@@ -144,7 +146,7 @@ def land(
 
 
 class _LoadRun:
-    """One load: its parts, and the thread on which its flushes are landed."""
+    """One load: its source, its stream loaders, its report, and the thread that lands flushes."""
 
     def __init__(
         self,
@@ -175,8 +177,9 @@ class _LoadRun:
         self._lock = threading.Lock()
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
+        """Land the source; return the report, which is also saved where the load fails."""
         for text in self.prepared.warnings:
-            self.report.warn(text)
+            self.report.add_warning(text)
         error: BaseException | None = None
         try:
             try:
@@ -195,24 +198,25 @@ class _LoadRun:
         return report
 
     def _land(self, source: Any, options: ReadOptions) -> None:
+        """Open the source, land its flushes, and compact the tables if the config says so."""
         check_place(self.config, self.storage)
         with translate_jvm_errors(self.engine.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 check = self.cancellation.check
-                opening = self.prepared.open_source(source, options, self._progress, check)
+                opening = self.prepared.open_source(source, options, self._on_progress, check)
                 opened, ready = stack.enter_context(opening)
             self.prepared, self.storage = ready, ready.storage
             for text in ready.of_workers:
                 self._warn(text)
             try:
-                self._drain(opened)
+                self._land_flushes(opened)
                 if self.config.auto_optimize:
-                    self._tidy()
+                    self._compact_tables()
             except KeyboardInterrupt:
                 self.cancellation.cancel(self._landing, self.engine, self.storage)
                 raise
 
-    def _drain(self, source: Source) -> None:
+    def _land_flushes(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
         with wait_unless_interrupted(
             ThreadPoolExecutor(1, "lakeport-flush", joining())
@@ -222,102 +226,106 @@ class _LoadRun:
                 self.rules, source = self.rules.bind(source)
                 landing = self._landing = executor.submit(self.rules.check)
             with activity("reading", source.name, total=source.bytes):
-                for flush in self.report.timeline.each("reading", source):
+                for flush in self.report.timeline.time_items("reading", source):
                     if landing is not None:
                         self.cancellation.outcome(landing)
                     self.cancellation.check()
-                    landing = self._landing = executor.submit(self._flush, flush, source)
+                    landing = self._landing = executor.submit(self._land_flush, flush, source)
             if landing is not None:
                 self.cancellation.outcome(landing)
         if not self._loaders:  # not even a schema came
-            self._check_none(source.name)
+            self._check_empty_stream(source.name)
         check_streams(self.config, source.streams(), bool(self.rules))
-        self.report.stray(source.stray())
+        self.report.add_stray_lines(source.stray())
 
-    def _progress(self, stream: str, records: int, size: int) -> None:
+    def _on_progress(self, stream: str, records: int, size: int) -> None:
+        """Report how far a stream was read; raise the failure of the flush that is landing."""
         self.cancellation.check()
         landing = self._landing
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
-        self.report.timeline.read(stream, records, size)
+        self.report.timeline.add_progress(stream, records, size)
         self.observer.on_progress(stream, records, size)
 
-    def _flush(self, flush: Flush, source: Source) -> None:
+    def _land_flush(self, flush: Flush, source: Source) -> None:
+        """Land a flush's batches, retire rows of earlier versions, and emit its STATEs."""
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
-        self._set_aside(flush.bad, sequence, RejectedKind.LINES)
+        self._quarantine(flush.bad, sequence, RejectedKind.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
-                self.report.rejected(stream, count)
+                self.report.add_rejected(stream, count)
             else:
-                self.report.stray(count)
+                self.report.add_stray_lines(count)
         self._check_limit()
         streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
         check_streams(self.config, streams, bool(self.rules))
         by_stream: dict[str, list[Batch]] = {}
         for batch in flush.batches:
-            if not batch.schema_only or self._makes_table(batch):
+            if not batch.schema_only or self._makes_empty_table(batch):
                 by_stream.setdefault(batch.stream, []).append(batch)
             elif batch.stream not in flush.quiet:
-                self._check_none(batch.stream)
+                self._check_empty_stream(batch.stream)
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
             size = sum(max(0, batch.bytes) for batch in flush.batches)
-            threads = streams_at_once(len(by_stream), size, self.engine.most_streams)
+            threads = _streams_at_once(len(by_stream), size, self.engine.most_streams)
             with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()
                 ]
-            raise_first(dict(zip(by_stream, each, strict=True)), self.secrets, self._warn)
+            _raise_first(dict(zip(by_stream, each, strict=True)), self.secrets, self._warn)
         for stream, version in flush.versions.items():
-            self._retire(stream, version)
+            self._retire_versions(stream, version)
         for stream, text in flush.notes.items():
-            self.report.note(stream, self._loader(stream).writer.uri, text)
+            self.report.add_note(stream, self._loader_of(stream).writer.uri, text)
         for stream in flush.quiet:
-            self._check_none(stream, quiet=True)
+            self._check_empty_stream(stream, quiet=True)
         source.landed(flush)
         for state in flush.states:
-            self._emit(state)
+            self._emit_state(state)
 
-    def _makes_table(self, batch: Batch) -> bool:
-        """Whether a stream without a record leaves an empty table: an append to Delta, at first."""
+    def _makes_empty_table(self, batch: Batch) -> bool:
+        """Whether a stream without a record makes an empty table: a new one, for Delta appends."""
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
         appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
         columns = batch.reader.schema if appends and batch.reader else ()
-        return len(columns) > 0 and self._loader(batch.stream).writer.current() is None
+        return len(columns) > 0 and self._loader_of(batch.stream).writer.current() is None
 
-    def _check_none(self, stream: str, *, quiet: bool = False) -> None:
-        """See whether a stream may bring no batch; see `Checks.judge_empty_load`."""
-        if self.rules.expected and (checks := self._loader(stream).checks) is not None:
-            checks.judge_empty_load(stream, quiet=quiet)
+    def _check_empty_stream(self, stream: str, *, quiet: bool = False) -> None:
+        """Raise ExpectationFailed if a stream may not go without rows."""
+        if self.rules.expected and (checks := self._loader_of(stream).checks) is not None:
+            checks.enforce_without_rows(stream, quiet=quiet)
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
+        """Land a stream's batches of one flush, and record each commit."""
         with self.report.timeline.stage("planning", stream):
-            loader = self._loader(stream)
+            loader = self._loader_of(stream)
         begin = time.monotonic()
-        with _placed(loader.writer.uri):
+        with _name_table_in_errors(loader.writer.uri):
             for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
-                self._landed(landed, seconds)
-        self.report.dropped(stream, loader.take_dropped())
+                self._record_landed(landed, seconds)
+        self.report.add_dropped(stream, loader.take_dropped())
 
-    def _landed(self, landed: Landed, seconds: float) -> None:
+    def _record_landed(self, landed: Landed, seconds: float) -> None:
+        """Record a commit that took `seconds`, and what its versions are needed for later."""
         with self._lock:
-            self.report.landed(landed, seconds)
+            self.report.add_landed(landed, seconds)
             if landed.version is not None and not landed.skipped:
                 self._versions.setdefault(landed.stream, []).append(landed.version)
             if landed.rows or landed.skipped:
                 self._lowest.setdefault(landed.stream, set()).add(landed.lowest_version)
             self.observer.on_landed(landed)
 
-    def _retire(self, stream: str, version: int) -> None:
-        """Take the rows of a stream's earlier versions out of use."""
+    def _retire_versions(self, stream: str, version: int) -> None:
+        """Retire the rows of a stream's versions before this one; warn where they can't be told."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
-        writer = self._loader(stream).writer
+        writer = self._loader_of(stream).writer
         timed = self.report.timeline.stage("committing", stream)
         with timed, self.cancellation.committing(writer.uri):
             retired = writer.retire(version, self._lowest.get(stream, ()))
@@ -328,64 +336,74 @@ class _LoadRun:
             )
             return
         for text in retired.warnings:
-            self.report.warn(text, stream)
+            self.report.add_warning(text, stream)
             self.observer.on_warning(f"{stream}: {text}")
         if retired.version is not None:
-            self.report.committed(retired)
+            self.report.add_commit(retired)
 
-    def _loader(self, stream: str) -> StreamLoader:
-        from lakeport.loading.policies import Policies
+    def _loader_of(self, stream: str) -> StreamLoader:
+        """Return a stream's loader; open its table at the first call."""
+        from lakeport.loading.batches import Policies
         from lakeport.loading.stream import StreamLoader
 
         with self._lock:
             if stream not in self._loaders:
                 writer = self.prepared.table(stream, self.name)
                 policies = Policies(self.config)
-                on_bad_rows = partial(self._on_bad, kind=RejectedKind.ROWS)
-                judge = Judge(self.report, Quarantine(self.storage, self.name), on_bad_rows)
+                reject_rows = partial(self._on_bad_records, kind=RejectedKind.ROWS)
                 self._loaders[stream] = StreamLoader(
                     writer,
                     self.engine,
                     policies,
-                    self._on_bad,
+                    self._on_bad_records,
                     self.cancellation,
                     self.report.timeline,
                     self.rules.transform,
-                    self.rules.checks(self.prepared, judge, stream),
+                    self.rules.checks(self.prepared, stream, self.report, reject_rows),
                 )
             return self._loaders[stream]
 
-    def _on_bad(
+    def _on_bad_records(
         self,
         batch: Batch,
         bad: Sequence[BadRecord],
         records: int,
         kind: RejectedKind = RejectedKind.RECORDS,
     ) -> None:
+        """Quarantine bad records of a batch; raise InputError if the run has too many of them.
+
+        Args:
+            batch: the batch.
+            bad: its bad records.
+            records: how many records the batch has.
+            kind: what the bad records are.
+        """
         with self._lock:
             self._records += records
-            self._set_aside(bad, batch.sequence, kind)
-            self.report.rejected(batch.stream, len(bad))
+            self._quarantine(bad, batch.sequence, kind)
+            self.report.add_rejected(batch.stream, len(bad))
             self._check_limit()
 
-    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, kind: RejectedKind) -> None:
+    def _quarantine(self, bad: Sequence[BadRecord], sequence: int, kind: RejectedKind) -> None:
+        """Write bad records to the quarantine, and count them."""
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(bad, quarantine.write(bad, sequence, kind))
+            self.report.add_quarantined(bad, quarantine.write(bad, sequence, kind))
 
     def _check_limit(self) -> None:
-        """Raise InputError if the run has more bad records than it may; these are kept by now."""
+        """Raise InputError if the run has more bad records than it may; all of them are kept."""
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
-    def _emit(self, state: bytes) -> None:
+    def _emit_state(self, state: bytes) -> None:
+        """Hand a STATE to the caller and the observer; only then is it the report's."""
         if self.on_state is not None:
             self.on_state(state)
         self.observer.on_state(state)
-        self.report.state(state)
+        self.report.set_state(state)
 
-    def _tidy(self) -> None:
-        """Merge small files that have piled up. The rows are durable: what fails is a warning."""
+    def _compact_tables(self) -> None:
+        """Merge small files of the run's tables; warn if that fails, as the rows are durable."""
         for stream, versions in self._versions.items():
             table = self._loaders[stream].writer
             try:
@@ -395,12 +413,13 @@ class _LoadRun:
                 self._warn(f"the small files of {table.uri} were not merged: {error.message}")
 
     def _warn(self, text: str) -> None:
-        self.report.warn(text)
+        """Add a warning to the report, and tell the observer."""
+        self.report.add_warning(text)
         self.observer.on_warning(text)
 
     def _finish(self, error: BaseException | None) -> LandingReport:
-        """Close the books of a load, and tell."""
-        self.report.timeline.passed("starting Spark", *self.engine.start_up)
+        """Finish the report, save it beside the lake, and tell the observer."""
+        self.report.timeline.add_stage("starting Spark", *self.engine.start_up)
         self.report.engine = self.engine.report()
         report = self.report.finish(error)
         if not self.cancellation.at_once:
@@ -413,19 +432,54 @@ class _LoadRun:
 
 
 @contextmanager
-def _placed(table: str) -> Iterator[None]:
-    """Have an error of Spark's way to a store say which table it was on its way to, and how long.
+def _name_table_in_errors(table: str) -> Iterator[None]:
+    """Add the table, and the time waited, to errors of Spark's way to a store in the body.
 
     Raises:
-        DestinationError: the store refused, or was given up.
+        DestinationError: the store refused, or Spark gave it up.
     """
     begin = time.monotonic()
     try:
         yield
     except DestinationError as error:
-        if type(error) not in _PLACELESS or not is_spark_error(error):
+        if type(error) not in _TABLELESS or not is_spark_error(error):
             raise
         message = f"{table}: {error.message}"
         if isinstance(error, Unreachable):
             message += f"; Spark gave it up after {time.monotonic() - begin:.0f} s"
         raise type(error)(message, error.hint) from error.__cause__
+
+
+def _raise_first(
+    landings: Mapping[str, Future[None]], secrets: Sequence[str], warn: Callable[[str], None]
+) -> None:
+    """Raise the first error of several streams; turn the other errors into warnings.
+
+    Args:
+        landings: stream -> its landing, which has ended.
+        secrets: values to mask in the warnings.
+        warn: takes a sentence for the user.
+    """
+    errors = {name: error for name, done in landings.items() if (error := done.exception())}
+    for name, error in list(errors.items())[1:]:
+        words = Failure.of(error).scrubbed(secrets).message
+        warn(f"stream {name!r} failed, too: {words}")
+    for error in errors.values():
+        raise error
+
+
+def _streams_at_once(streams: int, size: int, most: int) -> int:
+    """Return how many streams to land at once: as many as have 64 MB together, within bounds.
+
+    Small streams mostly wait for a store or a shared job, so at least four land at once.
+
+    Args:
+        streams: how many a flush has.
+        size: bytes of all of them.
+        most: the engine's limit, see `Engine.most_streams`.
+
+    >>> [_streams_at_once(1000, mb << 20, 64) for mb in (36, 4_000, 100_000)]
+    [64, 16, 4]
+    """
+    fitting = _AT_ONCE_BYTES * streams // max(1, size)
+    return min(streams, max(_FEWEST_AT_ONCE, min(most, fitting)))

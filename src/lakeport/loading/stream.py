@@ -1,60 +1,50 @@
-"""One stream on its way into its table: scan, stage in Spark tasks, commit on the driver.
+"""One stream on its way into its table: scan, plan, stage in tasks, commit on the driver.
 
 ```
-batch ─▶ [scan] ─▶ reader ─▶ shape ─▶ plan against the table ─▶ stage (tasks) ─▶ commit (driver)
+batches ─▶ scan ─▶ parts ─▶ plan against the table ─▶ stage (tasks) ─▶ check ─▶ commit (driver)
+             ▲      ▲
+             └──────┴── another attempt, where an obstacle can be got around
 ```
-The scan comes first where a policy has to count before anything is written (`quarantine`, `drop`);
-otherwise the load starts at once, and only a record with an undeclared field makes it look back.
+Batches that land in one commit are a `CommitGroup`. Each step takes values and returns values; one
+loop repeats the steps, with a revised group, until a commit is made or nothing can be revised.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
-from lakeport.host.activity import activity
+from lakeport.errors import BadRecord, ObjectExists, UnknownFields
 from lakeport.loading.batches import (
-    Part,
-    Task,
-    clear_type,
+    BatchPart,
+    Policies,
+    TaskInput,
     columns_of,
     describe_columns,
-    find_misfit,
-    group_splits,
+    describe_source,
     merge_batches,
-    opened_columns,
-    read_columns,
+    open_untyped,
     skew_warnings,
     staged_objects,
     union_columns,
 )
 from lakeport.loading.cancellation import Cancellation
-from lakeport.loading.conflicts import explain_conflict
-from lakeport.loading.expect.arrow import Findings
-from lakeport.loading.expect.conditions import name_failed_sql
-from lakeport.loading.policies import Policies
+from lakeport.loading.conflicts import clear_type, explain_conflict, find_misfit
+from lakeport.loading.expect.arrow import CheckCounts
+from lakeport.loading.expect.spark import name_failed_sql
 from lakeport.loading.report import Timeline
-from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
-from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
+from lakeport.loading.scan import ScannedBatch, StreamScanner
+from lakeport.loading.tasks import land_frame, land_splits, name_contents
+from lakeport.model import Batch, Landed, Mode, Reader, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.nested import find_untyped_columns, is_json, replace_untyped_columns
-from lakeport.schema.types import (
-    TIMESTAMP,
-    check_column_count,
-    get_logical_type,
-    kind_to_arrow_type,
-    merge_kinds,
-)
-from lakeport.shape import apply_header_case, list_internal_columns
+from lakeport.schema.types import check_column_count
 from lakeport.units import pluralize
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 
@@ -63,8 +53,81 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Transform, TransformedBatch
 
-_MOST_CLASHES = 1000
-"""Most times that a batch is staged because its names were taken."""
+_MOST_CLASHES: Final = 1000
+"""Most times that a group is staged because its names were taken."""
+
+
+@dataclass(frozen=True)
+class CommitGroup:
+    """Batches that land in one commit, with what earlier attempts to land them have found out.
+
+    Attributes:
+        whole: the batch that stands for all of them.
+        batches: the batches.
+        scan_first: whether they are scanned before anything is written.
+        scanned: the batches as they were scanned; empty before.
+        parts: the batches with their kernels; empty until they were scanned.
+        known_files: files that the table has: left out.
+        notes: lines for the report on files that were left out.
+        checked: whether bad records were reported and expectations enforced.
+        clashes: how many attempts failed because names were taken.
+    """
+
+    whole: Batch
+    batches: tuple[Batch, ...]
+    scan_first: bool
+    scanned: tuple[ScannedBatch, ...] = ()
+    parts: tuple[BatchPart, ...] = ()
+    known_files: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    checked: bool = False
+    clashes: int = 0
+
+    def without_files(self, landed: LandedBefore) -> CommitGroup:
+        """Return the group without the files that the table has."""
+        parts = tuple(part.without_files(landed.files) for part in self.parts)
+        size = sum(part.batch.bytes for part in parts)
+        return replace(
+            self,
+            whole=replace(self.whole, records=-1, bytes=size),
+            parts=parts,
+            known_files=self.known_files | landed.files,
+            notes=(*self.notes, landed.note),
+        )
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """How a group is staged.
+
+    Attributes:
+        incoming: the columns of the group's rows.
+        tasks: what the tasks read.
+        table: how the rows enter the table.
+        hint: of the type conflict that parts with fitted columns avoid; empty for none.
+    """
+
+    incoming: pa.Schema
+    tasks: tuple[TaskInput, ...]
+    table: TablePlan
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """A group's rows, staged but not visible.
+
+    Attributes:
+        batch: the batch that stands for the group, with the names of the contents that were read.
+        objects: the staged objects.
+        counts: each task's counts of violated expectations.
+        warnings: on tasks that wrote too much of it.
+    """
+
+    batch: Batch
+    objects: list[Staged]
+    counts: list[CheckCounts]
+    warnings: tuple[str, ...]
 
 
 @dataclass
@@ -74,13 +137,13 @@ class StreamLoader:
     Args:
         writer: the stream's table.
         engine: runs the tasks.
-        policies: what to do with bad records and unknown columns, and how large files get.
+        policies: what to do with bad records and undeclared fields, and how large files get.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
         cancellation: asks for an end before the next commit.
-        timeline: takes down when what is done.
-        transform: what is made of the source's rows; None: they land as they are.
-        checks: what is expected of the rows that land; None: nothing.
+        timeline: records when the steps are done.
+        transform: makes the rows that land; None: the source's rows land.
+        checks: the expectations of the rows that land; None: there are none.
     """
 
     writer: TableWriter
@@ -91,147 +154,178 @@ class StreamLoader:
     timeline: Timeline = field(default_factory=Timeline)
     transform: Transform | None = None
     checks: Checks | None = None
-    _dropped: Counter[str] = field(default_factory=Counter)
-    _extra: dict[str, pa.DataType] = field(default_factory=dict)
-    _undeclared_text: tuple[str, ...] = ()
-    _bad: list[tuple[Batch, list[Scan]]] = field(default_factory=list)
+    _scanner: StreamScanner = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the stream's scanner."""
+        self._scanner = StreamScanner(
+            self.writer, self.engine, self.policies, self.on_bad, self.timeline
+        )
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
-        """Land a flush's batches of this stream; an overwrite takes them all in one commit.
+        """Land a flush's batches of this stream; yield each commit, the STATE with the last one.
 
-        Optional batches that turn out to be empty are left out of the result. The STATE rides
-        with the last commit, as it is true of the table from there on only.
+        Optional batches without a row are left out. An overwrite, and rows that are transformed or
+        checked together, land in one commit; keys of deleted rows land last, each in its own.
         """
-        rows = [batch for batch in batches if not batch.gone]
-        commits = [[batch] for batch in rows]
-        if self.policies.config.mode is Mode.OVERWRITE or self._takes_one_commit(rows):
-            commits = [rows] if rows else []
-        commits += [[batch] for batch in batches if batch.gone]
-        for number, group in enumerate(commits, 1):
-            landed = self._land(group, state if number == len(commits) else None)
+        groups = self._group_batches([batch for batch in batches if not batch.gone])
+        groups += [[batch] for batch in batches if batch.gone]
+        for number, group in enumerate(groups, 1):
+            landed = self._land_group(group, state if number == len(groups) else None)
             if landed is not None:
-                yield replace(landed, source_columns=read_columns(group))
+                yield replace(landed, source_columns=describe_source(group))
 
-    def _takes_one_commit(self, batches: Sequence[Batch]) -> bool:
-        """Whether several batches have to be transformed, checked or remembered together."""
-        if len(batches) < 2:
-            return False
-        expected = self.checks is not None and self.checks.at_once
-        if expected or all(batch.bookmark is not None for batch in batches):
+    def take_dropped(self) -> Mapping[str, int]:
+        """Return undeclared field -> records that landed without it, since the last call."""
+        return self._scanner.take_dropped()
+
+    def _group_batches(self, batches: Sequence[Batch]) -> list[list[Batch]]:
+        """Group batches by the commits in which they land."""
+        if len(batches) > 1 and self._needs_one_commit(batches):
+            return [[*batches]]
+        return [[batch] for batch in batches]
+
+    def _needs_one_commit(self, batches: Sequence[Batch]) -> bool:
+        """Whether batches replace the table, or are checked, bookmarked or transformed as one."""
+        if self.policies.config.mode is Mode.OVERWRITE:
+            return True
+        if self.checks is not None and self.checks.needs_whole_input:
+            return True
+        if all(batch.bookmark is not None for batch in batches):
             return True
         return self.transform is not None and not self.transform.plan_frame(batches[0]).row_wise
 
-    def take_dropped(self) -> Mapping[str, int]:
-        """Undeclared field -> records that held it and landed without it, since the last call."""
-        dropped, self._dropped = self._dropped, Counter()
-        return dropped
-
-    def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
-        keyed = [self.policies.rename_keys(batch) for batch in batches]
-        whole = merge_batches(keyed)
+    def _land_group(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
+        """Land batches in one commit; None for an optional batch without a row."""
+        batches = [self.policies.rename_keys(batch) for batch in batches]
+        whole = merge_batches(batches)
         if self.transform is not None and not whole.gone:
             whole = self.transform.digest_rules(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.landed_before(whole)
         if before is not None:
             for batch in batches:
-                self._recount_bad(batch)
+                self._scanner.recount_bad(batch)
             return before
-        scan = self._scans_first or self._rules_for_undeclared(keyed)
-        try:
-            return self._scan_and_land(whole, keyed, scan, state)
-        except UnknownFields:
-            if scan or self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
-                raise
-            return self._scan_and_land(whole, keyed, True, state)
+        group = CommitGroup(whole, tuple(batches), self._scanner.is_needed(batches))
+        with ExitStack() as stack:
+            while True:
+                staged: StagedBatch | None = None
+                try:
+                    if not group.parts:
+                        stack.close()  # the parts of the attempt before
+                        group = self._scan(group, stack)
+                    plan = self._plan(group)
+                    staged = self._stage(group, plan)
+                    landed = None if group.checked else self._check(group, staged)
+                    group = replace(group, checked=True)
+                    if whole.optional and not staged.objects and whole.bookmark is None:
+                        return None
+                    if landed is None:
+                        landed = self._commit(staged, plan.table, state)
+                    else:
+                        self.writer.discard(staged.objects)
+                    return self._describe(landed, group, plan, staged)
+                except BaseException as obstacle:
+                    self.writer.discard(staged.objects if staged else ())
+                    group = self._revise(group, obstacle)
 
-    def _scan_and_land(
-        self, whole: Batch, batches: Sequence[Batch], scan: bool, state: bytes | None
-    ) -> Landed | None:
-        """Land batches; all are scanned first, as a field is read by all that it holds."""
-        self._bad.clear()
-        scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
-        readers = [None if reader is None else self._extended(reader) for reader in scanned]
-        return self._stage_and_commit(whole, self._parts(batches, readers), state)
+    def _revise(self, group: CommitGroup, obstacle: BaseException) -> CommitGroup:
+        """Return the group for another attempt to land it; raise the obstacle if that is in vain.
 
-    def _rules_for_undeclared(self, batches: Sequence[Batch]) -> bool:
-        """Whether a rule may be for a field that no schema declares, which a scan finds."""
-        if self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
-            return False
-        rules = self.policies.rules
-        named = {*rules.types, *rules.rename, *rules.drop}
-        known = {*self._extra}
-        for batch in batches:
-            known |= {*(batch.reader.schema.names if batch.reader else named)}
-        return not named <= known
+        - A record has an undeclared field: scan all batches, as all values of a field type it.
+        - The table has some of the files: leave these out.
+        - A column's type conflicts with the table's, and no row has a value in it: drop its type.
+        - Names are taken, and the staged objects are bound to them: stage under other names.
+        """
+        match obstacle:
+            case UnknownFields() if not group.scan_first:
+                if self.policies.config.unknown_fields is UnknownPolicy.EVOLVE:
+                    return replace(group, scan_first=True, parts=())
+            case LandedBefore():
+                return group.without_files(obstacle)
+            case TypeConflict():
+                now, path = self.writer.current(), obstacle.path
+                parts = clear_type(obstacle, group.parts)
+                if parts is None:
+                    misfit = find_misfit(obstacle, group.parts)
+                    raise explain_conflict(obstacle, self.writer.uri, now, misfit) from None
+                note = f"{path!r} has no value in this batch: its type is the table's"
+                whole = replace(group.whole, notes=(*group.whole.notes, note))
+                return replace(group, whole=whole, parts=tuple(parts))
+            case ObjectExists() if group.clashes + 1 < _MOST_CLASHES:
+                return replace(group, clashes=group.clashes + 1)
+        raise obstacle
 
-    @property
-    def _scans_first(self) -> bool:
-        """Whether batches are looked through before anything is written."""
-        policies = self.policies
-        return (
-            policies.config.on_bad_record != "fail"
-            or policies.config.unknown_fields is UnknownPolicy.DROP
+    def _scan(self, group: CommitGroup, stack: ExitStack) -> CommitGroup:
+        """Return a group with its parts, scanned if need be; `stack` lets go of what they hold."""
+        batches = group.batches
+        scanned = tuple(
+            self._scanner.scan(batch) if group.scan_first else ScannedBatch(batch, batch.reader)
+            for batch in batches
         )
+        readers = [one.reader and self._scanner.extend(one.reader) for one in scanned]
+        parts = self._make_parts(batches, readers)
+        columns = union_columns([part.shape.schema for part in parts])
+        check_column_count(group.whole.stream, columns, self.policies.config.max_columns)
+        for part in parts:
+            if part.transformed is not None:
+                stack.callback(part.transformed.close)
+        stack.enter_context(self.writer.at_work())
+        return replace(group, scanned=scanned, parts=tuple(parts))
 
-    def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
-        """Batches with their kernels."""
+    def _make_parts(
+        self, batches: Sequence[Batch], readers: Sequence[Reader | None]
+    ) -> list[BatchPart]:
+        """Return batches with their kernels; one part for all batches that a transform reads."""
         clock = datetime.now(UTC)
         schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
         source: Collection[str] = ()
-        if self.transform is not None:  # makes other columns of these
+        if self.transform is not None:
             source = {name for schema in schemas for name in schema.names}
-        made = None if batches[0].gone else self._transform_batches(batches, readers, schemas)
-        if made is not None:
-            return [self._frame_part(made.batch, clock, source, made)]
-        if batches[0].frame is not None:
-            return [self._frame_part(batches[0], clock, source)]
+        transformed = None if batches[0].gone else self._transform(batches, readers, schemas)
+        first = batches[0] if transformed is None else transformed.batch
+        if first.frame is not None:
+            frame, checker = first.frame, None
+            if self.checks is not None:
+                frame, checker = self.checks.spark_checker(first, frame)
+            shape = self.policies.shape(columns_of(first), first, clock, source)
+            return [BatchPart(first, None, shape, checker, frame, transformed)]
         parts = []
-        for batch, known in zip(batches, readers, strict=True):
-            columns = columns_of(batch) if known is None else known.schema
-            sieve = self.checks.by_arrow(batch, columns) if self.checks else None
+        for batch, reader in zip(batches, readers, strict=True):
+            columns = columns_of(batch) if reader is None else reader.schema
+            checker = self.checks.arrow_checker(batch, columns) if self.checks else None
             shape = self.policies.shape(columns, batch, clock, source)
-            parts.append(Part(batch, known, shape, sieve))
+            parts.append(BatchPart(batch, reader, shape, checker))
         return parts
 
-    def _frame_part(
-        self,
-        batch: Batch,
-        clock: datetime,
-        source: Collection[str],
-        made: TransformedBatch | None = None,
-    ) -> Part:
-        frame, sieve = batch.frame, None
-        if self.checks is not None and frame is not None:
-            frame, sieve = self.checks.by_spark(batch, frame)
-        shape = self.policies.shape(columns_of(batch), batch, clock, source)
-        return Part(batch, None, shape, sieve, frame, made)
-
-    def _transform_batches(
+    def _transform(
         self,
         batches: Sequence[Batch],
         readers: Sequence[Reader | None],
         schemas: Sequence[pa.Schema],
     ) -> TransformedBatch | None:
-        """One batch of what Spark makes of these; None where they land without it."""
+        """Return one batch with the frame that Spark makes of these; None if they need no Spark."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
         transform = self.transform
         if transform is None:
             checks = self.checks
-            told = map(checks.needs_spark, schemas) if read and checks else ()
-            expected = next(filter(None, told), "")
-            if not expected:
+            titles = map(checks.needs_spark, schemas) if read and checks else ()
+            title = next(filter(None, titles), "")
+            if not title:
                 return None
-            spark = self.engine.require_spark(f"{expected}, for a column of this type,")
+            spark = self.engine.require_spark(f"{title}, for a column of this type,")
             from lakeport.loading.transform.transform import Transform
 
             transform = Transform(spark)
         items = [
-            (reader, splits, b.untyped) for b, reader in read for splits in self._split_groups(b)
+            (reader, splits, batch.untyped)
+            for batch, reader in read
+            for splits in self.policies.group_splits(batch, self.engine.cores)
         ]
         whole, columns = merge_batches(batches), schemas[0]
         if read:
-            found = union_columns([opened_columns(b, reader.schema) for b, reader in read])
+            found = union_columns([open_untyped(b, reader.schema) for b, reader in read])
             whole, columns = (
                 replace(whole, untyped=find_untyped_columns(found)),
                 replace_untyped_columns(found),
@@ -239,274 +333,144 @@ class StreamLoader:
         with self.timeline.stage("planning", batches[0].stream):
             return transform.make_frame(whole, columns, items)
 
-    def _scanned(self, batch: Batch) -> Reader | None:
-        """Scan a batch, hand its bad records on, and learn its undeclared fields."""
-        if batch.reader is None:
-            return None
-        scan, found = self._scan(self._extended(batch.reader), batch)
-        if self.policies.config.unknown_fields is UnknownPolicy.DROP:
-            self._dropped.update(scan.unknown_values)
-        elif scan.unknown and self.policies.config.unknown_fields is UnknownPolicy.EVOLVE:
-            new = pa.schema([(name, pa.null()) for name in scan.unknown])
-            known = self._extended(batch.reader).schema
-            check_column_count(
-                batch.stream, pa.schema([*known, *new]), self.policies.config.max_columns
-            )
-            self._extra.update(self._types(scan.unknown))
-            scan, found = self._scan(self._extended(batch.reader), batch)  # by their new types
-        if scan.bad and self.policies.config.on_bad_record == "fail":
-            raise BadRecords(scan.bad, len(scan.bad))
-        if self.policies.config.once:  # those of files that the table has are left out
-            self._bad.append((batch, found))
-        else:
-            self._report_bad(batch, found)
-        return batch.reader.tolerant() if scan.bad else batch.reader
+    def _plan(self, group: CommitGroup) -> StagePlan:
+        """Plan a group against its table; columns that conflict are fitted to the table's types.
 
-    def _recount_bad(self, batch: Batch) -> None:
-        """Have a skipped batch's bad records count against the run's limit, as at first.
-
-        With `once`, nothing tells any more which of its files were left out then.
+        Raises:
+            TypeConflict: a column does not fit, not even so.
+            SchemaConflict: the policy forbids the change.
         """
-        config = self.policies.config
-        if batch.reader is not None and config.on_bad_record != "fail" and not config.once:
-            self._report_bad(batch, self._scan(self._extended(batch.reader), batch)[1])
+        try:
+            return self._plan_parts(group.whole, group.parts)
+        except TypeConflict as conflict:
+            now = self.writer.current()
+            if now is None:
+                raise
+            fitted = [part.fit_table(now.schema) for part in group.parts]
+            return replace(self._plan_parts(group.whole, fitted), hint=conflict.hint)
 
-    def _report_bad(
-        self, batch: Batch, found: Sequence[Scan], left_out: Collection[str] = ()
-    ) -> None:
-        """Hand on the bad records that were found in a batch, but for those of some files."""
-        pairs = zip(batch.splits, found, strict=True)
-        kept = [scan for split, scan in pairs if split.uri not in left_out]
-        bad = [record for scan in kept for record in scan.bad]
-        self.on_bad(batch, bad, sum(scan.rows for scan in kept) + len(bad))
-
-    def _extended(self, reader: Reader) -> Reader:
-        known = {*reader.schema.names} if self._extra else ()
-        new = {n: type_ for n, type_ in self._extra.items() if n not in known}
-        return reader.extended(new) if new else reader
-
-    def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
-        """The undeclared fields' types: the table's where it has them, else by their values."""
-        now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.current()
-        typed = now.schema if now is not None and now.typed else ()
-        there = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
-        known = {f.name: get_logical_type(f) for f in replace_untyped_columns(there)}
-        case, renamed = self.policies.config.column_header_format, self.policies.rules.rename
-        internal = list_internal_columns(self.policies.internal_prefix)
-        said = self.policies.rules.types
-        types = {
-            name: TIMESTAMP
-            if name in internal
-            else said.get(name)
-            or known.get(apply_header_case(renamed.get(name, name), case), kind_to_arrow_type(kind))
-            for name, kind in unknown.items()
-        }
-        self._undeclared_text += tuple(
-            f"{name!r} is not declared and becomes text: strings as they are, other values as the "
-            f"text of their JSON; `--column {shlex.quote(f'{name}=json')}` makes it JSON"
-            for name, type_ in types.items()
-            if pa.types.is_string(type_) and name not in said
-        )
-        return types
-
-    def _scan(self, reader: Reader, batch: Batch) -> tuple[Scan, list[Scan]]:
-        """Scan a batch; return what was found in all of it, and in each split."""
-        with self._stage("checking", batch.stream, total=batch.bytes):
-            step = f"check {batch.stream}, batch {batch.sequence}"
-            found = self.engine.run_tasks(step, partial(scan_split, reader), batch.splits)
-        unknown, counts = dict[str, str](), Counter[str]()
-        for part in found:
-            for name, kind in part.unknown.items():
-                unknown[name] = merge_kinds(unknown[name], kind) if name in unknown else kind
-            counts.update(part.unknown_values)
-        bad = tuple(record for part in found for record in part.bad)
-        return Scan(sum(part.rows for part in found), bad, unknown, counts), found
-
-    def _stage_and_commit(
-        self, whole: Batch, given: Sequence[Part], state: bytes | None
-    ) -> Landed | None:
-        """Plan, stage and commit parts; again where names are taken, or columns can be fitted."""
-        parts, names, judged = given, self.policies.keys_of(whole), False
-        left_out, known_files, clashes = tuple[str, ...](), set[str](), 0
-        otherwise: str | None = None
-        check_column_count(
-            whole.stream,
-            union_columns([p.shape.schema for p in parts]),
-            self.policies.config.max_columns,
-        )
-        with ExitStack() as stack:
-            for part in given:
-                if part.made is not None:
-                    stack.callback(part.made.close)
-            stack.enter_context(self.writer.at_work())
-            while True:
-                incoming, tasks = (
-                    union_columns([part.shape.schema for part in parts]),
-                    self._tasks(parts),
-                )
-                plan, staged = None, list[Staged]()
-                try:
-                    plan = self._planned(incoming, whole, names, parts[0].shape.clock, len(tasks))
-                    staged, found = self._staged(tasks, plan, whole)
-                    # A cluster that is gone by then must not fail what is committed.
-                    skewed = skew_warnings(staged, self.engine.cores, self.policies.min_file_bytes)
-                    known = replace(whole, content=contents_of(incoming, staged))
-                    # What is left out is not set aside again.
-                    once = self.policies.config.once and not judged
-                    landed = self.writer.landed_before(known) if once else None
-                    if landed is None and not judged:
-                        for batch, scans in self._bad:
-                            self._report_bad(batch, scans, known_files)
-                        if self.checks is not None:
-                            self.checks.judge_findings(
-                                whole, found, counted_before=self._scans_first
-                            )
-                        judged = True  # what is staged again is the same
-                    if whole.optional and not staged and whole.bookmark is None:
-                        return None
-                    if landed is None:
-                        landed = self._committed(known, plan, staged, state)
-                    else:
-                        self.writer.discard(staged)
-                    notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
-                    return self._describe(
-                        replace(landed, notes=notes), whole, incoming, plan, skewed
-                    )
-                except TypeConflict as conflict:
-                    self.writer.discard(staged)
-                    now = self.writer.current()
-                    if plan is None and otherwise is None and now is not None:
-                        otherwise = conflict.hint
-                        parts = [part.fitted(now.schema) for part in parts]
-                        continue
-                    if plan is not None and not staged:  # a value has no equal of its type
-                        path, table, new = conflict.path, conflict.table, conflict.new
-                        conflict = TypeConflict(path, table, new, otherwise or "")
-                    valueless = clear_type(conflict, given)
-                    if valueless is None:
-                        value = find_misfit(conflict, given)
-                        raise explain_conflict(conflict, self.writer.uri, now, value) from None
-                    note = f"{conflict.path!r} has no value in this batch: its type is the table's"
-                    whole = replace(whole, notes=(*whole.notes, note))
-                    given, parts, otherwise = valueless, valueless, None
-                except ObjectExists:
-                    self.writer.discard(staged)  # bound to names that are taken: stage under others
-                    clashes += 1
-                    if clashes >= _MOST_CLASHES:
-                        raise
-                except LandedBefore as before:
-                    self.writer.discard(staged)
-                    left_out = (*left_out, before.note)
-                    known_files |= {*before.files}
-                    given = [part.without(before.files) for part in given]
-                    parts = [part.without(before.files) for part in parts]
-                    size = sum(part.batch.bytes for part in parts)
-                    whole = replace(whole, records=-1, bytes=size)
-                except BaseException:
-                    self.writer.discard(staged)
-                    raise
-
-    def _planned(
-        self, incoming: pa.Schema, whole: Batch, names: Sequence[str], clock: datetime, tasks: int
-    ) -> TablePlan:
-        with self.timeline.stage("planning", whole.stream):
-            plan = self.writer.plan(incoming, whole, names, clock, tasks)
-        changes = getattr(plan.detail, "evolution", None)
-        if changes is not None and changes.added:
-            check_column_count(whole.stream, changes.schema, self.policies.config.max_columns)
-        return plan
-
-    def _committed(
-        self, batch: Batch, plan: TablePlan, staged: Sequence[Staged], state: bytes | None
-    ) -> Landed:
-        if batch.before_commit is not None:
-            batch.before_commit()
-        with self._stage("committing", batch.stream), self.cancellation.committing(self.writer.uri):
-            return self.writer.commit(plan, staged, batch, state)
-
-    def _describe(
-        self,
-        landed: Landed,
-        whole: Batch,
-        incoming: pa.Schema,
-        plan: TablePlan,
-        skewed: Sequence[str],
-    ) -> Landed:
-        """Add to a commit what there is to tell of its batch."""
-        warnings = (*whole.warnings, *landed.warnings, *skewed)
-        if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
-            warnings = (*warnings, _empty_overwrite_warning(landed))
-        columns, notes = describe_columns(incoming, plan), landed.notes
-        if self.transform is not None:
-            notes = (*notes, *_json_string_notes(incoming, columns))
-        return replace(landed, warnings=warnings, notes=notes, columns=columns)
-
-    @contextmanager
-    def _stage(
-        self, what: str, stream: str, *, total: int = -1, rows_total: int = -1
-    ) -> Iterator[float]:
-        """Be at a stage, for those who look now and for the report; gives when it began."""
-        going_on = activity(what, stream, total=total, rows_total=rows_total)
-        with self.timeline.stage(what, stream) as start, going_on:
-            yield start
-
-    def _tasks(self, parts: Sequence[Part]) -> list[Task]:
-        """Share the splits out to as many tasks as there should be files."""
+    def _plan_parts(self, whole: Batch, parts: Sequence[BatchPart]) -> StagePlan:
+        """Plan parts against their table, and group their splits into tasks."""
+        incoming = union_columns([part.shape.schema for part in parts])
         tasks = []
         for part in parts:
-            if part.reader is None:
-                return [Task(part, ())]
-            tasks += [Task(part, group) for group in self._split_groups(part.batch)]
-        return tasks
+            groups: Sequence[tuple[Split, ...]] = [()]
+            if part.reader is not None:
+                groups = self.policies.group_splits(part.batch, self.engine.cores)
+            tasks += [TaskInput(part, splits) for splits in groups]
+        keys, clock = self.policies.partition_keys(whole), parts[0].shape.clock
+        with self.timeline.stage("planning", whole.stream):
+            table = self.writer.plan(incoming, whole, keys, clock, len(tasks))
+        changes = getattr(table.detail, "evolution", None)
+        if changes is not None and changes.added:
+            check_column_count(whole.stream, changes.schema, self.policies.config.max_columns)
+        return StagePlan(incoming, tuple(tasks), table)
 
-    def _split_groups(self, batch: Batch) -> list[tuple[Split, ...]]:
-        size = int(max(batch.bytes, 0) * batch.output_ratio)
-        files = self.policies.number_of_files(size, self.engine.cores)
-        return group_splits(batch.splits, files)
+    def _stage(self, group: CommitGroup, plan: StagePlan) -> StagedBatch:
+        """Have tasks read, check, shape and stage a group's rows.
 
-    def _staged(
-        self, tasks: Sequence[Task], plan: TablePlan, whole: Batch
-    ) -> tuple[list[Staged], list[Findings]]:
-        """Have the tasks stage what they read; return that, and what they found of it."""
+        Raises:
+            TypeConflict: a value has no equal of its column's type in the table.
+        """
+        whole = group.whole
         size, rows = whole.bytes, whole.records
-        with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
-            results = self._run(tasks, plan)
-            staged = staged_objects(results)
-            self.timeline.tasks(whole.stream, staged, start)
-        return staged, [one for one in results if isinstance(one, Findings)]
+        with self.timeline.show_stage("writing", whole.stream, size, rows) as start:
+            try:
+                results = self._run_tasks(plan)
+            except TypeConflict as conflict:
+                path, table, new = conflict.path, conflict.table, conflict.new
+                raise TypeConflict(path, table, new, plan.hint) from None
+            objects = staged_objects(results)
+            try:
+                for part in group.parts:
+                    if part.transformed is not None:
+                        part.transformed.check()
+                self.timeline.add_tasks(whole.stream, objects, start)
+                # A cluster that is gone by the commit must not fail what is committed.
+                skewed = skew_warnings(objects, self.engine.cores, self.policies.min_file_bytes)
+                batch = replace(whole, content=name_contents(plan.incoming, objects))
+            except BaseException:
+                self.writer.discard(objects)
+                raise
+        counts = [one for one in results if isinstance(one, CheckCounts)]
+        return StagedBatch(batch, objects, counts, skewed)
 
-    def _run(self, tasks: Sequence[Task], plan: TablePlan) -> list[Staged | Findings]:
-        first = tasks[0].part
-        batch = first.batch
-        step = f"write {batch.stream}, batch {batch.sequence}, to {self.writer.uri}"
+    def _run_tasks(self, plan: StagePlan) -> list[Staged | CheckCounts]:
+        """Run the tasks of a plan: one for each group of splits, or those of a Spark frame."""
+        first, table = plan.tasks[0].part, plan.table
+        step = f"write {first.batch.stream}, batch {first.batch.sequence}, to {self.writer.uri}"
+
+        def discard(results: Sequence[Staged | CheckCounts]) -> None:
+            self.writer.discard(staged_objects(results))
+
         if first.frame is None:
             items = [
-                (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
-                for i, task in enumerate(tasks)
+                (i, task.part.reader, task.part.shape.aligned(table.schema), task.splits)
+                for i, task in enumerate(plan.tasks)
             ]
-            land = partial(land_splits, plan.sink, batch.remembered, first.sieve)
-            sizes = [task.bytes for task in tasks]
-            return self.engine.run_tasks(step, land, items, sizes=sizes, discard=self._discard)
-        shape = first.shape.aligned(plan.schema)
+            land = partial(land_splits, table.sink, first.batch.remembered, first.checker)
+            sizes = [task.bytes for task in plan.tasks]
+            return self.engine.run_tasks(step, land, items, sizes=sizes, discard=discard)
         spark = self.engine.require_spark("a Spark frame")
-        with name_failed_sql(self.transform, self.checks, first, spark.secrets):
-            run = partial(land_frame, shape, plan.sink, first.sieve)
-            results = spark.run_frame(step, first.frame, run, discard=self._discard)
-        try:
-            if first.made is not None:
-                first.made.check()
-        except BaseException:
-            self._discard(results)
-            raise
-        return results
+        reads_splits = first.transformed is not None and first.transformed.reading is not None
+        others = [] if reads_splits else ["the frame that is landed"]
+        if self.transform is not None and self.transform.function is not None:
+            others.append("`python`")
+        sql = self.transform.sql if self.transform else ""
+        expected = self.checks.expected if self.checks else ()
+        with name_failed_sql(sql, expected, others, spark.secrets):
+            shape = first.shape.aligned(table.schema)
+            run = partial(land_frame, shape, table.sink, first.checker)
+            return spark.run_frame(step, first.frame, run, discard=discard)
 
-    def _discard(self, results: Sequence[Staged | Findings]) -> None:
-        self.writer.discard(staged_objects(results))
+    def _check(self, group: CommitGroup, staged: StagedBatch) -> Landed | None:
+        """Report bad records and enforce expectations; return what landed before, with `once`.
+
+        Raises:
+            LandedBefore: the table has some of the files.
+            ExpectationFailed: rows violate an expectation whose violation fails the load.
+            InputError: the run has more bad records than it may.
+        """
+        if self.policies.config.once:
+            before = self.writer.landed_before(staged.batch)
+            if before is not None:
+                return before
+        for one in group.scanned:
+            if one.unreported:
+                self._scanner.report_bad(one.batch, one.unreported, group.known_files)
+        if self.checks is not None:
+            counted_before = self._scanner.counts_before
+            self.checks.enforce(group.whole, staged.counts, counted_before=counted_before)
+        return None
+
+    def _commit(self, staged: StagedBatch, plan: TablePlan, state: bytes | None) -> Landed:
+        """Make what was staged visible, unless the load was asked to end."""
+        batch = staged.batch
+        if batch.before_commit is not None:
+            batch.before_commit()
+        with (
+            self.timeline.show_stage("committing", batch.stream),
+            self.cancellation.committing(self.writer.uri),
+        ):
+            return self.writer.commit(plan, staged.objects, batch, state)
+
+    def _describe(
+        self, landed: Landed, group: CommitGroup, plan: StagePlan, staged: StagedBatch
+    ) -> Landed:
+        """Return a commit with the warnings, notes and columns of its batches."""
+        whole, columns = group.whole, describe_columns(plan.incoming, plan.table)
+        warnings = (*whole.warnings, *landed.warnings, *staged.warnings)
+        if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
+            warnings = (*warnings, _empty_overwrite_warning(landed))
+        notes = (*whole.notes, *self._scanner.notes, *group.notes, *landed.notes)
+        if self.transform is not None:
+            notes = (*notes, *_json_string_notes(plan.incoming, columns))
+        return replace(landed, warnings=warnings, notes=notes, columns=columns)
 
 
-def _json_string_notes(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
-    """Say which texts that a query or function made become JSON strings in the table."""
-    for column in made:
+def _json_string_notes(incoming: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each text column of a query that becomes JSON strings in the table."""
+    for column in incoming:
         plain = pa.types.is_string(column.type) and not is_json(column)
         if plain and table.get(column.name) == "json":
             yield (
@@ -516,7 +480,7 @@ def _json_string_notes(made: pa.Schema, table: Mapping[str, str]) -> Iterator[st
 
 
 def _empty_overwrite_warning(landed: Landed) -> str:
-    """Say what an overwrite by no row did with the rows that the table had."""
+    """Return a warning that says which rows an overwrite by no row has removed."""
     if not landed.removed_files:
         return "the source has no row: the overwrite replaced nothing."
     rows = "the rows" if landed.removed_rows is None else pluralize(landed.removed_rows, "row")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakeport.host.activity import advance
-from lakeport.loading.expect.arrow import Findings, Sieve
+from lakeport.loading.expect.arrow import CheckCounts, RowChecker
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
 from lakeport.shape import Shape, combine_lowest_versions, find_lowest_version
@@ -18,28 +18,31 @@ from lakeport.sources.splits import content_read
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import measure_items, measure_task, stage
 
-_MOST_NAMES = 100
-"""Files of a load that have names of their own: each takes an entry in a table's log."""
+_MOST_CONTENT_NAMES = 100
+"""Files of a load that have content names of their own: each takes an entry in a table's log."""
 
 
 def scan_split(reader: Reader, split: Split) -> list[Scan]:
-    """Scan a split without landing it."""
+    """Scan a split without landing it; return the one scan."""
     return [reader.scan(split)]
 
 
 def land_splits(
     sink: Sink,
     remembered: bool,
-    sieve: Sieve | None,
+    checker: RowChecker | None,
     item: tuple[int, Reader, Shape, tuple[Split, ...]],
-) -> list[Staged | Findings]:
-    """Read, shape and stage some splits.
+) -> list[Staged | CheckCounts]:
+    """Read, check, shape and stage the rows of some splits.
 
     Args:
         sink: encodes and stages.
-        remembered: whether to tell, with the first object, what was read: see `Staged.content`.
-        sieve: tells which rows are not what is expected of them, and holds back some.
-        item: the task's number, and what it reads.
+        remembered: whether the first object tells what was read: see `Staged.content`.
+        checker: counts violations and holds back rows; None where nothing is expected of them.
+        item: the task's number, the reader, the shape, and the splits.
+
+    Returns:
+        The staged objects, and last the counts of the checks, if any.
     """
     index, reader, shape, splits = item
     content: list[tuple[str, str]] = []
@@ -53,36 +56,41 @@ def land_splits(
                 folders = "".join(f" {name}={value}" for name, value in split.folders)
                 content.append((split.uri, (digest := read.digest()) and digest + folders))
 
-    found = Findings()
-    rows = _counted(batches())
-    staged = _staged(
-        "parsing", sink, shape(sieve(rows, found, reader.schema) if sieve else rows), index
-    )
+    counts = CheckCounts()
+    rows = _show_rows(batches())
+    if checker:
+        rows = checker(rows, counts, reader.schema)
+    staged = _stage("parsing", sink, shape(rows), index)
     first = [replace(one, content=tuple(content)) for one in staged[:1]]
-    return [*first, *staged[1:], *([found] if sieve else [])]
+    return [*first, *staged[1:], *([counts] if checker else [])]
 
 
-def contents_of(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
-    """File -> the name of what was read of it: of its bytes, and of the columns made of them.
+def name_contents(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
+    """Return file -> the name of what was read of it: a hash of its bytes and of its columns.
 
-    Where files are many, all of them have one name, under an empty one of a file. Those of formats
-    whose bytes nobody has seen have none.
+    More than a hundred files share one name, under the empty file name. Files of formats whose
+    readers don't see the bytes are left out.
+
+    Args:
+        columns: the columns that were made of the files.
+        staged: what the tasks have written.
     """
     digests: dict[str, list[str]] = {}
     for one in staged:
         for file, digest in one.content:
             digests.setdefault(file, []).append(digest)
-    if len(digests) > _MOST_NAMES:
-        digests = {"": [digest for found in digests.values() for digest in found]}
-    made = [f"{field.name} {field.type}" for field in columns]
+    if len(digests) > _MOST_CONTENT_NAMES:
+        digests = {"": [digest for each in digests.values() for digest in each]}
+    fields = [f"{field.name} {field.type}" for field in columns]
     return {
-        file: hashlib.sha256("\n".join(made + found).encode()).hexdigest()
-        for file, found in digests.items()
-        if all(found)
+        file: hashlib.sha256("\n".join(fields + each).encode()).hexdigest()
+        for file, each in digests.items()
+        if all(each)
     }
 
 
-def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _show_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and add their rows to the activity that this thread works for."""
     for batch in batches:
         advance(rows=batch.num_rows)
         yield batch
@@ -91,22 +99,25 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def land_frame(
     shape: Shape,
     sink: Sink,
-    sieve: Sieve | None,
+    checker: RowChecker | None,
     batches: Iterator[pa.RecordBatch],
     partition: int,
-) -> list[Staged | Findings]:
-    """Shape and stage a partition of a Spark frame; see `land_splits`."""
-    found = Findings()
-    passing = sieve(batches, found, shape.source) if sieve else batches
+) -> list[Staged | CheckCounts]:
+    """Check, shape and stage the rows of one partition of a Spark frame; see `land_splits`."""
+    counts = CheckCounts()
+    passing = checker(batches, counts, shape.source) if checker else batches
     rows = (cast_batch(batch, shape.source) for batch in passing)
-    return [*_staged("reading", sink, shape(rows), partition), *([found] if sieve else [])]
+    staged = _stage("reading", sink, shape(rows), partition)
+    return [*staged, *([counts] if checker else [])]
 
 
-def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int) -> list[Staged]:
-    """Stage a task's rows, and note with the first object what that took.
+def _stage(
+    rows_stage: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int
+) -> list[Staged]:
+    """Encode and stage a task's rows; the first object tells what the task did and when.
 
     Args:
-        source: the stage that making the rows is.
+        rows_stage: the stage of a load that the iteration of `batches` is.
         sink: encodes and stages.
         batches: the rows, shaped.
         index: the task's number.
@@ -115,7 +126,7 @@ def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: i
     with measure_task() as watch:
 
         def counted() -> Iterator[pa.RecordBatch]:
-            for batch in measure_items(source, batches):
+            for batch in measure_items(rows_stage, batches):
                 watch.did(rows=batch.num_rows)
                 if batch.num_rows and None not in versions:
                     versions.add(find_lowest_version(batch))

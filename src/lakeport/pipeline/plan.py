@@ -32,8 +32,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
 from lakeport.errors import LakeportError, SourceError
-from lakeport.loading.batches import columns_of, union_columns
-from lakeport.loading.policies import Policies
+from lakeport.loading.batches import Policies, columns_of, union_columns
 from lakeport.loading.prepare import PreparedLoad
 from lakeport.loading.transform.rules import RowRules
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE

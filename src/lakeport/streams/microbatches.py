@@ -25,8 +25,8 @@ from lakeport.engine.failures import translate
 from lakeport.engine.sql.frames import partitions_of, size_of
 from lakeport.engine.sql.streaming import knows_scheme
 from lakeport.errors import DestinationError, LakeportError
+from lakeport.loading.batches import Policies
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer, fan_out
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
@@ -125,7 +125,7 @@ class MicroBatches:
 
     def warn(self, text: str) -> None:
         """Add a sentence for the user to the report."""
-        self._total.warn(text)
+        self._total.add_warning(text)
         self._observer.on_warning(text)
 
     def _land(self, frame: DataFrame, number: int) -> None:
@@ -140,7 +140,7 @@ class MicroBatches:
 
     def _record(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
         for report in (own, self._total):
-            report.landed(landed, seconds)
+            report.add_landed(landed, seconds)
         if not landed.skipped:
             self._bytes = landed.bytes
         self._observer.on_landed(landed)

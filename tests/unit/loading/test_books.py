@@ -67,13 +67,13 @@ def test_nothing_is_asked_of_the_engine_once_a_batch_is_committed(
 ) -> None:
     """A cluster may be gone by then, and the load would be told to have failed."""
     order: list[str] = []
-    commit = stream.StreamLoader._committed
+    commit = stream.StreamLoader._commit
 
     def committed(*given: Any) -> Any:
         order.append("commit")
         return commit(*given)
 
-    monkeypatch.setattr(stream.StreamLoader, "_committed", committed)
+    monkeypatch.setattr(stream.StreamLoader, "_commit", committed)
     monkeypatch.setattr(stream, "skew_warnings", lambda *_: order.append("cores") or ())
     lakeport.land(singer({"id": 1}), tmp_path)
     assert order == ["cores", "commit"]

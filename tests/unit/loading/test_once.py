@@ -139,7 +139,7 @@ def test_many_files_are_known_as_a_whole(
     land: Callable[..., lakeport.StreamReport],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lakeport.loading.tasks._MOST_NAMES", 2)
+    monkeypatch.setattr("lakeport.loading.tasks._MOST_CONTENT_NAMES", 2)
     both = []
     for number in range(3):
         both.append(str(tmp_path / f"{number}.csv"))

@@ -28,22 +28,22 @@ def builder(secrets: tuple[str, ...] = ()) -> ReportBuilder:
 
 def filled() -> ReportBuilder:
     report = builder()
-    report.landed(Landed("a", "/lake/a", 0, 10, ("f1", "f2"), 100, version=3), 1.5)
-    report.landed(Landed("b", "/lake/b", 0, 4, ("f",), 40), 1.0)
-    report.landed(Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w")), 0.5)
-    report.landed(Landed("a", "/lake/a", 2, 0, ("f4",), 9, 5, skipped=True, warnings=("w",)))
-    report.landed(Landed("b", "/lake/b", 1, 0, notes=("b.csv: tabs",)))
-    report.landed(Landed("b", "/lake/b", 2, 0, notes=("b.csv: tabs", "c.csv: pipes")))
-    report.rejected("a", 2)
-    report.rejected("a", 1)
-    report.dropped("b", {"x": 1})
-    report.dropped("b", {"x": 2, "y": 1})
-    report.stray(3)
-    report.quarantined([], ["/lake/q1", "/lake/q1"])
-    report.warn("general")
-    report.warn("general")
-    report.warn("own", "b")
-    report.state(b'{"bookmarks": {"a": 9007199254740993}}')
+    report.add_landed(Landed("a", "/lake/a", 0, 10, ("f1", "f2"), 100, version=3), 1.5)
+    report.add_landed(Landed("b", "/lake/b", 0, 4, ("f",), 40), 1.0)
+    report.add_landed(Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w")), 0.5)
+    report.add_landed(Landed("a", "/lake/a", 2, 0, ("f4",), 9, 5, skipped=True, warnings=("w",)))
+    report.add_landed(Landed("b", "/lake/b", 1, 0, notes=("b.csv: tabs",)))
+    report.add_landed(Landed("b", "/lake/b", 2, 0, notes=("b.csv: tabs", "c.csv: pipes")))
+    report.add_rejected("a", 2)
+    report.add_rejected("a", 1)
+    report.add_dropped("b", {"x": 1})
+    report.add_dropped("b", {"x": 2, "y": 1})
+    report.add_stray_lines(3)
+    report.add_quarantined([], ["/lake/q1", "/lake/q1"])
+    report.add_warning("general")
+    report.add_warning("general")
+    report.add_warning("own", "b")
+    report.set_state(b'{"bookmarks": {"a": 9007199254740993}}')
     return report
 
 
@@ -82,9 +82,9 @@ def test_the_document_tells_when_what_was_done(monkeypatch: pytest.MonkeyPatch) 
     assert report.finish().command is None
     with begun.timeline.stage("writing", "a") as start:
         work = Work({"parsing": (0.0, 1e10, 1.23456)}, ((1e10, 5, 50),))
-        begun.timeline.tasks("a", [Staged("k", {}, 5, 50, work=work)], start)
-    begun.timeline.read("a", 5, 60)
-    begun.quarantined([BadRecord("a", 1, "n", "no number", b"canary")], ["/lake/q"])
+        begun.timeline.add_tasks("a", [Staged("k", {}, 5, 50, work=work)], start)
+    begun.timeline.add_progress("a", 5, 60)
+    begun.add_quarantined([BadRecord("a", 1, "n", "no number", b"canary")], ["/lake/q"])
     values = json.loads(begun.finish().to_json())
     assert values["command"] == ["lakeport", "land", "-", "--to", "s3://**********@b/c"]
     assert values["reasons"] == [{"stream": "a", "column": "n", "reason": "no number", "count": 1}]
@@ -149,7 +149,7 @@ def test_a_report_is_made_while_an_interrupted_batch_goes_on() -> None:
 
     def reject() -> None:
         for number in range(2000):
-            report.quarantined([BadRecord(f"s{number}", 1, "n", "not a number", b"{}")], ())
+            report.add_quarantined([BadRecord(f"s{number}", 1, "n", "not a number", b"{}")], ())
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -67,7 +67,7 @@ def test_of_a_source_the_time_counts_that_each_flush_takes(
             yield None
         clock.seconds += 1
 
-    for _ in timeline.each("reading", source()):  # type: ignore[call-overload]
+    for _ in timeline.time_items("reading", source()):  # type: ignore[call-overload]
         clock.seconds += 10
     assert [each[2:] for each in told(timeline)] == [(0.0, 3.0), (13.0, 16.0), (26.0, 27.0)]
 
@@ -93,7 +93,7 @@ def test_tasks_are_put_where_they_ran(timeline: Timeline, clock: Clock) -> None:
     ahead = Work({"parsing": (begun + 7, begun + 99, 1.5)}, ((begun + 50, 5, 50),))
     behind = Work({"parsing": (begun - 60, begun - 50, 0.5)}, ((begun - 55, 1, 10),))
     staged = [Staged(str(at), {}, 1, 1, work=work) for at, work in enumerate((slow, ahead, behind))]
-    timeline.tasks("a", [*staged, replace(staged[0], work=None)], start)
+    timeline.add_tasks("a", [*staged, replace(staged[0], work=None)], start)
     spans, _ = timeline.spans(10.0)
     found = {span.stage: span for span in spans}
     assert found["parsing"] == Span("parsing", "a", 2.0, 10.0, tasks=3, busy=4.0)
@@ -108,7 +108,7 @@ def test_a_steady_task_has_a_steady_pace(timeline: Timeline, clock: Clock) -> No
     clock.seconds += 20
     pace = tuple((begun + 0.13 + 0.4 * step, 8, 80) for step in range(1, 40))
     staged = Staged("k", {}, 1, 1, work=Work({"parsing": (begun, begun + 16, 1.0)}, pace, 0.4))
-    timeline.tasks("a", [staged], 0.0)
+    timeline.add_tasks("a", [staged], 0.0)
     _, written = timeline.paces(20.0)
     rates = {round((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(written)}
     assert rates == {0, 20} and written[-1][1:] == (39 * 8, 39 * 80)
@@ -117,7 +117,7 @@ def test_a_steady_task_has_a_steady_pace(timeline: Timeline, clock: Clock) -> No
 def test_what_is_read_is_the_sum_of_the_streams(timeline: Timeline, clock: Clock) -> None:
     for stream, records, size in (("a", 10, 100), ("b", 1, 5), ("a", 25, 260), ("b", 2, 11)):
         clock.seconds += 1
-        timeline.read(stream, records, size)
+        timeline.add_progress(stream, records, size)
     read, written = timeline.paces(clock.seconds - 500)
     assert written == () and [point[1:] for point in read if point[1:] != (0, 0)][::2] == [
         (10, 100),
@@ -145,7 +145,7 @@ def test_of_what_began_before_the_run_its_part_is_told(
     expected: list[tuple[float, float]],
 ) -> None:
     clock.seconds += 4
-    timeline.passed("starting Spark", began, ended)
+    timeline.add_stage("starting Spark", began, ended)
     assert [each[2:] for each in told(timeline)] == expected
 
 

@@ -1,3 +1,1 @@
-"""Expectations of the rows that a load lands: told in the tasks that write them, judged before the
-commit.
-"""
+"""Expectations of the rows that a load lands: checked in its tasks, enforced before the commit."""

@@ -1,7 +1,7 @@
-"""Expectations in the tasks: rows that fail are counted and held back, by Arrow where it can tell.
+"""Check rows in the tasks that read them: count violations, hold back rows for the quarantine.
 
-A null passes, and NaN is above any number. Columns are compared with values of their own type only;
-patterns are matched where Java and RE2 read them alike. The rest is Spark's: see `needs_spark`.
+A null passes, and NaN is above any number. Arrow compares columns with values of their own type
+only, and matches patterns that Java and RE2 read alike. Spark checks the rest: see `needs_spark`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakeport.schema.casting import cast_batch
 from lakeport.schema.text import to_json_text
 from lakeport.schema.types import TIMESTAMP
 
-_SAMPLES: Final = 5  # of the rows that fail a load, from each task
-_BY_SPARK: Final = frozenset({"check", "references", "unique"})
-_VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
+_MOST_SAMPLES: Final = 5  # rows that each task keeps of those for which the load fails
+_SPARK_KINDS: Final = frozenset({"check", "references", "unique"})
+_COMPARABLE: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
     (pa.types.is_boolean, (bool,)),
     (pa.types.is_signed_integer, (int,)),
     ({pa.float32(), pa.float64()}.__contains__, (int, float)),
@@ -34,8 +34,8 @@ _VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...
     (pa.types.is_date32, (date,)),
     (TIMESTAMP.__eq__, (datetime,)),
 )
-"""Whether a column is of a type -> Python types of the values that it is compared with."""
-_EXACT: Final = 2**53  # whole numbers below it are doubles
+"""Pairs of a test of a column's type and the Python types that such a column compares with."""
+_EXACT_INTEGERS: Final = 2**53  # doubles hold each whole number below it
 
 _SIGNS: Final = "@:;,/ '\"=<>~!%#_"
 _ESCAPED: Final = r"\\[.+*?()|{}\[\]/d-]"
@@ -43,18 +43,21 @@ _IN_CLASS: Final = rf"[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9{_SIGNS}.+*?(){{}}|]|{_E
 _ATOM: Final = rf"[A-Za-z0-9{_SIGNS}-]|{_ESCAPED}|\[\^?(?:{_IN_CLASS})+-?\]|\)"
 _REPEATED: Final = r"[*+?]|\{\d{1,3}(?:,(?:\d{1,3})?)?\}"
 _PORTABLE: Final = re.compile(rf"(?:\((?:\?:)?|\||(?:{_ATOM})(?:{_REPEATED})?(?![*+?{{]))*")
-"""Patterns that Java and RE2 read alike: no dot, which leaves out other ends of lines; no class by
-name but for digits; no flag, reference or lookaround; nothing lazy or possessive.
+"""Patterns that Java and RE2 read alike.
+
+They have no dot (its line ends differ), no named class but digits, no flag, reference or
+lookaround, and no lazy or possessive repetition.
 """
 
-Mask = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
+RowMasker = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
+"""Splits a batch into its rows and their violation masks; None in their place: no row violates."""
 
 
-def needs_spark(one: Expectation, schema: pa.Schema | None = None) -> bool:
+def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bool:
     """Return whether only Spark can check an expectation.
 
     Args:
-        one: the expectation.
+        expectation: the expectation.
         schema: the columns of the rows; None: ask whether Spark is needed whatever they are.
 
     Example:
@@ -62,20 +65,22 @@ def needs_spark(one: Expectation, schema: pa.Schema | None = None) -> bool:
         >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
         (False, True)
     """
-    if one.kind in _BY_SPARK or not all(map(_is_portable, one.matches.values())):
+    portable = all(map(_is_portable, expectation.matches.values()))
+    if expectation.kind in _SPARK_KINDS or not portable:
         return True
     types = {} if schema is None else {field.name.lower(): field.type for field in schema}
-    for name in one.columns:
+    for name in expectation.columns:
         type_ = types.get(name.lower())
-        if type_ is None or one.kind in ("fresh", "not_null"):
+        if type_ is None or expectation.kind in ("fresh", "not_null"):
             continue  # `check_columns` refuses a column that is not there
-        values = one.one_of.get(name) or one.between.get(name) or ("",)
+        values = expectation.one_of.get(name) or expectation.between.get(name) or ("",)
         if not all(value is None or _is_comparable(value, type_) for value in values):
             return True
     return False
 
 
 def _is_portable(pattern: str) -> bool:
+    """Whether Arrow can match a pattern, and matches what Java's engine would."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid:
@@ -84,25 +89,27 @@ def _is_portable(pattern: str) -> bool:
 
 
 def _is_comparable(value: Any, type_: pa.DataType) -> bool:
-    if not any(test(type_) and type(value) in kinds for test, kinds in _VALUES):
+    """Whether Arrow can compare a column of a type with a value, without rounding the value."""
+    if not any(test(type_) and type(value) in kinds for test, kinds in _COMPARABLE):
         return False
     if pa.types.is_floating(type_):
-        return bool(abs(value) < _EXACT)
+        return bool(abs(value) < _EXACT_INTEGERS)
     try:
-        _scalar(value, _wide(type_))
+        _to_scalar(value, _comparison_type(type_))
     except (pa.ArrowException, OverflowError):
         return False
     return True
 
 
-def _wide(type_: pa.DataType) -> pa.DataType:
-    """Return the type that values of a column are compared in."""
+def _comparison_type(type_: pa.DataType) -> pa.DataType:
+    """Return the widest type of a column type's kind, in which its values are compared."""
     if pa.types.is_signed_integer(type_):
         return pa.int64()
     return pa.float64() if pa.types.is_floating(type_) else type_
 
 
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+def _to_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """Convert an expectation's value to a column's type; times without a zone are UTC."""
     if pa.types.is_decimal(type_):
         value = Decimal(value)
     elif isinstance(value, datetime) and value.tzinfo is None:
@@ -110,166 +117,172 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(value, type_)
 
 
-def mask_failures(
+def mask_violations(
     expected: Sequence[Expectation], batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return the batch and a bit mask per row of the expectations that the row fails.
+    """Return the batch and a bit mask per row of the expectations that the row violates.
 
     Args:
         expected: expectations that don't need Spark; bit 0 is the first one's, and so on.
         batch: rows with the columns that they name.
 
     Returns:
-        The same batch; None in place of the masks where no row fails.
+        The same batch; None in place of the masks where no row violates any.
     """
-    bits = None
+    masks = None
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
-    for number, one in enumerate(expected):
-        if not one.is_row_wise:
+    for number, expectation in enumerate(expected):
+        if not expectation.is_row_wise:
             continue
-        columns = {name: batch.column(places[name.lower()]) for name in one.columns}
-        each = [_failing(one, name, column) for name, column in columns.items()]
-        failing = pc.fill_null(reduce(pc.or_kleene, each), False)
-        if pc.any(failing, min_count=0).as_py():
-            mine = pc.if_else(failing, 1 << number, 0).cast(pa.int64())
-            bits = mine if bits is None else pc.bit_wise_or(bits, mine)
-    return batch, bits
+        columns = {name: batch.column(places[name.lower()]) for name in expectation.columns}
+        each = [_violates(expectation, name, column) for name, column in columns.items()]
+        violates = pc.fill_null(reduce(pc.or_kleene, each), False)
+        if pc.any(violates, min_count=0).as_py():
+            bits = pc.if_else(violates, 1 << number, 0).cast(pa.int64())
+            masks = bits if masks is None else pc.bit_wise_or(masks, bits)
+    return batch, masks
 
 
-def _failing(one: Expectation, name: str, column: pa.Array) -> pa.Array:
-    """Return whether each value of a column fails; null where the value is null."""
-    if one.not_null:
+def _violates(expectation: Expectation, name: str, column: pa.Array) -> pa.Array:
+    """Return per value of a column whether it violates an expectation; null for a null value."""
+    if expectation.not_null:
         return pc.is_null(column)
-    if one.matches:
-        return pc.invert(pc.match_substring_regex(column, rf"\A(?:{one.matches[name]})\z"))
-    type_ = _wide(column.type)
+    if expectation.matches:
+        pattern = rf"\A(?:{expectation.matches[name]})\z"
+        return pc.invert(pc.match_substring_regex(column, pattern))
+    type_ = _comparison_type(column.type)
     column = column.cast(type_)
-    if one.one_of:
-        known = pa.array([_scalar(value, type_) for value in one.one_of[name]], type_)
+    if expectation.one_of:
+        allowed = pa.array([_to_scalar(value, type_) for value in expectation.one_of[name]], type_)
         if pa.types.is_floating(type_):  # -0.0 becomes 0.0, which it equals
-            column, known = pc.add(column, 0.0), pc.add(known, 0.0)
-        return pc.if_else(pc.is_valid(column), pc.invert(pc.is_in(column, known)), None)
-    low, high = one.between[name]
-    ends = [] if low is None else [pc.less(column, _scalar(low, type_))]
+            column, allowed = pc.add(column, 0.0), pc.add(allowed, 0.0)
+        return pc.if_else(pc.is_valid(column), pc.invert(pc.is_in(column, allowed)), None)
+    low, high = expectation.between[name]
+    ends = [] if low is None else [pc.less(column, _to_scalar(low, type_))]
     # Not `greater`: NaN is above any number.
-    ends += [] if high is None else [pc.invert(pc.less_equal(column, _scalar(high, type_)))]
+    ends += [] if high is None else [pc.invert(pc.less_equal(column, _to_scalar(high, type_)))]
     return reduce(pc.or_, ends)
 
 
 def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """A batch, and the bits that are its last column."""
-    bits = batch.column(batch.num_columns - 1)
+    """Split a batch into its rows and its last column, the masks; None where all masks are 0."""
+    masks = batch.column(batch.num_columns - 1)
     columns = batch.schema.names[:-1]
-    rest = batch.select(columns) if columns else batch
-    return rest, bits if pc.any(pc.not_equal(bits, 0), min_count=0).as_py() else None
+    rows = batch.select(columns) if columns else batch
+    return rows, masks if pc.any(pc.not_equal(masks, 0), min_count=0).as_py() else None
 
 
 @dataclass
-class Findings:
-    """What the rows of one task, or of a batch, came to.
+class CheckCounts:
+    """What the checks of one task's rows, or of a batch's, have counted and kept.
 
     Attributes:
-        rows: how many there were.
-        passed: how many are landed.
-        failed: number of an expectation -> rows that fail it.
-        set_aside: the rows that are set aside.
-        samples: some of those for which the load fails.
+        rows: rows that were checked.
+        passed: rows that are landed.
+        violations: number of an expectation -> rows that violate it.
+        rejected: rows for the quarantine.
+        samples: some of the rows for which the load fails.
         newest: number of an expectation -> newest value of its column, in seconds since 1970.
     """
 
     rows: int = 0
     passed: int = 0
-    failed: dict[int, int] = field(default_factory=dict)
-    set_aside: list[BadRecord] = field(default_factory=list)
+    violations: dict[int, int] = field(default_factory=dict)
+    rejected: list[BadRecord] = field(default_factory=list)
     samples: list[BadRecord] = field(default_factory=list)
     newest: dict[int, float] = field(default_factory=dict)
 
-    def add(self, other: Findings) -> None:
-        """Add another task's."""
+    def add(self, other: CheckCounts) -> None:
+        """Add another task's counts and rows."""
         self.rows += other.rows
         self.passed += other.passed
-        for number, count in other.failed.items():
-            self.failed[number] = self.failed.get(number, 0) + count
-        self.set_aside += other.set_aside
+        for number, count in other.violations.items():
+            self.violations[number] = self.violations.get(number, 0) + count
+        self.rejected += other.rejected
         self.samples += other.samples
         for number, moment in other.newest.items():
             self.newest[number] = max(moment, self.newest.get(number, moment))
 
 
 @dataclass(frozen=True)
-class Sieve:
-    """Holds back the rows that are to be set aside, and counts what fails.
+class RowChecker:
+    """Counts the violations of a stream's expectations, and holds back rows for the quarantine.
 
     Attributes:
         stream: the stream's name.
-        expected: what is expected of its rows.
-        mask: takes a batch apart into rows and their bits.
+        expected: the expectations of its rows.
+        mask: splits a batch into rows and violation masks.
     """
 
     stream: str
     expected: tuple[Expectation, ...]
-    mask: Mask
+    mask: RowMasker
 
     def __call__(
-        self, batches: Iterator[pa.RecordBatch], found: Findings, source: pa.Schema
+        self, batches: Iterator[pa.RecordBatch], counts: CheckCounts, source: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass, lazily.
+        """Yield the rows that land, lazily.
 
         Args:
             batches: the rows.
-            found: gets the counts, and the rows that fail.
+            counts: gets the counts, and the rows that violate expectations.
             source: the rows' columns, which say what in them is JSON.
         """
         for batch in batches:
-            rows, bits = self.mask(batch)
-            found.rows += rows.num_rows
-            if bits is not None:
-                rows = self._held_back(rows, bits, found, source)
-            found.passed += rows.num_rows
-            self._age(rows, found)
+            rows, masks = self.mask(batch)
+            counts.rows += rows.num_rows
+            if masks is not None:
+                rows = self._hold_back(rows, masks, counts, source)
+            counts.passed += rows.num_rows
+            self._note_newest(rows, counts)
             yield rows
 
-    def _held_back(
-        self, rows: pa.RecordBatch, bits: pa.Array, found: Findings, source: pa.Schema
+    def _hold_back(
+        self, rows: pa.RecordBatch, masks: pa.Array, counts: CheckCounts, source: pa.Schema
     ) -> pa.RecordBatch:
+        """Count violations, keep the violating rows as JSON; return the rows that land."""
         held: list[tuple[pa.Array, Expectation]] = []
-        for number, one in enumerate(self.expected):
-            failing = pc.not_equal(pc.bit_wise_and(bits, 1 << number), 0)
-            count = failing.true_count
+        for number, expectation in enumerate(self.expected):
+            violates = pc.not_equal(pc.bit_wise_and(masks, 1 << number), 0)
+            count = violates.true_count
             if not count:
                 continue
-            found.failed[number] = found.failed.get(number, 0) + count
-            if one.otherwise == "quarantine":
-                held.append((failing, one))
-            elif one.otherwise == "fail" and len(found.samples) < _SAMPLES:
-                some = rows.filter(failing).slice(0, _SAMPLES - len(found.samples))
-                found.samples += self._records(cast_batch(some, source), one)
+            counts.violations[number] = counts.violations.get(number, 0) + count
+            if expectation.otherwise == "quarantine":
+                held.append((violates, expectation))
+            elif expectation.otherwise == "fail" and len(counts.samples) < _MOST_SAMPLES:
+                some = rows.filter(violates).slice(0, _MOST_SAMPLES - len(counts.samples))
+                counts.samples += self._to_records(cast_batch(some, source), expectation)
         passing = None
-        for failing, one in held:  # a row is set aside once, for the first reason
-            mine = failing if passing is None else pc.and_(failing, passing)
-            found.set_aside += self._records(cast_batch(rows.filter(mine), source), one)
-            passing = pc.invert(failing) if passing is None else pc.and_not(passing, failing)
+        for violates, expectation in held:  # a row is rejected once, for the first reason
+            own = violates if passing is None else pc.and_(violates, passing)
+            rejected = cast_batch(rows.filter(own), source)
+            counts.rejected += self._to_records(rejected, expectation)
+            passing = pc.invert(violates) if passing is None else pc.and_not(passing, violates)
         return rows if passing is None else rows.filter(passing)
 
-    def _records(self, rows: pa.RecordBatch, one: Expectation) -> list[BadRecord]:
-        column = one.columns[0] if len(one.columns) == 1 else ""
+    def _to_records(self, rows: pa.RecordBatch, expectation: Expectation) -> list[BadRecord]:
+        """Return rows as bad records of JSON, with the expectation's title as their reason."""
+        column = expectation.columns[0] if len(expectation.columns) == 1 else ""
         texts = to_json_text(rows.to_struct_array()).to_pylist()
-        return [BadRecord(self.stream, 0, column, one.title, text.encode()) for text in texts]
+        return [BadRecord(self.stream, 0, column, expectation.title, t.encode()) for t in texts]
 
-    def _age(self, rows: pa.RecordBatch, found: Findings) -> None:
-        for number, one in enumerate(self.expected):
-            if one.kind == "fresh" and rows.num_rows:
-                at = {name.lower(): i for i, name in enumerate(rows.schema.names)}
-                newest = pc.max(rows.column(at[one.columns[0].lower()])).as_py()
+    def _note_newest(self, rows: pa.RecordBatch, counts: CheckCounts) -> None:
+        """Note the newest value of each column that has to be `fresh`."""
+        for number, expectation in enumerate(self.expected):
+            if expectation.kind == "fresh" and rows.num_rows:
+                places = {name.lower(): i for i, name in enumerate(rows.schema.names)}
+                column = rows.column(places[expectation.columns[0].lower()])
+                newest = pc.max(column).as_py()
                 if newest is not None:
-                    moment = seconds_of(newest)
-                    found.newest[number] = max(moment, found.newest.get(number, moment))
+                    moment = seconds_since_epoch(newest)
+                    counts.newest[number] = max(moment, counts.newest.get(number, moment))
 
 
-def seconds_of(value: date) -> float:
-    """Seconds since 1970 of a time, or of a date's first moment, in UTC where it has no zone.
+def seconds_since_epoch(value: date) -> float:
+    """Return the seconds from 1970 to a time, or to a date's midnight; UTC where it has no zone.
 
-    >>> seconds_of(date(1970, 1, 2))
+    >>> seconds_since_epoch(date(1970, 1, 2))
     86400.0
     """
     if not isinstance(value, datetime):

@@ -1,14 +1,15 @@
-"""The expectations of a stream: checked in the tasks that write, judged before the commit.
+"""The expectations of a stream: planned, checked in the tasks that write, enforced by the driver.
 
 ```
-plan ─▶ sieve, in the tasks that write ─▶ findings ─▶ judged before the commit
+expectations ─▶ row checker, in the tasks that write ─▶ counts ─▶ report; raise before the commit
 ```
-Arrow tells what it can in the task that reads the rows; where it can't, or a frame is landed
-anyway, Spark does, in the same run of the frame. `fresh` asks the table where a load brings none.
+Arrow checks what it can in the task that reads the rows. Where it can't, or a frame is landed
+anyway, Spark checks in the same run of the frame. Without rows, `fresh` looks at the table.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,81 +20,98 @@ import pyarrow as pa
 from lakeport.config.expectations import Expectation
 from lakeport.destinations import read_delta_table
 from lakeport.engine.failures import translate_errors
-from lakeport.errors import ConfigError, SourceError
+from lakeport.errors import BadRecord, ConfigError, ExpectationFailed, SourceError
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
-    Findings,
-    Sieve,
-    mask_failures,
+    CheckCounts,
+    RowChecker,
+    mask_violations,
     needs_spark,
-    seconds_of,
+    seconds_since_epoch,
     split_mask,
 )
-from lakeport.loading.expect.conditions import add_failure_mask
-from lakeport.loading.expect.judging import failure, no_column, result_of
-from lakeport.model import Mode
+from lakeport.loading.expect.spark import add_violation_mask, unknown_column_error
+from lakeport.loading.quarantine import Quarantine, RejectedKind
+from lakeport.model import ExpectationResult, Mode
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.shape import apply_header_case
 from lakeport.tables.overview import newest_moment
+from lakeport.units import pluralize
 from lakeport.writers.naming import table_folder
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame
-    from lakeport.loading.expect.judging import Judge
+    from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.prepare import PreparedLoad
-    from lakeport.model import Batch, ExpectationResult
+    from lakeport.model import Batch
 
-_MOST: Final = 62
-"""Expectations that a column of bits has room for."""
+_MOST_EXPECTATIONS: Final = 62
+"""Bits of a violation mask."""
+
+
+@dataclass(frozen=True)
+class CheckRecorder:
+    """Where the results of a load's checks go, before a batch is committed.
+
+    Attributes:
+        report: the run's report.
+        quarantine: where samples of violating rows are kept.
+        reject: quarantines rows of a batch; takes the batch, the rows, and how many records they
+            are checked out of (0: these are counted already). Raises when the run has too many.
+    """
+
+    report: ReportBuilder
+    quarantine: Quarantine
+    reject: Callable[[Batch, Sequence[BadRecord], int], None]
 
 
 @dataclass(frozen=True)
 class Checks:
-    """The expectations of one stream's rows.
+    """The expectations of one stream's rows, and how to check them.
 
     Attributes:
-        expected: the expectations, whose place tells their bit.
-        judge: hears of the findings; None where nothing is run.
+        expected: the expectations; the place of each is its bit in a row's mask.
+        recorder: gets the results; None for a plan, which checks nothing.
         mode: what a load does with the rows that the table has.
         views: other tables by name, as the user gave them.
-        table: gives the rows of a table of the lake, by its name; None where there is none.
-        own: the name of the stream's table.
-        newest: gives the newest value that the load leaves of those that the table has in a
-            column, in seconds since 1970; None where there is none.
+        read_table: returns the rows of a table of the lake by its name; None where there is none.
+        table: the name of the stream's table.
+        newest_in_table: returns the newest value of a column among the table's rows that stay
+            after the load, in seconds since 1970; None where there is none.
     """
 
     expected: tuple[Expectation, ...]
-    judge: Judge | None = None
+    recorder: CheckRecorder | None = None
     mode: Mode = Mode.APPEND
     views: Mapping[str, DataFrame] = field(default_factory=dict)
-    table: Callable[[str], DataFrame | None] = lambda _: None
-    own: str = ""
-    newest: Callable[[str], float | None] = lambda _: None
+    read_table: Callable[[str], DataFrame | None] = lambda _: None
+    table: str = ""
+    newest_in_table: Callable[[str], float | None] = lambda _: None
 
     def __post_init__(self) -> None:
-        """Refuse more than a column of bits can hold."""
-        if len(self.expected) > _MOST:
+        """Raise ConfigError for more expectations than a mask has bits."""
+        if len(self.expected) > _MOST_EXPECTATIONS:
             raise ConfigError(
-                f"`expect` has {len(self.expected)} expectations, more than {_MOST}",
+                f"`expect` has {len(self.expected)} expectations, more than {_MOST_EXPECTATIONS}",
                 "put several columns into one, or several conditions into one `check`.",
             )
 
     @property
-    def at_once(self) -> bool:
-        """Whether the whole input is landed at once."""
-        return any(one.needs_whole_input for one in self.expected)
+    def needs_whole_input(self) -> bool:
+        """Whether all of the input has to land in one commit."""
+        return any(expectation.needs_whole_input for expectation in self.expected)
 
     def needs_spark(self, schema: pa.Schema) -> str:
-        """Return the first expectation that only Spark can check; empty for none.
+        """Return the title of the first expectation that only Spark can check; empty for none.
 
         Args:
             schema: the columns of the rows.
         """
         return next((one.title for one in self.expected if needs_spark(one, schema)), "")
 
-    def by_arrow(self, batch: Batch, schema: pa.Schema) -> Sieve | None:
-        """Return the sieve for a batch's rows, which a task reads; None for keys that are gone.
+    def arrow_checker(self, batch: Batch, schema: pa.Schema) -> RowChecker | None:
+        """Return the checker of rows that tasks read; None for keys of deleted rows.
 
         Raises:
             ConfigError: an expectation names what is not there.
@@ -101,91 +119,149 @@ class Checks:
         if batch.gone:
             return None
         check_columns(self.expected, schema, batch.untyped)
-        return Sieve(batch.stream, self.expected, partial(mask_failures, self.expected))
+        return RowChecker(batch.stream, self.expected, partial(mask_violations, self.expected))
 
-    def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve]:
-        """Return a batch's frame with the column of bits that its sieve reads, and the sieve.
+    def spark_checker(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, RowChecker]:
+        """Return a batch's frame with a column of violation masks, and the checker that reads it.
 
         Raises:
             ConfigError: an expectation names what is not there.
         """
         check_columns(self.expected, columns_of(batch), batch.untyped)
-        grown = self.mode is Mode.APPEND and any(one.kind == "unique" for one in self.expected)
-        known = self.table(self.own) if grown else None
-        sieve = Sieve(batch.stream, self.expected, split_mask)
-        return add_failure_mask(frame, self.expected, self._others(), known), sieve
+        unique = any(expectation.kind == "unique" for expectation in self.expected)
+        table = self.read_table(self.table) if unique and self.mode is Mode.APPEND else None
+        checker = RowChecker(batch.stream, self.expected, split_mask)
+        return add_violation_mask(frame, self.expected, self._referenced_tables(), table), checker
 
-    def judge_findings(
-        self, batch: Batch, found: Iterable[Findings], *, counted_before: bool
-    ) -> None:
-        """Judge what the tasks found; returns where the batch may be committed.
+    def enforce(self, batch: Batch, counts: Iterable[CheckCounts], *, counted_before: bool) -> None:
+        """Record a batch's results and quarantine its violating rows; raise if it must not commit.
 
         Args:
-            batch: whose rows they are.
-            found: each task's.
+            batch: the batch that was staged.
+            counts: each task's.
             counted_before: whether the batch's records count towards the run's already.
 
         Raises:
-            ExpectationFailed: an expectation whose failure fails the load is not met.
-            InputError: more rows were set aside than a run may.
+            ExpectationFailed: an expectation whose violation fails the load is violated.
+            InputError: more rows were rejected than a run may have.
         """
-        if self.judge is None or batch.gone:
+        if self.recorder is None or batch.gone:
             return
-        total = Findings()
-        for one in found:
+        total = CheckCounts()
+        for one in counts:
             total.add(one)
-        failing = self._judged(self.judge, batch.stream, total)
-        if failing:
-            file = self.judge.samples(batch, total.samples) if total.samples else ""
-            raise failure(batch.stream, failing, file)
-        self.judge.set_aside(batch, total.set_aside, 0 if counted_before else total.rows)
+        failed = self._record_results(self.recorder, batch.stream, total)
+        if failed:
+            file, samples = "", total.samples
+            if samples:
+                kind = RejectedKind.SAMPLES
+                (file,) = self.recorder.quarantine.write(samples, batch.sequence, kind)
+                self.recorder.report.add_quarantined((), [file])
+            raise _violation_error(batch.stream, failed, file)
+        self.recorder.reject(batch, total.rejected, 0 if counted_before else total.rows)
 
-    def judge_empty_load(self, stream: str, *, quiet: bool) -> None:
-        """Judge a load whose source brings no batch, as `judge_findings` does.
+    def enforce_without_rows(self, stream: str, *, quiet: bool) -> None:
+        """Record the results of a load whose source brings no batch; raise if it has to fail.
 
         Args:
             stream: its stream.
-            quiet: whether the source goes on from what was landed before, so that only the age of
-                what the table has tells anything.
+            quiet: check `fresh` alone, as the source goes on from what was landed before.
 
         Raises:
-            ExpectationFailed: see `judge_findings`.
+            ExpectationFailed: as for `enforce`.
         """
-        if self.judge is None:
+        if self.recorder is None:
             return
-        failing = self._judged(self.judge, stream, Findings(), quiet=quiet)
-        if failing:
-            raise failure(stream, failing)
+        failed = self._record_results(self.recorder, stream, CheckCounts(), only_fresh=quiet)
+        if failed:
+            raise _violation_error(stream, failed)
 
-    def _judged(
-        self, judge: Judge, stream: str, total: Findings, *, quiet: bool = False
+    def _record_results(
+        self, recorder: CheckRecorder, stream: str, total: CheckCounts, *, only_fresh: bool = False
     ) -> list[ExpectationResult]:
-        """Report the results; return those for which the load fails."""
+        """Report all results, and a warning for each violated `warn`; return those that fail."""
         results = []
-        for number, one in enumerate(self.expected):
+        for number, expectation in enumerate(self.expected):
             newest = total.newest.get(number)
-            if quiet and one.fresh is None:
+            if only_fresh and expectation.fresh is None:
                 continue
-            if one.fresh is not None and newest is None:
+            if expectation.fresh is not None and newest is None:
                 try:
-                    newest = self.newest(one.fresh.column)
+                    newest = self.newest_in_table(expectation.fresh.column)
                 except SourceError as error:
-                    judge.report.warn(f"{one.title} was not checked: {error.message}.", stream)
+                    text = f"{expectation.title} was not checked: {error.message}."
+                    recorder.report.add_warning(text, stream)
                     continue
-            results.append(result_of(number, one, total, newest))
-        judge.report_results(stream, results)
-        return [one for one in results if one.failed and one.otherwise == "fail"]
+            results.append(_evaluate(number, expectation, total, newest))
+        recorder.report.add_results(stream, results)
+        for result in results:
+            if result.failed and result.otherwise == "warn":
+                recorder.report.add_warning(
+                    f"an expectation is not met: {result.in_words}.", stream
+                )
+        return [result for result in results if result.failed and result.otherwise == "fail"]
 
-    def _others(self) -> dict[str, DataFrame]:
+    def _referenced_tables(self) -> dict[str, DataFrame]:
         """Return the tables that `references` expectations name, those that exist."""
         names = {one.references_table for one in self.expected if one.kind == "references"}
-        found = {name: self.views.get(name) or self.table(name) for name in names}
-        return {name: frame for name, frame in found.items() if frame is not None}
+        frames = {name: self.views.get(name) or self.read_table(name) for name in names}
+        return {name: frame for name, frame in frames.items() if frame is not None}
+
+
+def _evaluate(
+    number: int, expectation: Expectation, total: CheckCounts, newest: float | None
+) -> ExpectationResult:
+    """Return the result of an expectation.
+
+    Args:
+        number: its place among the stream's expectations.
+        expectation: the expectation.
+        total: the counts of all rows.
+        newest: of `fresh`, the newest value, in seconds since 1970; None where there is none.
+    """
+    failed, detail = total.violations.get(number, 0), ""
+    if expectation.rows is not None:
+        low, high = expectation.rows.at_least, expectation.rows.at_most
+        too_few, too_many = (low or 0) > total.passed, high is not None and total.passed > high
+        failed, detail = int(too_few or too_many), pluralize(total.passed, "row")
+    elif expectation.fresh is not None:
+        age = None if newest is None else time.time() - newest
+        failed = int(age is None or age > expectation.fresh.within)
+        of = "" if number in total.newest else " of the table"
+        detail = "no value" if age is None else f"the newest value{of} is {_format_age(age)} old"
+    return ExpectationResult(expectation.title, expectation.otherwise, total.rows, failed, detail)
+
+
+def _format_age(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0, round(seconds))} seconds"
+
+
+def _violation_error(
+    stream: str, failed: Sequence[ExpectationResult], file: str = ""
+) -> ExpectationFailed:
+    """Return the error of a load whose expectations are violated.
+
+    Args:
+        stream: its stream.
+        failed: the results of the violated expectations.
+        file: the URI of some of the rows; empty where none was kept.
+    """
+    words = "; ".join(result.in_words for result in failed)
+    several = "expectations are" if len(failed) > 1 else "the expectation is"
+    where = f"some of the rows are in {file}; " if file else ""
+    rows = "" if any(r.detail for r in failed) else "`quarantine` sets such rows aside, "
+    return ExpectationFailed(
+        f"stream {stream!r}: {several} not met: {words}; nothing was committed",
+        f"{where}correct the source, or the expectation's `otherwise`: {rows}`warn` lands them.",
+    )
 
 
 @dataclass(frozen=True)
-class NewestOfTable:
-    """Tells the newest value of a column that a load leaves in its table.
+class TableFreshness:
+    """Reads the newest value of a column among the table's rows that stay after a load.
 
     Attributes:
         prepared: the load.
@@ -205,7 +281,7 @@ class NewestOfTable:
             None where there is none, or the load replaces what the table has.
 
         Raises:
-            SourceError: nothing tells.
+            SourceError: neither log nor footers have it, and Spark can't compute it.
             LakeportError: the store or Spark refused.
         """
         config, storage = self.prepared.config, self.prepared.storage
@@ -223,10 +299,11 @@ class NewestOfTable:
             value = frame.selectExpr(f"max({quote_identifier(name)}) AS newest").toArrow()[
                 "newest"
             ][0]
-        return seconds_of(value.as_py()) if value.is_valid else None
+        return seconds_since_epoch(value.as_py()) if value.is_valid else None
 
 
 def _has_moments(frame: DataFrame, name: str) -> bool:
+    """Whether a frame has a column of this name with dates or timestamps."""
     types = {field.name.lower(): field.dataType.typeName() for field in frame.schema}
     return types.get(name.lower()) in ("date", "timestamp", "timestamp_ntz")
 
@@ -239,23 +316,23 @@ def check_columns(
     Args:
         expected: the expectations.
         schema: the columns of the rows.
-        untyped: those with places that never had a value -> their open types.
+        untyped: columns with places that never had a value -> their open types.
 
     Raises:
         ConfigError: there is no such column, or `fresh` names one of another type.
     """
     types = {field.name.lower(): field.type for field in schema}
-    for one, name in ((each, name) for each in expected for name in each.columns):
+    for expectation, name in ((one, name) for one in expected for name in one.columns):
         if name.lower() not in types:
-            raise no_column(one, name, schema.names)
-        if one.fresh is None:
+            raise unknown_column_error(expectation, name, schema.names)
+        if expectation.fresh is None:
             continue
         type_ = untyped.get(name, types[name.lower()])
         dated = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
         if not (dated or pa.types.is_null(type_)):
             raise ConfigError(
-                f"expectation {one.title}: column {name!r} is of type {format_type(type_)}, which "
-                "has no age",
+                f"expectation {expectation.title}: column {name!r} is of type "
+                f"{format_type(type_)}, which has no age",
                 f"name a column of dates or times, or make it one in `sql`: "
                 f"CAST({name} AS timestamp) AS {name}.",
             )

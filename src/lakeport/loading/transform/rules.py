@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import read_delta_table
-from lakeport.errors import ConfigError
+from lakeport.errors import BadRecord, ConfigError
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import needs_spark
+from lakeport.loading.quarantine import Quarantine
 from lakeport.model import Batch, Flush
 from lakeport.writers.naming import table_name
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.engine.base import DataFrame
+    from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.expect.checks import Checks
-    from lakeport.loading.expect.judging import Judge
     from lakeport.loading.prepare import PreparedLoad
     from lakeport.loading.transform.transform import Transform
     from lakeport.sources.open import Source
@@ -133,17 +134,34 @@ class RowRules:
             rules = replace(self, transform=replace(self.transform, views=views), views=views)
         return rules, _gather_flushes(source, rules._needs_whole_input) if rules else source
 
-    def checks(self, prepared: PreparedLoad, judge: Judge | None, stream: str) -> Checks | None:
-        """Return the checks of one stream; None without expectations."""
+    def checks(
+        self,
+        prepared: PreparedLoad,
+        stream: str,
+        report: ReportBuilder | None = None,
+        reject: Callable[[Batch, Sequence[BadRecord], int], None] = lambda *_: None,
+    ) -> Checks | None:
+        """Return the checks of one stream; None without expectations.
+
+        Args:
+            prepared: the load.
+            stream: the stream's name.
+            report: gets the results; None for a plan, which checks nothing.
+            reject: see `CheckRecorder`.
+        """
         if not self.expected:
             return None
-        from lakeport.loading.expect.checks import Checks, NewestOfTable
+        from lakeport.loading.expect.checks import CheckRecorder, Checks, TableFreshness
 
-        config = prepared.config
-        rows = partial(read_delta_table, config, prepared.storage, prepared.engine)
-        own = table_name(config.table_pattern, stream)
-        newest = NewestOfTable(prepared, own)
-        return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
+        config, storage = prepared.config, prepared.storage
+        recorder = None
+        if report is not None:
+            recorder = CheckRecorder(report, Quarantine(storage, report.run_id), reject)
+        read_table = partial(read_delta_table, config, storage, prepared.engine)
+        table = table_name(config.table_pattern, stream)
+        newest = TableFreshness(prepared, table)
+        views = self.views or {}
+        return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
 
     def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
         """Return what a batch would land as; nothing is read.
@@ -154,21 +172,21 @@ class RowRules:
         columns, how = columns_of(batch), ""
         if batch.gone:
             return PlannedBatch(batch, columns)
-        checks = self.checks(prepared, None, batch.stream)
+        checks = self.checks(prepared, batch.stream)
         if self.transform is not None:
             made = self.transform.plan_frame(batch)
             batch, columns, how = made.batch, columns_of(made.batch), made.how
         if checks is not None:
             if batch.frame is not None:
-                checks.by_spark(batch, batch.frame)
+                checks.spark_checker(batch, batch.frame)
             elif expected := checks.needs_spark(columns):
                 from lakeport.loading.transform.transform import Transform
 
                 spark = prepared.engine.require_spark(expected)
                 made = Transform(spark).plan_frame(batch)
-                checks.by_spark(made.batch, made.frame)
+                checks.spark_checker(made.batch, made.frame)
             else:
-                checks.by_arrow(batch, columns)
+                checks.arrow_checker(batch, columns)
         return PlannedBatch(batch, columns, how, self.expected)
 
     def _needs_whole_input(self, batch: Batch) -> bool:

@@ -1,0 +1,245 @@
+"""Check expectations by Spark: expressions that say of each row whether it violates them.
+
+A frame gets one more column of masks, with one bit for each expectation that the row violates. Keys
+of other rows and tables are joined to the frame, so that one run of it checks all expectations.
+Where a value can't be computed, the error names the expectation, or the `sql`, that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.config.expectations import Expectation
+from lakeport.config.explain import closest_match
+from lakeport.engine.failures import mask_causes
+from lakeport.engine.sql.frames import (
+    column,
+    count_of_key,
+    expression,
+    failure_bits,
+    literal,
+    pattern_problem,
+)
+from lakeport.engine.sql.query import Uncomputed, find_uncomputed, translate_sql_errors
+from lakeport.errors import ConfigError, InputError
+from lakeport.schema.spark_schema import quote_identifier
+from lakeport.scrub import scrub
+
+if TYPE_CHECKING:
+    from lakeport.engine.base import Column, DataFrame
+
+MASK: Final = "lakeport failed expectations"
+"""Name of the column of violation masks, the last one of a checked frame."""
+
+_SPARK_CALLS: Final = {"in": ("isin",), "between": ("lt", "gt")}
+"""Kind of an expectation -> the functions by which Spark's errors name its comparison."""
+_COMPARISON_HINT: Final = (
+    "compare columns with values of their own type; `sql` can cast them before."
+)
+_MOST_SQL: Final = 200  # characters of an SQL fragment that an error quotes
+
+
+def add_violation_mask(
+    frame: DataFrame,
+    expected: Sequence[Expectation],
+    others: Mapping[str, DataFrame],
+    table: DataFrame | None,
+) -> DataFrame:
+    """Return a frame with a further column of masks: the expectations that each row violates.
+
+    Args:
+        frame: not run yet.
+        expected: bit 0 is the first one's, and so on.
+        others: the tables that `references` name.
+        table: the rows of the load's table, with which `unique` keys must not clash, too.
+
+    Raises:
+        ConfigError: an expectation names what is not there, or is no expression.
+    """
+    columns = frame.columns
+    violations: list[tuple[int, Column]] = []
+    for number, expectation in enumerate(expected):
+        if expectation.kind in ("unique", "references"):
+            frame, violates = _join_keys(frame, expectation, number, others, table)
+        elif expectation.is_row_wise:
+            violates = _checked_condition(frame, expectation)
+        else:
+            continue
+        violations.append((number, violates))
+    return frame.select(*map(quote_identifier, columns), failure_bits(violations).alias(MASK))
+
+
+def _violation_condition(expectation: Expectation) -> Column:
+    """Return the condition that a row violates an expectation; null where a null leaves it open."""
+    match expectation.kind:
+        case "not_null":
+            each = [column(name).isNull() for name in expectation.not_null]
+        case "in":
+            allowed = expectation.one_of.items()
+            each = [~column(name).isin(*map(literal, values)) for name, values in allowed]
+        case "between":
+            each = [_is_outside(column(n), *ends) for n, ends in expectation.between.items()]
+        case "matches":
+            patterns = expectation.matches.items()
+            each = [~column(name).rlike(rf"\A(?:{pattern})\z") for name, pattern in patterns]
+        case _:
+            each = [~expression(expectation.check)]
+    return reduce(or_, each)
+
+
+def _is_outside(value: Column, low: Any, high: Any) -> Column:
+    """Return the condition that a value is below `low` or above `high`; None: no such limit."""
+    ends = [] if low is None else [value < literal(low)]
+    ends += [] if high is None else [value > literal(high)]
+    return reduce(or_, ends)
+
+
+def _join_keys(
+    frame: DataFrame,
+    expectation: Expectation,
+    number: int,
+    others: Mapping[str, DataFrame],
+    table: DataFrame | None,
+) -> tuple[DataFrame, Column]:
+    """Join what tells of a row's key to a frame; return the frame and the violation's condition."""
+    complete = reduce(and_, [column(name).isNotNull() for name in expectation.columns])
+    if expectation.kind == "references":
+        if expectation.references_table not in others:
+            raise ConfigError(
+                f"expectation {expectation.title}: there is no table "
+                f"{expectation.references_table!r}",
+                f"the tables that it can name are {', '.join(sorted(others)) or 'none'}.",
+            )
+        other = others[expectation.references_table]
+        frame, match = _join_table(frame, expectation, number, other)
+        return frame, complete & match.isNull()
+    count = f"{MASK} {number}"
+    frame = frame.withColumn(count, count_of_key(expectation.columns))
+    violates = column(count) > 1
+    if table is not None and all(_has_column(table, name) for name in expectation.columns):
+        frame, match = _join_table(frame, expectation, number, table)
+        violates = violates | match.isNotNull()
+    return frame, complete & violates
+
+
+def _join_table(
+    frame: DataFrame, expectation: Expectation, number: int, other: DataFrame
+) -> tuple[DataFrame, Column]:
+    """Left-join another table's keys to a frame; return it and a column, null without a match."""
+    mark = f"{MASK} {number} found"
+    keys = [f"{mark} {i}" for i in range(len(expectation.columns))]
+    names = expectation.references_columns or expectation.columns
+    for name in names:
+        if not _has_column(other, name):
+            raise unknown_column_error(expectation, name, other.columns)
+    known = other.select(*[column(n).alias(k) for n, k in zip(names, keys, strict=True)])
+    known = known.distinct().withColumn(mark, literal(True))
+    on = [column(n) == column(k) for n, k in zip(expectation.columns, keys, strict=True)]
+    return frame.join(known, on, "left"), column(mark)
+
+
+def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
+    """Return the condition that a row violates an expectation; ConfigError if Spark refuses it."""
+    subject = f"expectation {expectation.title}"
+    for pattern in expectation.matches.values():
+        if problem := pattern_problem(frame.sparkSession, pattern):
+            raise ConfigError(
+                f"{subject}: it is no regular expression of Java's: {problem}",
+                "its whole text is to match, such as [A-Z]{3}.",
+            )
+    known = ", ".join(name for name in frame.columns if not name.startswith(MASK))
+    with translate_sql_errors(f"the columns are {known}.", subject):
+        violates = _violation_condition(expectation)
+        frame.where(violates)  # Spark refuses here what is not about a single row
+        if expectation.check:
+            _check_boolean(frame, expectation.check, subject)
+        return violates
+
+
+def _check_boolean(frame: DataFrame, check: str, subject: str) -> None:
+    """Raise ConfigError unless a `check` is boolean: Spark takes texts until one is neither."""
+    kind = frame.selectExpr(check).schema[0].dataType.typeName()
+    if kind not in ("boolean", "void"):
+        raise ConfigError(
+            f"{subject}: it gives a value of type {kind}, not true or false",
+            "compare it with something, such as `id > 0`.",
+        )
+
+
+def _has_column(frame: DataFrame, name: str) -> bool:
+    return name.lower() in {column.lower() for column in frame.columns}
+
+
+def unknown_column_error(
+    expectation: Expectation, name: str, columns: Sequence[str]
+) -> ConfigError:
+    """Return the error of an expectation on a column that does not exist."""
+    close = closest_match(name, columns)
+    return ConfigError(
+        f"expectation {expectation.title}: there is no column {name!r}"
+        + (f"; did you mean `{close}`?" if close else ""),
+        f"the columns are {', '.join(columns)}.",
+    )
+
+
+@contextmanager
+def name_failed_sql(
+    sql: str, expected: Sequence[Expectation], others: Sequence[str], secrets: Iterable[str]
+) -> Iterator[None]:
+    """Name the SQL or expectation that failed where the body can't compute a value.
+
+    Args:
+        sql: the query that makes the rows; empty for none.
+        expected: the expectations that are checked of them.
+        others: what else may compute values while the body runs, as the error names it.
+        secrets: values that must not be in the message.
+
+    Raises:
+        InputError: with the name of what has failed, or all that may have.
+    """
+    try:
+        yield
+    except InputError as error:
+        failure = find_uncomputed(error)
+        if failure is None:
+            raise
+        named = _failure_error(failure, _find_suspects(failure, sql, expected, others), secrets)
+        named.__cause__ = error.__cause__
+        mask_causes(named, secrets)
+        raise named from named.__cause__
+
+
+def _failure_error(
+    failure: Uncomputed, suspects: Sequence[str], secrets: Iterable[str]
+) -> InputError:
+    """Return the error that names the suspects, and quotes the failed SQL where Spark does."""
+    suspects = suspects or ["the frame"]
+    who = suspects[0] if len(suspects) == 1 else f"one of {', '.join(suspects)}"
+    sql = " ".join(failure.fragment.split()) if failure.line else ""
+    sql = sql if len(sql) <= _MOST_SQL else sql[: _MOST_SQL - 1] + "…"
+    where = f": `{sql}` (line {failure.line}, column {failure.column})" if sql else ""
+    hint = _COMPARISON_HINT if failure.fragment and not failure.line else failure.hint
+    return InputError(scrub(f"{who}{where} fails for some row: {failure.reason}", secrets), hint)
+
+
+def _find_suspects(
+    failure: Uncomputed, sql: str, expected: Sequence[Expectation], others: Sequence[str]
+) -> list[str]:
+    """Return what may have computed the failed value: the owner of that SQL, or all candidates."""
+    texts = {f"expectation {one.title}": one.check for one in expected if one.check}
+    if sql:
+        texts = {"`sql`": sql.rstrip().removesuffix(";"), **texts}
+    if failure.text:
+        return [name for name, text in texts.items() if text == failure.text][:1] or [*others]
+    call = failure.fragment
+    calls = {
+        f"expectation {one.title}": _SPARK_CALLS[one.kind]
+        for one in expected
+        if one.kind in _SPARK_CALLS
+    }
+    callers = [name for name, functions in calls.items() if not call or call in functions]
+    return [*([] if call else texts), *callers, *others]
