@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakeport.errors import LakeportError
 from lakeport.model import Flush
 from lakeport.sources.input.lines import read_blocks
-from lakeport.sources.singer.messages import decode
+from lakeport.sources.singer.messages import decode_message
 from tests.singer_kit import (
     ShortReads,
     described,
@@ -194,7 +194,7 @@ values = st.recursive(
 @given(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(TYPES) | values))
 def test_messages_of_any_content_raise_lakeport_errors_only(message: dict[str, Any]) -> None:
     with suppress(LakeportError):
-        decode(json.dumps(message).encode(), 1)
+        decode_message(json.dumps(message).encode(), 1)
 
 
 @given(

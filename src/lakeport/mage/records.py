@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.mage.running import SchemaNotes
-    from lakeport.sources.singer.messages import Schema
+    from lakeport.sources.singer.messages import SchemaMessage
 
 
 _WRAPPING = {"record", "schema", "stream", "tags"}
@@ -57,7 +57,9 @@ def bare_records(
     return records
 
 
-def batch_lines(records: Sequence[Mapping[str, Any]], stream: str, schema: Schema | None) -> bytes:
+def batch_lines(
+    records: Sequence[Mapping[str, Any]], stream: str, schema: SchemaMessage | None
+) -> bytes:
     """Singer lines: the schema, unless the catalog has it, and the records.
 
     Example:

@@ -17,7 +17,7 @@ from lakeport.errors import DestinationError, InputError
 from lakeport.loading import run
 from lakeport.loading.check import check
 from lakeport.sources.input.decompression import STDIN, open_input, unpack_limits
-from lakeport.sources.singer.messages import Schema, decode
+from lakeport.sources.singer.messages import SchemaMessage, decode_message
 from lakeport.sources.singer.state import StateOutput
 
 if TYPE_CHECKING:
@@ -76,16 +76,16 @@ class SchemaNotes:
     """The latest schema of each stream."""
 
     def __init__(self) -> None:
-        self._schemas: dict[str, Schema] = {}
+        self._schemas: dict[str, SchemaMessage] = {}
 
-    def get(self, stream: str) -> Schema | None:
+    def get(self, stream: str) -> SchemaMessage | None:
         """A stream's schema."""
         return self._schemas.get(stream)
 
     def declare(self, stream: str, schema: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Take a stream's JSON schema, and the keys of its SCHEMA message."""
         keys, parts = (tuple(row.get(name) or ()) for name in ("key_properties", "partition_keys"))
-        self._schemas[stream] = Schema(stream, schema, keys, parts)
+        self._schemas[stream] = SchemaMessage(stream, schema, keys, parts)
 
     def reading(self, source: BinaryIO) -> BinaryIO:
         """The same stream; the SCHEMA lines that are read from it are taken."""
@@ -93,10 +93,10 @@ class SchemaNotes:
 
     def _note(self, line: bytes) -> None:
         try:
-            message = decode(line.strip(), 0)
+            message = decode_message(line.strip(), 0)
         except InputError:
             return  # the load itself tells what is wrong with it
-        if isinstance(message, Schema):
+        if isinstance(message, SchemaMessage):
             self._schemas[message.stream] = message
 
 

@@ -22,7 +22,7 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
-from lakeport.sources.singer.messages import Schema, State, decode
+from lakeport.sources.singer.messages import SchemaMessage, StateMessage, decode_message
 from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
 from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
@@ -322,10 +322,10 @@ def _begin_as_singer(names: Sequence[str]) -> bool:
             return False
         try:
             with open_input(name) as file:
-                first = decode(file.readline(_SNIFFED).strip(), 1)
+                first = decode_message(file.readline(_SNIFFED).strip(), 1)
         except InputError:
             return False
-        if not isinstance(first, (Schema, State)):
+        if not isinstance(first, (SchemaMessage, StateMessage)):
             return False
     return True
 

@@ -32,7 +32,7 @@ from lakeport.sources.json.record import (
     schema_of,
     spec_of,
 )
-from lakeport.sources.singer.metadata import MESSAGE_KEYS, Metadata, Received
+from lakeport.sources.singer.metadata import MESSAGE_KEYS, ReceiveTimes, RecordMetadata
 from lakeport.sources.splits import open_range
 from lakeport.sources.spool import read_sidecar
 
@@ -184,7 +184,7 @@ class SplitReader:
         self._native = _native_parser(reader, survey)
         self._parser = RecordParser(reader)
         if reader.metadata is not None:
-            self._received = Received(split, reader.metadata.batched)
+            self._received = ReceiveTimes(split, reader.metadata.batched)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
@@ -243,7 +243,7 @@ class SplitReader:
 
     def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
         metadata = self._reader.metadata
-        return batch if metadata is None else metadata.stamp(batch, self._received.of(ordinals))
+        return batch if metadata is None else metadata.fill(batch, self._received.look_up(ordinals))
 
     def _bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
         line, name = self._numbers[ordinal], self._reader.stream
@@ -330,7 +330,7 @@ class JsonReader:
     key_properties: tuple[str, ...] = ()
     extra: tuple[tuple[str, pa.DataType], ...] = ()
     max_record_mb: int = 100
-    metadata: Metadata | None = None
+    metadata: RecordMetadata | None = None
 
     def __post_init__(self) -> None:
         """Check the columns' names.

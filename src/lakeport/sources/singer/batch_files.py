@@ -1,4 +1,4 @@
-"""The files that a BATCH message names: which may be read, and their lines."""
+"""Read the files that a BATCH message names, if they lie in allowed folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.errors import SourceError
 from lakeport.scrub import scrub
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
 from lakeport.sources.input.lines import count_lines, read_blocks
-from lakeport.sources.singer.messages import BatchFiles
+from lakeport.sources.singer.messages import BatchMessage
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _BOM = b"\xef\xbb\xbf"
@@ -27,15 +27,15 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe doe
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some consecutive lines of one file.
+class BatchLines:
+    """Consecutive record lines of one BATCH file, or one line that is longer than the limit.
 
     Attributes:
-        data: a buffer that starts with these lines, valid until the next piece is asked for.
-        end: where they end.
-        records: how many lines that is.
-        line: number of the first of them in its file, from 1.
-        too_long: the first bytes of a line beyond the limit, which stands here alone.
+        data: a buffer that starts with these lines, valid until the next lines are read.
+        end: the offset in `data` behind the last line.
+        records: the number of lines.
+        line: the number of the first line in its file, from 1.
+        too_long: the first bytes of a line beyond the limit; None for ordinary lines.
     """
 
     data: bytes | bytearray
@@ -45,31 +45,34 @@ class Piece:
     too_long: bytes | None = None
 
 
-def default_roots() -> tuple[Path, ...]:
-    """The folders that BATCH files may lie in unless the configuration names others.
+def default_batch_roots() -> tuple[Path, ...]:
+    """Return the folders that BATCH files may lie in where `batch_roots` is not set.
 
-    The current folder is one of them, except where it is `/`, which would allow every file.
+    These are the temporary and the current folder. `/` is left out: it would allow every file.
     """
     temporary, current = Path(tempfile.gettempdir()), Path.cwd()
     return (temporary,) if current == Path(current.anchor) else (temporary, current)
 
 
-def resolve(uri: str, roots: Sequence[Path]) -> Path:
-    """Turn a manifest's entry into the path of the file to open, free of links.
+def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
+    """Return the real path of a file that a BATCH manifest names, once it is allowed.
 
     Args:
         uri: `file:///...`, or an absolute path.
-        roots: folders; the file must lie in one of them after following its links.
+        roots: folders; the file must lie in one of them after its links are followed.
 
     Raises:
-        SourceError: another scheme, `..`, outside the roots, absent, or not a plain file.
+        SourceError: the URI has another scheme or `..`, or the file lies outside the roots, is
+            absent, or is no regular file.
     """
-    name = _local_name(uri)
+    name = _parse_local_name(uri)
     if ".." in PurePosixPath(name).parts:
-        raise _refusal(uri, "its path has '..'", "have the tap name its files by absolute paths")
+        raise _batch_file_error(
+            uri, "its path has '..'", "have the tap name its files by absolute paths"
+        )
     path = Path(os.path.realpath(name))
     if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
-        raise _refusal(
+        raise _batch_file_error(
             uri,
             "it lies outside the folders that batch files may come from",
             f"allowed: {', '.join(str(root) for root in roots)}; `batch_roots` sets others",
@@ -77,16 +80,16 @@ def resolve(uri: str, roots: Sequence[Path]) -> Path:
     try:
         status = path.stat()
     except OSError as error:
-        raise _refusal(uri, error.strerror or "it can't be read", "") from None
+        raise _batch_file_error(uri, error.strerror or "it can't be read", "") from None
     _check_plain(uri, status)
     return path
 
 
-def _local_name(uri: str) -> str:
-    """The local path that a manifest's entry names.
+def _parse_local_name(uri: str) -> str:
+    """Return the absolute local path that a manifest's URI names.
 
     Raises:
-        SourceError: it names none.
+        SourceError: it names no local file.
     """
     try:
         parts = urlsplit(uri) if "://" in uri else None
@@ -99,18 +102,17 @@ def _local_name(uri: str) -> str:
     except ValueError:  # a host that is none, or half a surrogate
         name = b""
     if not name.startswith(b"/") or b"\0" in name:
-        raise _refusal(uri, "it is not a local file", "have the tap write to file:///...")
+        raise _batch_file_error(uri, "it is not a local file", "have the tap write to file:///...")
     return os.fsdecode(name)
 
 
-def _open(uri: str, path: Path) -> BinaryIO:
-    """Open what `resolve` allowed, folder by folder from the root, following no link.
+def _open_resolved(uri: str, path: Path) -> BinaryIO:
+    """Open a path that `resolve_batch_file` allowed, folder by folder, without following links.
 
-    So it is the file that was checked, or another one at the same place: what is put there
-    meanwhile can't lead out of it.
+    A link that is put into the path after the check can't lead out of the allowed folders.
 
     Raises:
-        SourceError: it is gone, or there is something else now.
+        SourceError: the file is gone, or is no regular file any more.
     """
     folder = os.open(path.anchor, _FOLDER)
     try:
@@ -121,8 +123,8 @@ def _open(uri: str, path: Path) -> BinaryIO:
         file = os.fdopen(os.open(path.name, _FILE, dir_fd=folder), "rb", buffering=0)
     except OSError as error:
         moved = error.errno in (errno.ELOOP, errno.ENOTDIR)
-        reason = "a link was put into its path meanwhile" if moved else error.strerror
-        raise _refusal(uri, reason or "it can't be read", "") from None
+        reason = "a link was put into its path since it was checked" if moved else error.strerror
+        raise _batch_file_error(uri, reason or "it can't be read", "") from None
     finally:
         os.close(folder)
     try:
@@ -134,27 +136,28 @@ def _open(uri: str, path: Path) -> BinaryIO:
 
 
 def _check_plain(uri: str, status: os.stat_result) -> None:
+    """Raise SourceError unless the file is a regular one."""
     if not stat.S_ISREG(status.st_mode):
-        raise _refusal(uri, "it is not a plain file", "have the tap write plain files")
+        raise _batch_file_error(uri, "it is not a plain file", "have the tap write plain files")
 
 
-def _refusal(uri: str, reason: str, hint: str) -> SourceError:
+def _batch_file_error(uri: str, reason: str, hint: str) -> SourceError:
     return SourceError(f"can't take the batch file {scrub(uri)!r}: {reason}", hint)
 
 
 def read_batch_files(
-    message: BatchFiles, roots: Sequence[Path], max_record_mb: int, limits: UnpackLimits
-) -> Iterator[Piece]:
-    """Read the record lines of a BATCH's files, in order and without blank ones.
+    message: BatchMessage, roots: Sequence[Path], max_record_mb: int, limits: UnpackLimits
+) -> Iterator[BatchLines]:
+    """Yield the record lines of a BATCH's files, in order and without blank lines.
 
     All files are resolved before the first is read.
 
     Raises:
-        SourceError: a file may not be read, is absent, corrupt, cut off, compressed otherwise
+        SourceError: a file is not allowed, absent, corrupt, cut off, compressed in another way
             than the message says, or unpacks to more than the limits allow.
     """
-    for uri, path in [(uri, resolve(uri, roots)) for uri in message.manifest]:
-        with _open(uri, path) as file:
+    for uri, path in [(uri, resolve_batch_file(uri, roots)) for uri in message.manifest]:
+        with _open_resolved(uri, path) as file:
             kind = compression_of(file.read(_HEAD))
             if (kind or "none") != message.compression:
                 raise SourceError(
@@ -163,26 +166,27 @@ def read_batch_files(
                     "correct `encoding.compression`, or get the file again",
                 )
             file.seek(0)
-            yield from _lines(open_stream(file, str(path), limits), max_record_mb)
+            yield from _read_lines(open_stream(file, str(path), limits), max_record_mb)
 
 
-def _lines(opened: BinaryIO, max_record_mb: int) -> Iterator[Piece]:
+def _read_lines(opened: BinaryIO, max_record_mb: int) -> Iterator[BatchLines]:
+    """Yield a decompressed file's lines, many at a time where none needs mending."""
     line = 1
     with opened as stream:
         for block in read_blocks(stream, max_record_mb << 20):
             if block.too_long is not None:
-                yield Piece(b"", 0, 0, line, block.too_long)
+                yield BatchLines(b"", 0, 0, line, block.too_long)
                 line += 1
                 continue
             data, end = block.data, block.end
             marked = data.find(b"\n" + _BOM, 0, end) >= 0
             if data[0] == ord("{") and not marked and not _BLANK_LINE.search(data, 0, end):
                 count = count_lines(data, 0, end)
-                yield Piece(data, end, count, line)
+                yield BatchLines(data, end, count, line)
                 line += count
                 continue
             for text in bytes(data[: end - 1]).split(b"\n"):
                 text = text.removeprefix(_BOM)
                 if text.strip():
-                    yield Piece(text + b"\n", len(text) + 1, 1, line)
+                    yield BatchLines(text + b"\n", len(text) + 1, 1, line)
                 line += 1

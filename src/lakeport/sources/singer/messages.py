@@ -1,4 +1,4 @@
-"""One line of a Singer tap -> a typed message. Records are not looked into."""
+"""Decode lines of a Singer tap into typed messages; the contents of records are not parsed."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _DECLARING = (
 
 
 class RecordMessage(msgspec.Struct, frozen=True):
-    """A RECORD; its line holds the rest."""
+    """A RECORD message: only its stream is decoded."""
 
     stream: str
 
 
-class Schema(msgspec.Struct, frozen=True):
-    """A SCHEMA: the JSON schema and the names of the columns that the tap singles out.
+class SchemaMessage(msgspec.Struct, frozen=True):
+    """A SCHEMA message: a stream's JSON schema, primary key and partition columns.
 
-    `cut` tells that records are to be cut to it: undeclared fields are left out.
+    With `drops_undeclared`, fields of records that the schema does not declare are left out.
     """
 
     stream: str
     schema: Mapping[str, Any]
     key_properties: tuple[str, ...]
     partition_keys: tuple[str, ...]
-    cut: bool = False
+    drops_undeclared: bool = False
 
 
-class State(msgspec.Struct, frozen=True):
-    """A STATE: its `value` as the JSON bytes that came."""
+class StateMessage(msgspec.Struct, frozen=True):
+    """A STATE message: its `value`, as the JSON bytes that the tap wrote."""
 
     value: bytes
 
 
-class ActivateVersion(msgspec.Struct, frozen=True):
-    """An ACTIVATE_VERSION."""
+class ActivateVersionMessage(msgspec.Struct, frozen=True):
+    """An ACTIVATE_VERSION message: rows of other versions of the stream are obsolete."""
 
     stream: str
     version: int
 
 
-class BatchFiles(msgspec.Struct, frozen=True):
-    """A BATCH: files with the records of a stream, one object a line."""
+class BatchMessage(msgspec.Struct, frozen=True):
+    """A BATCH message: URIs of JSON Lines files that hold records of a stream."""
 
     stream: str
     format: str
@@ -63,25 +63,25 @@ class BatchFiles(msgspec.Struct, frozen=True):
     manifest: tuple[str, ...]
 
 
-class Log(msgspec.Struct, frozen=True):
-    """A log line of the tap."""
+class LogMessage(msgspec.Struct, frozen=True):
+    """A LOG message: a log line of the tap."""
 
     level: str
     message: str
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """A message of a type that the specification does not name."""
+class UnknownMessage(msgspec.Struct, frozen=True):
+    """A message whose type the Singer specification does not define."""
 
     type: str
 
 
-class Stray(msgspec.Struct, frozen=True):
-    """A line that is no JSON object at all, such as a tap's print."""
+class NonJsonLine(msgspec.Struct, frozen=True):
+    """A line that is not a JSON object, such as the output of a `print`."""
 
 
-class Malformed(msgspec.Struct, frozen=True):
-    """A line that begins as a message and is not one; `reason` holds none of its values."""
+class MalformedLine(msgspec.Struct, frozen=True):
+    """A line that begins with `{` and is no valid message; `reason` quotes none of its values."""
 
     reason: str
     stream: str = ""
@@ -89,18 +89,20 @@ class Malformed(msgspec.Struct, frozen=True):
 
 Message = (
     RecordMessage
-    | Schema
-    | State
-    | ActivateVersion
-    | BatchFiles
-    | Log
-    | Unknown
-    | Stray
-    | Malformed
+    | SchemaMessage
+    | StateMessage
+    | ActivateVersionMessage
+    | BatchMessage
+    | LogMessage
+    | UnknownMessage
+    | NonJsonLine
+    | MalformedLine
 )
 
 
 class _Envelope(msgspec.Struct):
+    """The keys of all message types; values are decoded once the type is known."""
+
     type: str | None = None
     stream: str | None = None
     schema: msgspec.Raw = _ABSENT
@@ -115,6 +117,8 @@ class _Envelope(msgspec.Struct):
 
 
 class _Encoding(msgspec.Struct):
+    """The `encoding` of a BATCH message."""
+
     format: str | None = None
     compression: str | None = None
 
@@ -122,72 +126,76 @@ class _Encoding(msgspec.Struct):
 _envelope = msgspec.json.Decoder(_Envelope).decode
 
 
-def decode(line: bytes, number: int) -> Message:
-    r"""Decode one line.
+def decode_message(line: bytes, number: int) -> Message:
+    r"""Decode one line; return `NonJsonLine` or `MalformedLine` if it is no message.
 
     Args:
         line: the line, without a byte order mark.
-        number: its number in the input, for messages.
+        number: its line number in the input, for error messages.
 
     Raises:
-        InputError: a SCHEMA or a BATCH that can't be used, whatever the policy for bad records.
+        InputError: a SCHEMA or a BATCH is invalid, whatever the policy for bad records.
 
-    >>> decode(b'{"stream": "users", "type": "RECORD", "record": {"id": 1}}', 1)
+    >>> decode_message(b'{"stream": "users", "type": "RECORD", "record": {"id": 1}}', 1)
     RecordMessage(stream='users')
-    >>> decode(b'{"type": "STATE", "value": {"at":  1.50}}\n', 2)
-    State(value=b'{"at":  1.50}')
-    >>> decode(b"Traceback (most recent call last):", 3)
-    Stray()
+    >>> decode_message(b'{"type": "STATE", "value": {"at":  1.50}}\n', 2)
+    StateMessage(value=b'{"at":  1.50}')
+    >>> decode_message(b"Traceback (most recent call last):", 3)
+    NonJsonLine()
     """
     if not line.lstrip().startswith(b"{"):
-        return Stray()
+        return NonJsonLine()
     try:
-        return _message(_envelope(line), number)
+        return _parse_message(_envelope(line), number)
     except msgspec.ValidationError as error:
-        return Malformed(f"not a message: {error}")
+        return MalformedLine(f"not a message: {error}")
     except UnicodeDecodeError as error:
-        return Malformed(f"not UTF-8: {error.reason}")
+        return MalformedLine(f"not UTF-8: {error.reason}")
     except msgspec.DecodeError as error:
-        return _odd_record(line) or Malformed(f"not valid JSON: {_why(line, error)}")
+        return _decode_lenient_record(line) or MalformedLine(
+            f"not valid JSON: {_decode_reason(line, error)}"
+        )
     except RecursionError:
-        return Malformed("nested too deeply")
+        return MalformedLine("nested too deeply")
 
 
-def _message(envelope: _Envelope, number: int) -> Message:
+def _parse_message(envelope: _Envelope, number: int) -> Message:
+    """Turn an envelope into the message of its type."""
     kind, stream = envelope.type or "", envelope.stream or ""
     match kind if kind == "RECORD" else kind.upper():
         case "RECORD":
-            return RecordMessage(stream) if stream else Malformed("RECORD without a `stream`")
+            return RecordMessage(stream) if stream else MalformedLine("RECORD without a `stream`")
         case "STATE":
-            return _state(envelope)
+            return _parse_state(envelope)
         case "SCHEMA":
-            return _schema(envelope, stream, number)
+            return _parse_schema(envelope, stream, number)
         case "ACTIVATE_VERSION":
-            return _activate(envelope, stream)
+            return _parse_activation(envelope, stream)
         case "BATCH":
-            return _batch(envelope, stream, number)
+            return _parse_batch(envelope, stream, number)
         case "LOG":
-            return _log(envelope)
+            return _parse_log(envelope)
         case "":
             if envelope.level and envelope.message:
-                return _log(envelope)
-            return Malformed("a message without `type`", stream)
-    return Unknown(kind)
+                return _parse_log(envelope)
+            return MalformedLine("a message without `type`", stream)
+    return UnknownMessage(kind)
 
 
-def _odd_record(line: bytes) -> RecordMessage | None:
-    """A RECORD that is no strict JSON (NaN, a lone surrogate) still tells its stream."""
+def _decode_lenient_record(line: bytes) -> RecordMessage | None:
+    """Return the RECORD in JSON that only Python accepts (NaN, a lone surrogate), else None."""
     try:
-        found = json.loads(line.decode())
+        message = json.loads(line.decode())
     except (ValueError, RecursionError):
         return None
-    kind, stream = found.get("type"), found.get("stream")
+    kind, stream = message.get("type"), message.get("stream")
     if isinstance(kind, str) and kind.upper() == "RECORD" and isinstance(stream, str) and stream:
         return RecordMessage(stream)
     return None
 
 
-def _why(line: bytes, error: msgspec.DecodeError) -> str:
+def _decode_reason(line: bytes, error: msgspec.DecodeError) -> str:
+    """Return why a line is no JSON, without quoting its values."""
     try:
         line.decode()
     except UnicodeDecodeError as wrong:
@@ -195,51 +203,56 @@ def _why(line: bytes, error: msgspec.DecodeError) -> str:
     return "it is cut off" if "truncated" in str(error) else str(error)
 
 
-def _state(envelope: _Envelope) -> State | Malformed:
+def _parse_state(envelope: _Envelope) -> StateMessage | MalformedLine:
     value = bytes(envelope.value)
     if not value:
-        return Malformed("STATE without a `value`")
+        return MalformedLine("STATE without a `value`")
     try:
         value.decode()
     except UnicodeDecodeError as error:
-        return Malformed(f"not UTF-8: {error.reason}")
-    return State(value)
+        return MalformedLine(f"not UTF-8: {error.reason}")
+    return StateMessage(value)
 
 
-def _schema(envelope: _Envelope, stream: str, number: int) -> Schema:
+def _parse_schema(envelope: _Envelope, stream: str, number: int) -> SchemaMessage:
     if not stream:
         raise InputError(f"line {number}: SCHEMA without a `stream`", "name the stream it is for")
     where = f"line {number}: SCHEMA of stream {stream!r}"
-    schema = _part(envelope.schema, dict[str, Any], None, f"{where}: `schema`")
+    schema = _decode_part(envelope.schema, dict[str, Any], None, f"{where}: `schema`")
     if schema is None:
         raise InputError(f"{where} has no `schema`", "send the JSON schema of its records")
     if not isinstance(schema.get("properties", {}), dict):
         raise InputError(
             f"{where}: `properties` is not an object", "map each column's name to its JSON schema"
         )
-    keys = _part(envelope.key_properties, list[str] | None, None, f"{where}: `key_properties`")
-    parts = _part(envelope.partition_keys, list[str] | None, None, f"{where}: `partition_keys`")
+    keys = _decode_part(
+        envelope.key_properties, list[str] | None, None, f"{where}: `key_properties`"
+    )
+    parts = _decode_part(
+        envelope.partition_keys, list[str] | None, None, f"{where}: `partition_keys`"
+    )
     if not any(keyword in schema for keyword in _DECLARING):
         raise InputError(f"{where} has no `properties`", "declare the columns of its records")
-    return Schema(stream, schema, _once(keys), _once(parts))
+    return SchemaMessage(stream, schema, _drop_repeats(keys), _drop_repeats(parts))
 
 
-def _once(names: list[str] | None) -> tuple[str, ...]:
+def _drop_repeats(names: list[str] | None) -> tuple[str, ...]:
+    """Return column names without repetitions, in order; empty for None."""
     return tuple(dict.fromkeys(names or ()))
 
 
-def _activate(envelope: _Envelope, stream: str) -> ActivateVersion | Malformed:
+def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessage | MalformedLine:
     try:
         version = msgspec.json.decode(envelope.version, type=int)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Malformed("ACTIVATE_VERSION without a whole number as `version`", stream)
-    return ActivateVersion(stream, version)
+        return MalformedLine("ACTIVATE_VERSION without a whole number as `version`", stream)
+    return ActivateVersionMessage(stream, version)
 
 
-def _batch(envelope: _Envelope, stream: str, number: int) -> BatchFiles:
+def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
     where = f"line {number}: BATCH of stream {stream!r}"
-    encoding = _part(envelope.encoding, _Encoding, _Encoding(), f"{where}: `encoding`")
-    manifest = _part(envelope.manifest, list[str], None, f"{where}: `manifest`")
+    encoding = _decode_part(envelope.encoding, _Encoding, _Encoding(), f"{where}: `encoding`")
+    manifest = _decode_part(envelope.manifest, list[str], None, f"{where}: `manifest`")
     if not stream or manifest is None:
         raise InputError(f"{where} lacks its `stream` or `manifest`", "name the files to read")
     form, compression = (encoding.format or "").lower(), (encoding.compression or "none").lower()
@@ -248,10 +261,15 @@ def _batch(envelope: _Envelope, stream: str, number: int) -> BatchFiles:
             f"{where}: can't read format {form!r} with compression {compression!r}",
             "have the tap write format `jsonl` with compression `gzip` or `none`",
         )
-    return BatchFiles(stream, form, compression, tuple(manifest))
+    return BatchMessage(stream, form, compression, tuple(manifest))
 
 
-def _part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
+def _decode_part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
+    """Decode one key's value as type `kind`; return `absent` if the message lacks the key.
+
+    Raises:
+        InputError: the value has another type; the message begins with `where`.
+    """
     if not raw:
         return absent
     try:
@@ -262,11 +280,12 @@ def _part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
         raise InputError(f"{where}: nested too deeply", "correct the tap's message") from None
 
 
-def _log(envelope: _Envelope) -> Log:
-    return Log(_text(envelope.level) or "INFO", _text(envelope.message))
+def _parse_log(envelope: _Envelope) -> LogMessage:
+    return LogMessage(_text(envelope.level) or "INFO", _text(envelope.message))
 
 
 def _text(raw: msgspec.Raw) -> str:
+    """Return a JSON value as text: of a string its characters, of what is no JSON its bytes."""
     try:
         return str(msgspec.json.decode(raw)) if raw else ""
     except (msgspec.DecodeError, UnicodeDecodeError):

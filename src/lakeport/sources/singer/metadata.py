@@ -1,4 +1,4 @@
-"""Singer's record metadata: the columns `_sdc_*`, as Meltano's SDK defines them.
+"""Add Singer's record metadata: the columns `_sdc_*`, as Meltano's SDK defines them.
 
 | column | type | value |
 |---|---|---|
@@ -10,8 +10,8 @@
 | `_sdc_table_version` | integer | the message's `version` |
 | `_sdc_sync_started_at` | integer | when the run began, in milliseconds since 1970 |
 
-They are declared beside the stream's own columns, so a record that brings some of them is read like
-any other; then what the message and the target know is put in their place.
+They are declared beside the stream's own columns, so a record that has some of them is read like
+any other. Then the values that the message and the target know replace the record's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCHED_AT = "_sdc_batched_at"
 _SYNC_STARTED_AT = "_sdc_sync_started_at"
 
 MESSAGE_KEYS = {_EXTRACTED_AT: "time_extracted", TABLE_VERSION: "version"}
-"""Column -> the key of a RECORD message that holds it; what it lacks is taken from the record."""
+"""Column -> the key of a RECORD message with its value; without it the record's value stays."""
 
 _KINDS = {
     _EXTRACTED_AT: Kind.TIMESTAMP,
@@ -46,11 +46,11 @@ _KINDS = {
 }
 
 
-def declared(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """A stream's columns with those of the metadata behind them, whatever it says of them itself.
+def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return a stream's columns and, behind them, the metadata's, which replace its own.
 
     Example:
-        >>> [f.name for f in declared([Field("id", FieldType(Kind.INTEGER))])][:2]
+        >>> [f.name for f in add_metadata_fields([Field("id", FieldType(Kind.INTEGER))])][:2]
         ['id', '_sdc_extracted_at']
     """
     own = (field for field in fields if field.name not in _KINDS)
@@ -58,8 +58,8 @@ def declared(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """What the target knows about every record of a batch, in microseconds since 1970.
+class RecordMetadata:
+    """Times that all records of a batch share, in microseconds since 1970.
 
     Attributes:
         sync_started: when the run began.
@@ -69,12 +69,12 @@ class Metadata:
     sync_started: int
     batched: int
 
-    def stamp(self, batch: pa.RecordBatch, received: np.ndarray) -> pa.RecordBatch:
-        """Put what the target knows into a batch that has the columns of `declared`.
+    def fill(self, batch: pa.RecordBatch, received: np.ndarray) -> pa.RecordBatch:
+        """Return a batch with the metadata columns that the target knows filled in.
 
         Args:
-            batch: records.
-            received: when each of them was read, in microseconds since 1970.
+            batch: records, with the columns of `add_metadata_fields`.
+            received: when each record was read, in microseconds since 1970.
         """
         known = {
             _RECEIVED_AT: pa.array(received).view(TIMESTAMP),
@@ -89,23 +89,23 @@ class Metadata:
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
-class Received:
-    """When the records of a split were read, from the sidecar that the spool keeps.
+class ReceiveTimes:
+    """Times at which the records of a split were read, from the spool's sidecar.
 
     Args:
         split: the split.
-        otherwise: the time of all of them where there is no sidecar.
+        default: the time of all records if there is no sidecar, in microseconds since 1970.
 
     Raises:
         SourceError: the sidecar can't be read.
     """
 
-    def __init__(self, split: Split, otherwise: int) -> None:
-        pairs = read_sidecar(split, split.times) if split.times else [(0, otherwise)]
+    def __init__(self, split: Split, default: int) -> None:
+        pairs = read_sidecar(split, split.times) if split.times else [(0, default)]
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
-    def of(self, ordinals: Sequence[int]) -> np.ndarray:
-        """The times of records by their ordinals within the split, in microseconds since 1970."""
+    def look_up(self, ordinals: Sequence[int]) -> np.ndarray:
+        """Return the times of records, given their ordinals in the split, in microseconds."""
         at = np.searchsorted(self._ordinals, np.asarray(ordinals), side="right") - 1
         times: np.ndarray = self._times[at]
         return times

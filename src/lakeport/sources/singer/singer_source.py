@@ -1,12 +1,12 @@
-"""Singer: the lines of a tap -> flushes of batches, without parsing a record.
+"""Read a Singer tap's lines and cut them into flushes of batches, without parsing records.
 
 ```
 lines ─▶ runs of RECORD lines ─▶ spool, per stream ─┐
    └──▶ other messages ─▶ schemas, states ──────────┴─▶ cut ─▶ Flush(batches, states)
 ```
-A flush is cut right behind the line with which the records since the last cut, of all streams
-together, reach the limit of bytes or rows. So the cuts depend on the input alone: a repeated run
-cuts at the same places. The source kernel checks each record later, inside the tasks.
+A flush is cut behind the line with which the records since the last cut, of all streams together,
+reach the limit of bytes or rows. So the cuts depend on the input alone: a repeated run cuts at the
+same places. Tasks parse and check the records later, by the source kernel.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from lakeport.native import kernel
 from lakeport.sources.input.decompression import unpack_limits
 from lakeport.sources.input.lines import LineBlock, count_lines, line_end, read_blocks
 from lakeport.sources.options import max_record_mb
-from lakeport.sources.singer.batch_files import Piece, default_roots, read_batch_files
+from lakeport.sources.singer.batch_files import BatchLines, default_batch_roots, read_batch_files
 from lakeport.sources.singer.messages import (
-    ActivateVersion,
-    BatchFiles,
-    Log,
-    Malformed,
+    ActivateVersionMessage,
+    BatchMessage,
+    LogMessage,
+    MalformedLine,
+    NonJsonLine,
     RecordMessage,
-    Schema,
-    State,
-    Stray,
-    Unknown,
-    decode,
+    SchemaMessage,
+    StateMessage,
+    UnknownMessage,
+    decode_message,
 )
 from lakeport.sources.singer.state import PendingStates
 from lakeport.sources.spool import Origin, Segment, SpoolWriter
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Reader
     from lakeport.schema.types import Field
-    from lakeport.sources.singer.metadata import Metadata
+    from lakeport.sources.singer.metadata import RecordMetadata
 
 _HEAD = re.compile(
     rb'\{[ \t]*"(?:'
@@ -62,43 +62,43 @@ _MAX_HELD_BAD = 64 << 20
 _SHOWN = 80
 
 
-def stream_of(line: bytes) -> str:
-    """Tell the stream of a RECORD line that is broken further on; empty if it doesn't show.
+def guess_stream(line: bytes) -> str:
+    """Return the stream named at the start of a broken RECORD line; empty if none is.
 
-    >>> stream_of(b'{"type": "RECORD", "stream": "users", "rec')
+    >>> guess_stream(b'{"type": "RECORD", "stream": "users", "rec')
     'users'
     """
     found = _HEAD.match(line)
     return (found[1] or found[2]).decode(errors="backslashreplace") if found else ""
 
 
-class Router:
-    """Knows the streams, and tells which lines are records of one of them.
+class RecordRouter:
+    """Finds runs of RECORD lines of one stream in a buffer, without parsing the lines.
 
-    A line belongs to a stream when it begins with `"type": "RECORD"` and the stream's name, in
-    either order and any spacing, written without escapes. The rest of the line is for the source
-    kernel to check, duplicate keys included.
+    A line belongs to a stream if it begins with `"type": "RECORD"` and the stream's name, in
+    either order and any spacing, written without escapes. The source kernel checks the rest of the
+    line later, duplicate keys included.
     """
 
     def __init__(self) -> None:
         self._kernel = kernel()
         self._names: dict[bytes, str] = {}
 
-    def add(self, stream: str) -> None:
-        """Make a stream known; records of others are not routed."""
+    def add_stream(self, stream: str) -> None:
+        """Register a stream, whose runs `find_run` finds from now on."""
         self._names[stream.encode()] = stream
 
-    def run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
-        """Find the run of record lines that begins at `start`.
+    def find_run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
+        """Find the consecutive RECORD lines of one stream that begin at `start`.
 
         Args:
             data: a buffer of whole lines.
-            start: where a line begins.
-            end: one past the last newline.
+            start: the offset of a line's first byte.
+            end: the offset behind the last newline.
 
         Returns:
-            The stream, where the run ends, and how many lines it has; None if the first line is
-            no record of a known stream, or doesn't tell by its first bytes.
+            The stream, the offset behind the run, and its number of lines; None if the first
+            bytes don't show that the first line is a record of a registered stream.
         """
         found = _HEAD.match(data, start, end)
         if found is None:
@@ -115,32 +115,44 @@ class Router:
 
 
 @dataclass(slots=True)
-class Stream:
-    """A stream's schema, what it has spooled since the last cut, and what it has brought so far."""
+class SingerStream:
+    """A stream's SCHEMA, its open spool segment, and its totals so far.
 
-    message: Schema
+    Attributes:
+        message: the SCHEMA that holds for the records to come.
+        fields: its columns.
+        sequence: the number of the stream's next batch.
+        segment: takes the records since the last cut; None if there are none.
+        has_envelope: whether the segment's lines are RECORD messages, not bare records of a BATCH.
+        begun_micros: when the segment was begun, in microseconds since 1970.
+        records: records so far.
+        bytes: their size in bytes.
+        reported_records: records that the last progress report counted.
+    """
+
+    message: SchemaMessage
     fields: tuple[Field, ...]
     sequence: int = 0
     segment: Segment | None = None
-    envelope: bool = True
-    begun: int = 0
+    has_envelope: bool = True
+    begun_micros: int = 0
     records: int = 0
     bytes: int = 0
-    reported: int = 0
+    reported_records: int = 0
 
 
-class Collector:
-    """The streams of an input, and the batches that the coming flush is made of.
+class BatchCollector:
+    """Spools the records of each stream and collects the batches of the next flush.
 
     Args:
-        spool: where the lines go.
-        config: when a flush is full, and how its records are to be read.
-        origin: the plain file that the buffers of `add_run` are read from, if tasks can read it.
-        at_states: whether a flush is cut behind a STATE alone.
+        spool: takes the lines.
+        config: the target's: its limits of a flush, and how its records are read.
+        origin: the uncompressed input file, if tasks can read it themselves; else None.
+        at_states: whether a flush ends only behind a STATE.
 
     Attributes:
         streams: the streams so far, by name, in order of their first SCHEMA.
-        origin: see above; `start` is where the present buffer begins in it.
+        origin: see above; its `start` is the offset of the current buffer in the file.
     """
 
     def __init__(
@@ -151,66 +163,66 @@ class Collector:
         *,
         at_states: bool,
     ) -> None:
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, SingerStream] = {}
         self.origin = origin
         self._spool = spool
         self._config = config
         limits = _NO_LIMIT, _NO_LIMIT
-        if config.mode is not Mode.OVERWRITE:  # that replaces all rows at once
+        if config.mode is not Mode.OVERWRITE:  # an overwrite replaces all rows by one commit
             size = max(1, int(config.maximum_batch_size_mb * 2**20))
             limits = size, config.maximum_batch_rows or _NO_LIMIT
-        self._due_bytes, self._due_rows = limits
+        self._cut_bytes, self._cut_rows = limits
         self._flush_bytes, self._flush_rows = (_NO_LIMIT, _NO_LIMIT) if at_states else limits
         self._sync_started = time.time_ns() // 1000
         self._bytes = 0
         self._rows = 0
-        self._closed: list[Batch] = []
+        self._closed_batches: list[Batch] = []
 
     @property
-    def due(self) -> bool:
-        """Whether the flush has to be cut behind the next STATE."""
-        return self._bytes >= self._due_bytes or self._rows >= self._due_rows
+    def is_due(self) -> bool:
+        """Whether the records since the last cut reach a limit, so that the next STATE cuts."""
+        return self._bytes >= self._cut_bytes or self._rows >= self._cut_rows
 
     @property
-    def full(self) -> bool:
-        """Whether the flush has to be cut here."""
+    def is_full(self) -> bool:
+        """Whether the flush has to be cut behind the current line; never with `at_states`."""
         return self._bytes >= self._flush_bytes or self._rows >= self._flush_rows
 
-    def declare(self, message: Schema) -> bool:
-        """Take a SCHEMA; what came under another one becomes a batch of its own.
+    def add_schema(self, message: SchemaMessage) -> bool:
+        """Use a SCHEMA for the records to come; those under the schema before get their own batch.
 
         Returns:
             Whether the stream is new.
 
         Raises:
-            InputError: the JSON schema can't be used.
+            InputError: columns can't be made of the JSON schema.
         """
         stream = self.streams.get(message.stream)
         if stream is not None and stream.message == message:
             return False
-        fields = self._fields(message)
+        fields = self._parse_fields(message)
         if stream is None:
-            self.streams[message.stream] = Stream(message, fields)
+            self.streams[message.stream] = SingerStream(message, fields)
             return True
-        self._close(stream)
+        self._close_batch(stream)
         stream.message, stream.fields = message, fields
         return False
 
-    def add_run(
-        self, stream: Stream, data: bytearray, start: int, end: int, count: int, line: int
+    def spool_run(
+        self, stream: SingerStream, data: bytearray, start: int, end: int, count: int, line: int
     ) -> tuple[int, int]:
-        """Spool consecutive record lines up to the cut.
+        """Spool consecutive record lines, up to the line with which the flush is full.
 
         Args:
-            stream: whose records they are.
+            stream: the records' stream.
             data: a buffer of whole lines.
-            start: where the first record line begins in it.
-            end: one past the newline of the last one.
-            count: how many lines that is.
-            line: number of the first one in the input.
+            start: the offset of the first record line.
+            end: the offset behind the last record line.
+            count: the number of lines.
+            line: the number of the first line in the input.
 
         Returns:
-            Where the cut is in `data`, and how many lines were taken.
+            The offset in `data` behind the spooled lines, and their number.
         """
         if self._bytes + end - start >= self._flush_bytes:
             end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
@@ -218,72 +230,72 @@ class Collector:
         if self._rows + count > self._flush_rows:
             count = self._flush_rows - self._rows
             end = line_end(data, start, end, count)
-        segment = self._segment(stream, envelope=True)
+        segment = self._open_segment(stream, envelope=True)
         segment.append(data, start, end, count, line, self.origin)
-        self._add(stream, end - start, count)
+        self._count_records(stream, end - start, count)
         return end, count
 
-    def add_line(self, stream: Stream, line: bytes, number: int) -> None:
-        """Spool one record line that is not as the input has it, or did not show by its start."""
-        self._segment(stream, envelope=True).append(line, 0, len(line), 1, number)
-        self._add(stream, len(line), 1)
+    def spool_line(self, stream: SingerStream, line: bytes, number: int) -> None:
+        """Spool one record line that `RecordRouter` did not find."""
+        self._open_segment(stream, envelope=True).append(line, 0, len(line), 1, number)
+        self._count_records(stream, len(line), 1)
 
-    def add_piece(self, stream: Stream, piece: Piece) -> None:
-        """Spool record lines out of a BATCH's file."""
-        segment = self._segment(stream, envelope=False)
-        segment.append(piece.data, 0, piece.end, piece.records, piece.line)
-        self._add(stream, piece.end, piece.records)
+    def spool_batch_lines(self, stream: SingerStream, lines: BatchLines) -> None:
+        """Spool record lines of a BATCH's file."""
+        segment = self._open_segment(stream, envelope=False)
+        segment.append(lines.data, 0, lines.end, lines.records, lines.line)
+        self._count_records(stream, lines.end, lines.records)
 
-    def _segment(self, stream: Stream, *, envelope: bool) -> Segment:
-        """The stream's open segment; lines with and without envelopes don't share one."""
-        if stream.segment is not None and stream.envelope != envelope:
-            self._close(stream)
+    def _open_segment(self, stream: SingerStream, *, envelope: bool) -> Segment:
+        """Return the stream's open segment; lines with and without envelopes don't share one."""
+        if stream.segment is not None and stream.has_envelope != envelope:
+            self._close_batch(stream)
         if stream.segment is None:
             stream.segment = self._spool.segment()
-            stream.envelope = envelope
-            stream.begun = time.time_ns() // 1000
+            stream.has_envelope = envelope
+            stream.begun_micros = time.time_ns() // 1000
         return stream.segment
 
-    def _add(self, stream: Stream, size: int, count: int) -> None:
+    def _count_records(self, stream: SingerStream, size: int, count: int) -> None:
         stream.records += count
         stream.bytes += size
         self._bytes += size
         self._rows += count
 
-    def advance(self, size: int) -> None:
-        """Say that the next buffer begins this many bytes further on in the origin."""
+    def advance_origin(self, size: int) -> None:
+        """Move the offset of the current buffer in the origin file on by `size` bytes."""
         if self.origin is not None:
             self.origin.start += size
 
-    def cut(self, *, last: bool = False) -> tuple[Batch, ...]:
-        """Hand out the flush's batches and begin the next flush.
+    def take_batches(self, *, last: bool = False) -> tuple[Batch, ...]:
+        """Return the batches since the last cut, and begin the next flush.
 
         Args:
-            last: the input has ended; the streams that brought no record are told, too.
+            last: whether the input has ended: streams without a record get an empty batch then.
         """
         for stream in self.streams.values():
-            self._close(stream)
+            self._close_batch(stream)
             if last and stream.records == 0:
-                stream.begun = time.time_ns() // 1000
-                self._closed.append(self._schema_only(stream))
-        batches = tuple(self._closed)
-        self._closed, self._bytes, self._rows = [], 0, 0
+                stream.begun_micros = time.time_ns() // 1000
+                self._closed_batches.append(self._empty_batch(stream))
+        batches = tuple(self._closed_batches)
+        self._closed_batches, self._bytes, self._rows = [], 0, 0
         return batches
 
-    def report(self, on_progress: Callable[[str, int, int], None]) -> None:
-        """Tell how far each stream is that has moved since the last call."""
+    def report_progress(self, on_progress: Callable[[str, int, int], None]) -> None:
+        """Call `on_progress` for each stream that has new records since the last call."""
         for name, stream in self.streams.items():
-            if stream.records != stream.reported:
-                stream.reported = stream.records
+            if stream.records != stream.reported_records:
+                stream.reported_records = stream.records
                 on_progress(name, stream.records, stream.bytes)
 
-    def _close(self, stream: Stream) -> None:
-        """Make what a stream has spooled a batch of the coming flush."""
+    def _close_batch(self, stream: SingerStream) -> None:
+        """Turn a stream's open segment, if there is one, into a batch of the next flush."""
         segment, stream.segment = stream.segment, None
         if segment is None:
             return
         batch = replace(
-            self._schema_only(stream),
+            self._empty_batch(stream),
             sequence=stream.sequence,
             splits=self._spool.finish(segment),
             records=segment.records,
@@ -291,14 +303,15 @@ class Collector:
             digest=segment.digest,
             schema_only=False,
         )
-        self._closed.append(batch)
+        self._closed_batches.append(batch)
         stream.sequence += 1
 
-    def _schema_only(self, stream: Stream) -> Batch:
+    def _empty_batch(self, stream: SingerStream) -> Batch:
+        """Return a batch that has the stream's columns and no rows."""
         return Batch(
             stream=stream.message.stream,
             sequence=-1,
-            reader=self._reader(stream),
+            reader=self._make_reader(stream),
             records=0,
             bytes=0,
             key_properties=stream.message.key_properties,
@@ -306,27 +319,30 @@ class Collector:
             schema_only=True,
         )
 
-    def _reader(self, stream: Stream) -> Reader:
+    def _make_reader(self, stream: SingerStream) -> Reader:
         from lakeport.sources.json.reader import JsonReader
 
         return JsonReader(
             stream.message.stream,
             stream.fields,
-            envelope=stream.envelope,
-            unknown=UnknownPolicy.DROP if stream.message.cut else self._config.unknown_fields,
+            envelope=stream.has_envelope,
+            unknown=UnknownPolicy.DROP
+            if stream.message.drops_undeclared
+            else self._config.unknown_fields,
             key_properties=stream.message.key_properties,
             max_record_mb=max_record_mb(self._config),
-            metadata=self._metadata(stream),
+            metadata=self._make_metadata(stream),
         )
 
-    def _metadata(self, stream: Stream) -> Metadata | None:
+    def _make_metadata(self, stream: SingerStream) -> RecordMetadata | None:
         if not self._config.add_record_metadata:
             return None
-        from lakeport.sources.singer.metadata import Metadata
+        from lakeport.sources.singer.metadata import RecordMetadata
 
-        return Metadata(self._sync_started, stream.begun)
+        return RecordMetadata(self._sync_started, stream.begun_micros)
 
-    def _fields(self, message: Schema) -> tuple[Field, ...]:
+    def _parse_fields(self, message: SchemaMessage) -> tuple[Field, ...]:
+        """Return a SCHEMA's columns, with the types of `columns` and the record metadata."""
         from lakeport.schema.jsonschema import parse_schema
         from lakeport.sources.files.declared_columns import retyped
 
@@ -334,32 +350,32 @@ class Collector:
         fields = retyped(fields, self._config.columns)
         if not self._config.add_record_metadata:
             return fields
-        from lakeport.sources.singer.metadata import declared
+        from lakeport.sources.singer.metadata import add_metadata_fields
 
-        return declared(fields)
+        return add_metadata_fields(fields)
 
 
 _log = logging.getLogger(__name__)
 
 
 class SingerSource:
-    """Iterates the flushes of one Singer input; the last one has `last` set, even if empty.
+    """Iterates the flushes of one Singer input; the last has `last` set, even without batches.
 
     Args:
         lines: decompressed bytes, one message a line.
         spool: takes the lines of the records.
-        config: the target's: its limits cut flushes (an overwrite is one), its `catalog` replaces
-            SCHEMAs, its `batch_roots` allow files of BATCHes (by default the system's temporary
-            folder and the current one).
-        origin: the plain file that `lines` reads from its start, if tasks can read it too: long
-            runs of records are then read from there, and not spooled.
+        config: the target's: its limits cut flushes (an overwrite is one flush), its `catalog`
+            replaces SCHEMAs, its `batch_roots` allow files of BATCHes (by default the system's
+            temporary folder and the current one).
+        origin: the uncompressed file that `lines` reads from its start, if tasks can read it too:
+            they read long runs of records there, and these are not spooled.
         on_progress: called at times with a stream, its records and its bytes so far.
         stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
-        at_states: whether to cut behind a STATE alone, the first behind which a limit is reached.
+        at_states: whether a flush ends only behind a STATE: the first one once a limit is reached.
 
     Attributes:
-        lines: lines read so far.
-        stray_lines_skipped: how many stray lines `skip` left out.
+        lines: the number of lines read so far.
+        stray_lines_skipped: the number of lines that `skip` left out.
     """
 
     def __init__(
@@ -374,186 +390,217 @@ class SingerSource:
         at_states: bool = False,
     ) -> None:
         self.lines = 0
-        self._active: dict[str, int] = {}
-        self._early: dict[str, int] = {}
+        self._active_versions: dict[str, int] = {}
+        self._early_versions: dict[str, int] = {}
         self.stray_lines_skipped = 0
-        self._due = False
+        self._must_cut = False
         self._input = lines
         self._spool = spool
         self._config = config
         self._stray_lines = stray_lines
-        self._max_mb = max_record_mb(config)
+        self._max_record_mb = max_record_mb(config)
         self._catalog = {
-            name: Schema(name, one.schema, one.key_properties, one.partition_keys, cut=True)
+            name: SchemaMessage(
+                name, one.schema, one.key_properties, one.partition_keys, drops_undeclared=True
+            )
             for name, one in config.catalog.items()
         }
         begin = None if origin is None else Origin(str(origin))
-        self._collector = Collector(spool, config, begin, at_states=at_states)
-        self._single = config.mode is Mode.OVERWRITE or at_states
-        self._roots = tuple(map(Path, config.batch_roots)) or default_roots()
+        self._collector = BatchCollector(spool, config, begin, at_states=at_states)
+        self._is_one_flush = config.mode is Mode.OVERWRITE or at_states
+        self._roots = tuple(map(Path, config.batch_roots)) or default_batch_roots()
         self._on_progress = on_progress
-        self._router = Router()
+        self._router = RecordRouter()
         self._states = PendingStates()
-        self._bad: list[BadRecord] = []
+        self._bad_records: list[BadRecord] = []
         self._bad_bytes = 0
 
     @property
     def counts(self) -> dict[str, int]:
-        """Per stream, in order of their first SCHEMA, how many records it has brought so far."""
+        """Number of records so far by stream, in order of the streams' first SCHEMA."""
         seen = list(self._collector.streams.items())  # another thread may ask while this one reads
         return {name: stream.records for name, stream in seen}
 
     def __iter__(self) -> Iterator[Flush]:
-        """Read the input to its end, once.
+        """Read the input to its end and yield its flushes; possible once.
 
         Raises:
-            BadRecords: a line that is no message, or a record before its stream's SCHEMA, under
-                the policy `fail`; nothing since the last flush has been handed out.
-            InputError: a SCHEMA or a BATCH that can't be used.
+            BadRecords: a line is no message, or a record comes before its stream's SCHEMA, under
+                the policy `fail`; nothing since the last flush has been yielded.
+            InputError: a SCHEMA or a BATCH is invalid.
             SourceError: the input, a BATCH's file or the spool folder can't be read or written.
         """
         read = 0
-        for block in read_blocks(self._input, self._max_mb << 20):
-            yield from self._read(block)
-            self._collector.advance(block.end)
+        for block in read_blocks(self._input, self._max_record_mb << 20):
+            yield from self._read_block(block)
+            self._collector.advance_origin(block.end)
             self._spool.settle()
             read += block.end
             reached(read, sum(self.counts.values()))
             if self._on_progress is not None:
-                self._collector.report(self._on_progress)
-        yield self._cut(last=True)
+                self._collector.report_progress(self._on_progress)
+        yield self._cut_flush(last=True)
 
-    def _read(self, block: LineBlock) -> Iterator[Flush]:
+    def _read_block(self, block: LineBlock) -> Iterator[Flush]:
+        """Spool a block's records and handle its other messages; yield the flushes it completes."""
         if block.too_long is not None:
             self.lines += 1
-            self._collector.origin = None  # how far it reaches is not known any more
-            self._bad_line(f"longer than the limit of {self._max_mb} MB", block.too_long)
+            self._collector.origin = None  # the length of the line, and so the offset, is unknown
+            self._add_bad_line(f"longer than the limit of {self._max_record_mb} MB", block.too_long)
         data, at = block.data, 0
         tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.cut_off else block.end
         while at < block.end:
-            if data.startswith(_BOM, at):  # of one of several files that were joined
+            if data.startswith(_BOM, at):  # one of several files that were joined begins here
                 at += len(_BOM)
-            run = self._router.run(data, at, tail) if at < tail else None
+            run = self._router.find_run(data, at, tail) if at < tail else None
             if run is None:
                 end = data.index(b"\n", at, block.end) + 1
-                self._message(bytes(data[at:end]), whole=end <= tail)
+                self._handle_line(bytes(data[at:end]), whole=end <= tail)
             else:
                 name, end, count = run
                 stream = self._collector.streams[name]
-                end, count = self._collector.add_run(stream, data, at, end, count, self.lines + 1)
+                end, count = self._collector.spool_run(stream, data, at, end, count, self.lines + 1)
                 self.lines += count
             at = end
             if (
-                self._due
-                or self._collector.full
-                or (self._bad_bytes >= _MAX_HELD_BAD and not self._single)
+                self._must_cut
+                or self._collector.is_full
+                or (self._bad_bytes >= _MAX_HELD_BAD and not self._is_one_flush)
             ):
-                yield self._cut()
+                yield self._cut_flush()
 
-    def _message(self, line: bytes, *, whole: bool = True) -> None:
-        """Take one line that is not known to be a record by its first bytes."""
+    def _handle_line(self, line: bytes, *, whole: bool = True) -> None:
+        """Handle one line that `RecordRouter` did not find: a message, a record or a bad line."""
         self.lines += 1
         text = line.strip(b" \t\r\n")
         if not text:
             return
-        match decode(text, self.lines):
+        match decode_message(text, self.lines):
             case RecordMessage(stream):
-                self._record(stream, line)
-            case State(value):
+                self._spool_record(stream, line)
+            case StateMessage(value):
                 self._states.add(value)
-                self._due = self._collector.due
-            case Schema() as schema:
-                self._schema(schema)
-            case Malformed(reason, stream):
+                self._must_cut = self._collector.is_due
+            case SchemaMessage() as schema:
+                self._declare_stream(schema)
+            case MalformedLine(reason, stream):
                 cut = "" if whole else "the last line is incomplete: "
-                self._bad_line(cut + reason, line.rstrip(b"\r\n"), stream or stream_of(text))
-            case Stray():
-                self._stray(text)
-            case BatchFiles() as files:
-                self._batch_files(files)
-            case ActivateVersion(stream, version):
-                self._activate(stream, version)
-            case Log(level, message):
-                _log.log(_level(level), "%s", message)
-            case Unknown(kind):
+                self._add_bad_line(cut + reason, line.rstrip(b"\r\n"), stream or guess_stream(text))
+            case NonJsonLine():
+                self._handle_stray_line(text)
+            case BatchMessage() as files:
+                self._spool_batch_files(files)
+            case ActivateVersionMessage(stream, version):
+                self._activate_version(stream, version)
+            case LogMessage(level, message):
+                _log.log(_parse_log_level(level), "%s", message)
+            case UnknownMessage(kind):
                 _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
 
-    def _record(self, name: str, line: bytes) -> None:
-        stream = self._stream(name)
+    def _spool_record(self, name: str, line: bytes) -> None:
+        """Spool one RECORD line; without a SCHEMA it is a bad line."""
+        stream = self._find_stream(name)
         if stream is None:
-            self._bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
+            self._add_bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
             return
-        self._collector.add_line(stream, line.lstrip(b" \t\r"), self.lines)
+        self._collector.spool_line(stream, line.lstrip(b" \t\r"), self.lines)
 
-    def _stream(self, name: str) -> Stream | None:
-        """A stream that has its schema, from a SCHEMA or from the catalog."""
+    def _find_stream(self, name: str) -> SingerStream | None:
+        """Return a stream that has a SCHEMA, or gets one from the catalog; else None."""
         if name not in self._collector.streams and name in self._catalog:
-            self._schema(self._catalog[name])
+            self._declare_stream(self._catalog[name])
         return self._collector.streams.get(name)
 
-    def _bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
+    def _add_bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
+        """Add a bad record to the next flush.
+
+        Raises:
+            BadRecords: the policy is `fail`; or the flush can't be cut, and holds 64 MiB of them.
+        """
         bad = BadRecord(stream, self.lines, "", reason, raw)
         if self._config.on_bad_record != "quarantine":
             raise BadRecords((bad,))
-        self._bad.append(bad)
+        self._bad_records.append(bad)
         self._bad_bytes += len(raw) + 256  # an object's own size, about
-        if self._single and self._bad_bytes >= _MAX_HELD_BAD:
+        if self._is_one_flush and self._bad_bytes >= _MAX_HELD_BAD:
             raise BadRecords(
-                tuple(self._bad[:100]),
-                len(self._bad),
-                "so many lines are no messages that the input is hardly what the tap meant",
+                tuple(self._bad_records[:100]),
+                len(self._bad_records),
+                "so many lines are no messages that this is hardly the output of a tap",
             )
 
-    def _stray(self, text: bytes) -> None:
+    def _handle_stray_line(self, text: bytes) -> None:
+        """Log a line that is no JSON object, or treat it as a bad line; see `stray_lines`."""
         if self._stray_lines != "skip":
-            self._bad_line("not a JSON object", text)
+            self._add_bad_line("not a JSON object", text)
             return
         self.stray_lines_skipped += 1
         shown = text[: 4 * _SHOWN].decode(errors="backslashreplace")[:_SHOWN]
         shown = "".join(char if char.isprintable() else "?" for char in shown)
         _log.info("Unable to parse: %s", shown)
 
-    def _schema(self, message: Schema) -> None:
+    def _declare_stream(self, message: SchemaMessage) -> None:
+        """Use a SCHEMA, or the catalog's in its place, for the records of its stream."""
         message = self._catalog.get(message.stream, message)
         try:
-            new = self._collector.declare(message)
+            new = self._collector.add_schema(message)
         except InputError as error:
             raise type(error)(f"line {self.lines}: {error.message}", error.hint) from None
         if new:
-            self._router.add(message.stream)
+            self._router.add_stream(message.stream)
 
-    def _activate(self, stream: str, version: int) -> None:
-        known = self._stream(stream)
-        # Before its records a version is not complete: its turn comes at the input's end.
+    def _activate_version(self, stream: str, version: int) -> None:
+        """Note a version for the next flush, or for the last one if no record came before it."""
+        known = self._find_stream(stream)
+        # Before its records a version is not complete: it is activated at the input's end.
         early = known is None or known.records == 0
-        (self._early if early else self._active)[stream] = version
+        (self._early_versions if early else self._active_versions)[stream] = version
 
-    def _batch_files(self, message: BatchFiles) -> None:
-        stream = self._stream(message.stream)
+    def _spool_batch_files(self, message: BatchMessage) -> None:
+        """Spool the records of a BATCH's files.
+
+        Raises:
+            InputError: the stream has no SCHEMA.
+            SourceError: a file can't be read; see `read_batch_files`.
+        """
+        stream = self._find_stream(message.stream)
         if stream is None:
             raise InputError(
                 f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
                 "have the tap send the SCHEMA first",
             )
         limits = unpack_limits(self._config)
-        for piece in read_batch_files(message, self._roots, self._max_mb, limits):
-            if piece.too_long is not None:
-                reason = f"in a BATCH file: line {piece.line} is longer than {self._max_mb} MB"
-                self._bad_line(reason, piece.too_long, message.stream)
+        for lines in read_batch_files(message, self._roots, self._max_record_mb, limits):
+            if lines.too_long is not None:
+                reason = (
+                    f"in a BATCH file: line {lines.line} is longer than {self._max_record_mb} MB"
+                )
+                self._add_bad_line(reason, lines.too_long, message.stream)
             else:
-                self._collector.add_piece(stream, piece)
+                self._collector.spool_batch_lines(stream, lines)
 
-    def _cut(self, *, last: bool = False) -> Flush:
-        active = self._active
+    def _cut_flush(self, *, last: bool = False) -> Flush:
+        """Return all that came since the last cut as a flush."""
+        active = self._active_versions
         if last:  # a stream without a SCHEMA has no table
-            early = {name: v for name, v in self._early.items() if name in self._collector.streams}
+            early = {
+                name: v
+                for name, v in self._early_versions.items()
+                if name in self._collector.streams
+            }
             active = {**early, **active}
         flush = Flush(
-            self._collector.cut(last=last), self._states.take(), tuple(self._bad), last, active
+            self._collector.take_batches(last=last),
+            self._states.take(),
+            tuple(self._bad_records),
+            last,
+            active,
         )
-        self._bad, self._bad_bytes, self._active, self._due = [], 0, {}, False
+        self._bad_records, self._bad_bytes = [], 0
+        self._active_versions, self._must_cut = {}, False
         return flush
 
 
-def _level(name: str) -> int:
+def _parse_log_level(name: str) -> int:
+    """Return the number of a log level; that of INFO for an unknown name."""
     return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)

@@ -1,4 +1,4 @@
-"""Where STATE goes once everything before it is durable."""
+"""Write Singer STATE values, once the records before them are committed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _Object = dict[str, msgspec.Raw]
 
 
 class StateOutput:
-    """Hands STATE values on, to a stream, to a file, or to both.
+    """Writes STATE values to a stream, to a file, or to both.
 
     Args:
         stream: gets each value unchanged as one line, flushed at once; usually stdout.
-        path: a file that holds the merged state (see `merge_state`), replaced whole each time.
+        path: a file with the merged state (see `merge_state`), replaced atomically each time.
 
     Raises:
-        ConfigError: the file has something that is no JSON object, can't be read, or has no folder.
+        ConfigError: the file holds no JSON object, can't be read, or its folder is missing.
     """
 
     def __init__(self, stream: BinaryIO | None = None, path: Path | None = None) -> None:
@@ -37,18 +37,18 @@ class StateOutput:
         if self._path.is_dir():
             raise ConfigError(f"the state file {path} is a folder", "name a file.")
         if self._path.is_file():
-            self._merged = _read(self._path)
+            self._merged = _read_state_file(self._path)
 
     def emit(self, value: bytes) -> None:
-        """Hand on one value, as the JSON bytes that came.
+        """Write one STATE value, given as the JSON bytes of the tap.
 
         Raises:
-            DestinationError: whoever reads the stream has gone, or the file can't be written. What
-                was landed stays landed.
+            DestinationError: the stream is closed, or the file can't be written. Rows that were
+                committed stay.
         """
         if self._path is not None:
             self._merged = merge_state(self._merged, value)
-            _replace(self._path, self._merged + b"\n")
+            _replace_state_file(self._path, self._merged + b"\n")
         if self._stream is not None:
             try:
                 self._stream.write(value + b"\n")
@@ -61,11 +61,10 @@ class StateOutput:
 
 
 class PendingStates:
-    """STATE values that wait for what came before them to be durable.
+    """STATE values that wait until the records before them are committed.
 
-    Of a tap that tells all its bookmarks each time only the latest one is held. Where a tap tells
-    each stream's on its own, an earlier one stays for as long as it has the last bookmark of a
-    stream: a value for each stream at most.
+    A value is dropped once later values have the bookmarks of all its streams. So at most one value
+    is held per stream, and of a tap that writes all bookmarks each time only the last one.
 
     >>> pending = PendingStates()
     >>> pending.add(b'{"bookmarks": {"a": 1}}')
@@ -79,8 +78,8 @@ class PendingStates:
         self._held: list[tuple[bytes, frozenset[str]]] = []
 
     def add(self, value: bytes) -> None:
-        """Hold a value, and let those go that it outdates."""
-        named = frozenset(_bookmarks(value) or ())
+        """Hold a value; drop the earlier ones that it makes obsolete."""
+        named = frozenset(_parse_bookmarks(value) or ())
         held, seen = [(value, named)], set(named)
         for earlier, names in reversed(self._held):
             if not names <= seen:
@@ -89,18 +88,18 @@ class PendingStates:
         self._held = held[::-1]
 
     def take(self) -> tuple[bytes, ...]:
-        """The values in the order in which they came; none is held any more."""
+        """Return the held values in their order, and hold none any more."""
         values, self._held = tuple(value for value, _ in self._held), []
         return values
 
 
 def merge_state(old: bytes, new: bytes) -> bytes:
-    """Merge a STATE value into the one before it.
+    """Merge a STATE value into the one before it; return the merged JSON.
 
     The bookmarks in `{"bookmarks": {stream: ...}}` stay for the streams that the new value does
-    not name, also where it names none; a bookmark is replaced whole. Other keys are the new
-    value's. An empty value changes nothing, since it says nothing. What is no object, or has
-    bookmarks of another shape, replaces the old value.
+    not name, also if it names none; a bookmark is replaced whole. Other keys are the new value's.
+    An empty value (`{}` or `null`) changes nothing. A value that is no object, or has bookmarks of
+    another shape, replaces the old one.
 
     >>> merge_state(b'{"bookmarks": {"a": 1, "b": 2}}', b'{"bookmarks": {"b": 3}}')
     b'{"bookmarks":{"a":1,"b":3}}'
@@ -109,7 +108,7 @@ def merge_state(old: bytes, new: bytes) -> bytes:
     """
     if old and b"".join(new.split()) in (b"{}", b"null"):
         return old
-    before, after = _bookmarks(old), _bookmarks(new)
+    before, after = _parse_bookmarks(old), _parse_bookmarks(new)
     if not before or after is None:
         return new
     whole = msgspec.json.decode(new, type=_Object)
@@ -117,8 +116,8 @@ def merge_state(old: bytes, new: bytes) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def _bookmarks(value: bytes) -> _Object | None:
-    """Those of a STATE, none where it names none; None where its shape is another one."""
+def _parse_bookmarks(value: bytes) -> _Object | None:
+    """Return a STATE's bookmarks by stream, empty if it has none; None if it has another shape."""
     try:
         whole = msgspec.json.decode(value, type=_Object)
         return msgspec.json.decode(whole.get("bookmarks", b"{}"), type=_Object)
@@ -126,8 +125,14 @@ def _bookmarks(value: bytes) -> _Object | None:
         return None
 
 
-def _read(path: Path) -> bytes:
-    """The state that a file holds: one object, or one on its last line, as old targets wrote it."""
+def _read_state_file(path: Path) -> bytes:
+    """Return a state file's JSON object, or the one on its last line; empty for an empty file.
+
+    Singer's first targets appended each STATE as a line.
+
+    Raises:
+        ConfigError: the file can't be read, or holds no JSON object.
+    """
     try:
         content = path.read_bytes().strip()
     except OSError as error:
@@ -145,6 +150,7 @@ def _read(path: Path) -> bytes:
 
 
 def _is_object(text: bytes) -> bool:
+    """Whether a text is a JSON object."""
     try:
         msgspec.json.decode(text, type=_Object)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -152,7 +158,12 @@ def _is_object(text: bytes) -> bool:
     return True
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace_state_file(path: Path, content: bytes) -> None:
+    """Replace a state file atomically.
+
+    Raises:
+        DestinationError: the disk refuses.
+    """
     try:
         replace_whole(path, content)
     except OSError as error:

@@ -13,7 +13,7 @@ import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.sources.singer import batch_files
-from lakeport.sources.singer.batch_files import default_roots, resolve
+from lakeport.sources.singer.batch_files import default_batch_roots, resolve_batch_file
 from tests.singer_kit import described, lines_of, note_kernels, record, schema, source, state
 
 
@@ -129,9 +129,9 @@ def test_only_files_below_the_roots_are_read(tmp_path: Path) -> None:
     (inside / "folder").symlink_to(outside)
     (inside / "fine").symlink_to(good)
     (tmp_path / "inner").symlink_to(inside)
-    assert resolve(good.as_uri(), [inside]) == good
-    assert resolve(str(good), [tmp_path / "inner"]) == good
-    assert resolve((inside / "fine").as_uri(), [inside]) == good
+    assert resolve_batch_file(good.as_uri(), [inside]) == good
+    assert resolve_batch_file(str(good), [tmp_path / "inner"]) == good
+    assert resolve_batch_file((inside / "fine").as_uri(), [inside]) == good
     refused = {
         secret.as_uri(): "outside",
         (inside / "link").as_uri(): "outside",
@@ -154,7 +154,7 @@ def test_only_files_below_the_roots_are_read(tmp_path: Path) -> None:
     }
     for uri, reason in refused.items():
         with pytest.raises(SourceError, match=reason):
-            resolve(uri, [inside])
+            resolve_batch_file(uri, [inside])
     with pytest.raises(SourceError, match="outside"):
         list(source(schema() + batch(secret), batch_roots=[str(inside)]))
 
@@ -205,11 +205,11 @@ def test_what_takes_a_checked_file_s_place_is_not_read(
     there, secret = records(tmp_path / "in" / "a", 1), records(tmp_path / "out" / "a", 2)
 
     def checked(uri: str, roots: Any) -> Path:
-        path = resolve(uri, roots)
+        path = resolve_batch_file(uri, roots)
         swap(there, secret)
         return path
 
-    monkeypatch.setattr(batch_files, "resolve", checked)
+    monkeypatch.setattr(batch_files, "resolve_batch_file", checked)
     with pytest.raises(SourceError, match=reason):
         list(source(schema() + batch(there), batch_roots=[str(tmp_path / "in")]))
 
@@ -240,7 +240,7 @@ def test_the_root_of_all_files_is_no_folder_for_batch_files_of_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path.anchor)
-    assert default_roots() == (tmp_path,)
+    assert default_batch_roots() == (tmp_path,)
 
 
 def test_a_refusal_shows_no_signature_and_no_control_character() -> None:

@@ -16,7 +16,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.singer.metadata import Metadata, declared
+from lakeport.sources.singer.metadata import RecordMetadata, add_metadata_fields
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 
@@ -35,8 +35,8 @@ PROPERTIES: dict[str, Any] = {"id": {"type": "integer"}, "at": {"type": "string"
 
 
 def reader(properties: dict[str, Any] = PROPERTIES, **options: Any) -> JsonReader:
-    fields = declared(parse_schema("users", {"properties": properties}, ()))
-    options = {"envelope": True, "metadata": Metadata(STARTED, BATCHED), **options}
+    fields = add_metadata_fields(parse_schema("users", {"properties": properties}, ()))
+    options = {"envelope": True, "metadata": RecordMetadata(STARTED, BATCHED), **options}
     return JsonReader("users", fields, **options)
 
 
