@@ -14,7 +14,7 @@ from lakeport.config.base import config_class, destination_for_scheme
 from lakeport.config.inputs import DatabaseSource, FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.packages import PACKAGES, missing
-from lakeport.sources.target import storage_of
+from lakeport.sources.target import open_folder_storage
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
@@ -64,7 +64,7 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
     place = storage.uri()
     for folder in enclosing_folders(place):
         log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
-        there = storage_of(config, log) or LocalStorage(log)
+        there = open_folder_storage(config, log) or LocalStorage(log)
         if there.uri() == log and _holds_files(there, ""):  # a URI can't name a `#` in a key
             raise enclosed_error(place, folder)
 

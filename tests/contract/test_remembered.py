@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import CommitConflict, ConfigError, LakeportError, SourceError
-from lakeport.sources.tap import TapMemory, composed
+from lakeport.sources.tap import TapBookmarks, compose_state
 from lakeport.writers.files.writer import FilesWriter
 from tests.contract.targets import Target
 
@@ -82,15 +82,15 @@ def test_a_tap_that_fails_loses_nothing_and_lands_nothing_twice(target: Target, 
 def test_a_taps_first_loads_side_by_side_land_nothing_twice(
     target: Target, tap: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, others = TapMemory.moved, [3]
+    kept, others = TapBookmarks.next_bookmarks, [3]
 
-    def after_another(self: TapMemory, *given: Any) -> Any:
+    def after_another(self: TapBookmarks, *given: Any) -> Any:
         if others:
             with ThreadPoolExecutor(1) as executor:
                 executor.submit(tap, others.pop()).result()
         return kept(self, *given)
 
-    monkeypatch.setattr(TapMemory, "moved", after_another)
+    monkeypatch.setattr(TapBookmarks, "next_bookmarks", after_another)
     with pytest.raises(CommitConflict):
         tap(3)
     assert tap(5).rows == 4
@@ -178,10 +178,10 @@ def test_a_version_that_is_brought_back_brings_back_what_it_remembered(
 
 def test_a_state_without_bookmarks_by_stream_falls_back_to_the_one_before() -> None:
     flush = {"order": 5, "streams": ["a", "b"], "before": '{"page":1}', "state": '{"page":2}'}
-    assert composed({"a": flush, "b": flush}) == (b'{"page":2}', ())
-    assert composed({"a": flush, "b": {**flush, "order": 4}}) == (b'{"page":1}', ("a",))
-    assert composed({"a": flush}) == (b'{"page":1}', ("a",))
-    assert composed({}) == (b"", ())
+    assert compose_state({"a": flush, "b": flush}) == (b'{"page":2}', ())
+    assert compose_state({"a": flush, "b": {**flush, "order": 4}}) == (b'{"page":1}', ("a",))
+    assert compose_state({"a": flush}) == (b'{"page":1}', ("a",))
+    assert compose_state({}) == (b"", ())
 
 
 @pytest.mark.before_the_store

@@ -66,8 +66,8 @@ class Table:
     ) -> tuple[Batch | None, list[dict[str, Any]]]:
         config = LocalConfig(path="lake", mode=self.mode)
         tables = TargetTables(
-            memory=lambda stream: self,  # type: ignore[arg-type,return-value]
-            keys=lambda *about: None,
+            open_memory=lambda stream: self,  # type: ignore[arg-type,return-value]
+            read_keys=lambda *about: None,
             storage=config.storage(),
             mode=self.mode,
         )

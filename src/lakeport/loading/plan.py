@@ -187,7 +187,7 @@ def plan(
                     if record.stream in seen:
                         seen[record.stream].found += _RecordCounts(0, 1, (record.fault,))
                 notes += flush.notes.values()
-                opened.landed(flush)
+                opened.discard(flush)
         config, storage = prepared.config, prepared.storage
         streams = tuple(_stream(prepared, stream, each, rules) for stream, each in seen.items())
         warnings = (*ready.warnings, *notes)

@@ -22,7 +22,7 @@ from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.target import TargetTables, one_table
+from lakeport.sources.target import TargetTables, fixed_table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine, SparkContext
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
-    from lakeport.sources.open import Source
+    from lakeport.sources.open import OpenedSource
     from lakeport.writers.base import TableWriter
 
 
@@ -105,7 +105,7 @@ class PreparedLoad:
         options: ReadOptions,
         on_progress: Callable[[str, int, int], None],
         check: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[Source, PreparedLoad]]:
+    ) -> Iterator[tuple[OpenedSource, PreparedLoad]]:
         """Open the source while the body runs; yield it, and what `check_workers` returns.
 
         Args:
@@ -236,7 +236,7 @@ def prepare(
             engine.require_spark("a Delta table as a source")
         if isinstance(source, DatabaseSource) and source.deletes == "compare":
             engine.require_spark("`deletes: compare`")  # it reads the table's keys
-        known = one_table(config)
+        known = fixed_table_name(config)
         destinations.check_engine(config, storage, engine, [known] if known else ())
         if begin:
             engine.begin()

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared_columns import Declared
-    from lakeport.sources.open import Source
+    from lakeport.sources.open import OpenedSource
 
 
 _TABLELESS: Final = (DestinationError, PermissionRefused, Unreachable)
@@ -216,7 +216,7 @@ class _LoadRun:
                 self.cancellation.cancel(self._landing, self.engine, self.storage)
                 raise
 
-    def _land_flushes(self, source: Source) -> None:
+    def _land_flushes(self, source: OpenedSource) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
         with wait_unless_interrupted(
             ThreadPoolExecutor(1, "lakeport-flush", joining())
@@ -236,7 +236,7 @@ class _LoadRun:
         if not self._loaders:  # not even a schema came
             self._check_empty_stream(source.name)
         check_streams(self.config, source.streams(), bool(self.rules))
-        self.report.add_stray_lines(source.stray())
+        self.report.add_stray_lines(source.count_stray_lines())
 
     def _on_progress(self, stream: str, records: int, size: int) -> None:
         """Report how far a stream was read; raise the failure of the flush that is landing."""
@@ -247,7 +247,7 @@ class _LoadRun:
         self.report.timeline.add_progress(stream, records, size)
         self.observer.on_progress(stream, records, size)
 
-    def _land_flush(self, flush: Flush, source: Source) -> None:
+    def _land_flush(self, flush: Flush, source: OpenedSource) -> None:
         """Land a flush's batches, retire rows of earlier versions, and emit its STATEs."""
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
@@ -283,7 +283,7 @@ class _LoadRun:
             self.report.add_note(stream, self._loader_of(stream).writer.uri, text)
         for stream in flush.quiet:
             self._check_empty_stream(stream, quiet=True)
-        source.landed(flush)
+        source.discard(flush)
         for state in flush.states:
             self._emit_state(state)
 

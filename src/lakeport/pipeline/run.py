@@ -51,7 +51,7 @@ from lakeport.pipeline.report import (
     table_of,
 )
 from lakeport.sources.tables import DeltaTable
-from lakeport.sources.target import storage_of
+from lakeport.sources.target import open_folder_storage
 from lakeport.storage.base import CloudStorage
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def reached_by(load: Load) -> dict[str, object]:
     storages = [open_storage(config)] if config.connector_jars() else []
     for uri in _tables_of(load).values():
         with suppress(LakeportError):  # the load itself will say so
-            storages += [found] if (found := storage_of(config, f"{uri}/")) else []
+            storages += [found] if (found := open_folder_storage(config, f"{uri}/")) else []
     return {
         urlsplit(storage.hadoop_uri()).hostname or "": storage.settings
         for storage in storages

@@ -1,4 +1,4 @@
-"""From what the user gave as a source to flushes of batches."""
+"""Open the source that a user gives: a path, a stream, a frame or a description."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from lakeport.sources.input.decompression import (
 from lakeport.sources.singer.messages import SchemaMessage, StateMessage, decode_message
 from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
-from lakeport.sources.tap import TapFlushes, TapMemory, TapProcess
-from lakeport.sources.target import TargetTables, one_table, storage_of
+from lakeport.sources.tap import TapBookmarks, TapFlushes, TapProcess
+from lakeport.sources.target import TargetTables, fixed_table_name, open_folder_storage
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -37,36 +37,36 @@ if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
 
 _SINGER_SPLIT = 32 << 20
-_SNIFFED = 4 << 20
+_MAX_FIRST_LINE = 4 << 20
 
 
 @dataclass
-class Source:
-    """An opened source: iterate its flushes, and say when each has landed.
+class OpenedSource:
+    """An opened source, which is iterated over its flushes.
 
     Attributes:
-        flushes: what the source cuts off, in order.
-        streams: names of the streams seen so far.
-        stray: number of lines so far that belong to no stream.
-        landed: frees what a flush took on disk.
-        frames: of tables, their rows by the names that they have for SQL; asked for before the
-            flushes, where something is to be made of several.
-        close: ends what it holds open for its tasks; called once, however the load ends.
-        name: what it is called where its progress is shown.
-        bytes: how many there are to read; -1 if that is unknown.
+        flushes: the source's flushes, in order.
+        streams: returns the names of the streams seen so far.
+        count_stray_lines: returns the number of lines so far that belong to no stream.
+        discard: deletes the spooled files of a flush that was landed.
+        frames: returns the Spark frames of a `TablesSource` by name, for SQL over several tables;
+            called before the flushes are iterated.
+        close: ends the process or connection behind the source; called once when the load ends.
+        name: the source's name in progress displays.
+        bytes: the size of the source in bytes; -1 if unknown.
     """
 
     flushes: Iterable[Flush]
     streams: Callable[[], Sequence[str]] = tuple
-    stray: Callable[[], int] = int
-    landed: Callable[[Flush], None] = lambda flush: None
+    count_stray_lines: Callable[[], int] = int
+    discard: Callable[[Flush], None] = lambda flush: None
     frames: Callable[[], Mapping[str, DataFrame]] = dict
     close: Callable[[], None] = lambda: None
     name: str = ""
     bytes: int = -1
 
     def __iter__(self) -> Iterator[Flush]:
-        """Iterate the flushes."""
+        """Iterate over the flushes."""
         return iter(self.flushes)
 
 
@@ -75,13 +75,13 @@ class SourceOpener:
     """Opens the source of a load.
 
     Attributes:
-        options: how to read it.
+        options: how to read the source.
         config: the target's policies and sizes.
         spool: see `open_spool`.
-        engine: runs the tasks of preparation that is worth sharing out.
-        on_progress: takes a stream, its records and its bytes so far.
-        tables: what the source is landed in.
-        check: called while input is waited for; raises when the load is to end.
+        engine: runs preparation in tasks, such as type inference.
+        on_progress: called with a stream, its records and its bytes so far.
+        tables: the tables that the source is landed in.
+        check: called while the load waits for input; raises to end the load.
     """
 
     options: ReadOptions
@@ -92,57 +92,55 @@ class SourceOpener:
     tables: TargetTables
     check: Callable[[], None] = lambda: None
 
-    def open(self, source: Any) -> Source:
-        """Open paths, a binary stream of Singer lines, a frame, records, or a description.
+    def open(self, source: Any) -> OpenedSource:
+        """Open paths, a binary stream of Singer lines, a frame, records, or a source description.
 
         Raises:
             InputError: the source can't be landed as it is.
-            ConfigError: its kind or a setting is wrong.
+            ConfigError: the source's kind or a setting is wrong.
         """
         from lakeport.sources.files.declared_columns import column_types
 
-        column_types(self.config.columns)  # what is no type shows before anything is read
+        column_types(self.config.columns)  # a wrong type name raises before anything is read
         if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
             self._check_options("singer")
             self._check_spool()
-            return self._singer(open_stream(source, limits=self._limits), name="a stream")
+            return self._open_singer(
+                open_stream(source, limits=self._unpack_limits), name="a stream"
+            )
         if isinstance(source, FilesSource):
             opener = replace(self, options=self.options.of_files(source))
-            return opener._new_files(source) if source.new_only else opener.open(source.names)
+            return opener._open_new_files(source) if source.new_only else opener.open(source.names)
         if isinstance(source, TablesSource):
             self._check_options("a table")
             self._refuse_metadata()
-            return self._tables(source)
+            return self._open_tables(source)
         if isinstance(source, TapSource):
             self._check_options("singer")
             self._check_spool()
-            return self._tap(source)
+            return self._open_tap(source)
         if isinstance(source, DatabaseSource):
             self._check_options("a database")
             self._refuse_metadata()
-            return self._database(source)
-        names = _names(source)
+            return self._open_database(source)
+        names = _get_file_names(source)
         if names is None:
             self._check_options("a frame")
             self._refuse_metadata()
-            return self._frame(source)
-        return self._named(names)
+            return self._open_frame(source)
+        return self._open_names(names)
 
     @property
-    def _limits(self) -> UnpackLimits:
+    def _unpack_limits(self) -> UnpackLimits:
         return unpack_limits(self.config)
 
     @property
-    def _asked(self) -> DestinationConfig:
-        """The config with the mode that this load has: one that begins anew replaces all."""
+    def _load_config(self) -> DestinationConfig:
+        """The config with the mode of this load, which differs in a full refresh."""
         return self.config.model_copy(update={"mode": self.tables.mode})
 
     def _check_options(self, format_: str) -> None:
-        """Refuse options of one format for files of another.
-
-        Raises:
-            ConfigError: one is given.
-        """
+        """Raise ConfigError if an option for another format than `format_` is given."""
         for name, given, formats in (
             ("records_path", self.options.records_path, ("json", "jsonl")),
             ("sheet", self.options.sheet, ("xlsx",)),
@@ -155,6 +153,7 @@ class SourceOpener:
                 )
 
     def _refuse_metadata(self) -> None:
+        """Raise ConfigError if record metadata is asked for: only Singer messages have it."""
         if self.config.add_record_metadata:
             raise ConfigError(
                 "`add_record_metadata` adds what Singer's messages tell, and this source has none",
@@ -162,6 +161,7 @@ class SourceOpener:
             )
 
     def _check_spool(self) -> None:
+        """Raise ConfigError if tasks run on other machines and no shared spool is configured."""
         if not self.engine.is_local and self.config.spool_uri is None:
             raise ConfigError(
                 "Spark's tasks run on other machines, which can't see this one's disk, and "
@@ -171,9 +171,9 @@ class SourceOpener:
                 "DataFrame needs none.",
             )
 
-    def _named(self, names: list[str]) -> Source:
-        """Open what names name: files, folders and globs, or standard input."""
-        options, limits = self.options, self._limits
+    def _open_names(self, names: list[str]) -> OpenedSource:
+        """Open files, folders and globs, or standard input."""
+        options, limits = self.options, self._unpack_limits
         self._check_spool()
         if names == [STDIN]:
             if options.format not in ("", "singer"):
@@ -182,40 +182,43 @@ class SourceOpener:
                     "pipe Singer messages in, or name files.",
                 )
             self._check_options("singer")
-            return self._singer(open_input(STDIN, limits), name="standard input")
-        format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-        storage_for = partial(storage_of, self.config)
+            return self._open_singer(open_input(STDIN, limits), name="standard input")
+        format_ = options.format or ("singer" if _are_singer_files(names) else "")
+        storage_for = partial(open_folder_storage, self.config)
         files = discover(names, format=format_, storage_for=storage_for, limits=limits)
         self._check_options(files[0].format)
         if files[0].format != "singer":
             self._refuse_metadata()
-            return self._files(files, one_table(self.config) or stream_name(names, files))
+            return self._open_files(
+                files, fixed_table_name(self.config) or stream_name(names, files)
+            )
         timed = self.config.add_record_metadata  # when a record was read stands in a sidecar
         alone = len(files) == 1 and not timed
-        origin = _plain_file(files[0], self.spool) if alone else None
+        origin = _get_readable_path(files[0], self.spool) if alone else None
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         size = sum(file.bytes for file in files)
         lines = open_inputs([(file.uri, file.open) for file in files], limits)
-        return self._singer(lines, origin, name=name, size=size)
+        return self._open_singer(lines, origin, name=name, size=size)
 
-    def _new_files(self, source: FilesSource) -> Source:
+    def _open_new_files(self, source: FilesSource) -> OpenedSource:
+        """Open the files of a description that its table has not had yet."""
         from lakeport.sources.files.new_files import open_new_files, singer_files
 
         self._check_spool()
         self._refuse_metadata()
         stream, new = open_new_files(
-            source, self.options, self._asked, self.spool.folder, self.tables.memory
+            source, self.options, self._load_config, self.spool.folder, self.tables.open_memory
         )
         if not new.files:
-            return Source(new.nothing(stream), name=stream)
+            return OpenedSource(new.nothing(stream), name=stream)
         first = new.files[0]
-        if first.format == "singer" or (not self.options.format and _begin_as_singer([first.uri])):
+        if first.format == "singer" or (not self.options.format and _are_singer_files([first.uri])):
             raise singer_files()
         self._check_options(first.format)
-        found = replace(self, config=self._asked)._files(new.files, stream)
+        found = replace(self, config=self._load_config)._open_files(new.files, stream)
         return replace(found, flushes=new.flushes(found))
 
-    def _singer(
+    def _open_singer(
         self,
         lines: BinaryIO,
         origin: Path | None = None,
@@ -223,7 +226,8 @@ class SourceOpener:
         name: str,
         size: int = -1,
         tap: bool = False,
-    ) -> Source:
+    ) -> OpenedSource:
+        """Open a stream of Singer lines; see `SingerSource`."""
         uploader = SpoolUploader(self.spool)
         writer = SpoolWriter(
             self.spool.folder,
@@ -241,7 +245,7 @@ class SourceOpener:
             stray_lines=self.options.stray_lines,
             at_states=tap,
         )
-        return Source(
+        return OpenedSource(
             uploader.flushes(singer),
             lambda: list(singer.counts),
             lambda: singer.stray_lines_skipped,
@@ -250,28 +254,31 @@ class SourceOpener:
             bytes=size,
         )
 
-    def _tap(self, source: TapSource) -> Source:
+    def _open_tap(self, source: TapSource) -> OpenedSource:
+        """Start a tap with the STATE that its tables hold, and open its output."""
         tables = self.tables
-        memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
+        memory = TapBookmarks(source.name or source.program, tables.storage, tables.open_memory)
         process = TapProcess(source, memory.state, self.spool.folder, self.check)
-        lines = open_stream(process, source.program, self._limits)
+        lines = open_stream(process, source.program, self._unpack_limits)
         try:
-            found = self._singer(lines, name=source.program, tap=True)
+            found = self._open_singer(lines, name=source.program, tap=True)
         except BaseException:
             process.close()
             raise
         return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
 
-    def _files(self, files: Sequence[SourceFile], stream: str) -> Source:
+    def _open_files(self, files: Sequence[SourceFile], stream: str) -> OpenedSource:
+        """Open files of one format, which is not Singer's, as one stream."""
         from lakeport.sources.files.file_set import FileSet
         from lakeport.sources.files.files_source import file_flushes
 
         size = sum(file.bytes for file in files)
         run = partial(self.engine.run_tasks, f"read the columns of {stream}")
         found = FileSet(files, stream, self.spool, self.config, self.options, run)
-        return Source(file_flushes(found), name=stream, bytes=size)
+        return OpenedSource(file_flushes(found), name=stream, bytes=size)
 
-    def _frame(self, frame: Any) -> Source:
+    def _open_frame(self, frame: Any) -> OpenedSource:
+        """Open a frame or records; see `frame_flushes`."""
         from lakeport.sources.files.declared_columns import column_types
         from lakeport.sources.frames import frame_flushes, is_spark_frame
 
@@ -279,7 +286,7 @@ class SourceOpener:
             self.engine.require_spark("a Spark frame")
         else:
             self._check_spool()
-        stream = one_table(self.config)
+        stream = fixed_table_name(self.config)
         if stream is None:
             raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
         source = frame_flushes(
@@ -290,39 +297,46 @@ class SourceOpener:
             max_columns=self.config.max_columns,
             declared=column_types(self.config.columns),
         )
-        return Source(SpoolUploader(self.spool).flushes(source), name=stream)
+        return OpenedSource(SpoolUploader(self.spool).flushes(source), name=stream)
 
-    def _tables(self, source: TablesSource) -> Source:
+    def _open_tables(self, source: TablesSource) -> OpenedSource:
+        """Open Delta tables, which Spark reads."""
         from lakeport.sources.tables import TableFlushes
 
-        stream = one_table(self.config) or _only(source.tables)
+        stream = fixed_table_name(self.config) or _get_only_name(source.tables)
         found = TableFlushes(
-            source, stream, self._asked, self.engine, self.spool.folder, self.tables.memory
+            source,
+            stream,
+            self._load_config,
+            self.engine,
+            self.spool.folder,
+            self.tables.open_memory,
         )
-        return Source(found, frames=found.frames, name=", ".join(source.tables))
+        return OpenedSource(found, frames=found.frames, name=", ".join(source.tables))
 
-    def _database(self, source: DatabaseSource) -> Source:
-        stream = one_table(self.config) or source.stream
+    def _open_database(self, source: DatabaseSource) -> OpenedSource:
+        """Open a table or query of a database, by its ADBC driver or by JDBC in Spark."""
+        stream = fixed_table_name(self.config) or source.stream
         if source.is_jdbc:
             spark = self.engine.require_spark("a database that is read by JDBC")
             from lakeport.sources.database.jdbc import jdbc_flushes
 
             digest = self.config.run_id is not None
-            return Source(jdbc_flushes(source, stream, spark, digest=digest), name=stream)
+            return OpenedSource(jdbc_flushes(source, stream, spark, digest=digest), name=stream)
         from lakeport.sources.database.database_source import DatabaseFlushes
 
-        flushes = DatabaseFlushes(source, stream, self.engine.cores, self._asked, self.tables)
-        return Source(flushes, close=flushes.close, name=stream)
+        flushes = DatabaseFlushes(source, stream, self.engine.cores, self._load_config, self.tables)
+        return OpenedSource(flushes, close=flushes.close, name=stream)
 
 
-def _begin_as_singer(names: Sequence[str]) -> bool:
-    """Whether all names are local files that begin with a Singer message."""
+def _are_singer_files(names: Sequence[str]) -> bool:
+    """Whether all names are local files that begin with a SCHEMA or STATE message."""
     for name in names:
         if not Path(name).is_file() or name.endswith((".csv", ".tsv", ".parquet")):
             return False
         try:
             with open_input(name) as file:
-                first = decode_message(file.readline(_SNIFFED).strip(), 1)
+                first = decode_message(file.readline(_MAX_FIRST_LINE).strip(), 1)
         except InputError:
             return False
         if not isinstance(first, (SchemaMessage, StateMessage)):
@@ -330,15 +344,19 @@ def _begin_as_singer(names: Sequence[str]) -> bool:
     return True
 
 
-def _plain_file(file: SourceFile, spool: SpoolLocation) -> Path | None:
-    """A file's path, if tasks can read parts of it where it lies: its bytes are what is in it."""
+def _get_readable_path(file: SourceFile, spool: SpoolLocation) -> Path | None:
+    """Return a file's path if tasks can read ranges of it as it is stored, else None."""
     path = Path(file.uri)
     local = file.storage is None and not file.member and spool.reaches(file.uri, None)
     return path if local and path.is_file() and not compressed(path) else None
 
 
-def _names(source: Any) -> list[str] | None:
-    """File names; None for what is no name."""
+def _get_file_names(source: Any) -> list[str] | None:
+    """Return a source's file names, or None if it is neither a path nor a list of paths.
+
+    Raises:
+        ConfigError: the list is empty.
+    """
     if isinstance(source, (str, os.PathLike)):
         return [os.fspath(source)]
     if isinstance(source, Sequence) and all(isinstance(s, (str, os.PathLike)) for s in source):
@@ -351,7 +369,8 @@ def _names(source: Any) -> list[str] | None:
     return None
 
 
-def _only(tables: Mapping[str, str]) -> str:
+def _get_only_name(tables: Mapping[str, str]) -> str:
+    """Return the name of a source's one table; raise ConfigError if it has several."""
     if len(tables) > 1:
-        raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
+        raise ConfigError("rows of several tables have no name of their own", "give `table`.")
     return next(iter(tables))

@@ -145,9 +145,9 @@ def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
                 "prefix in a store, such as s3://bucket/spool.",
             )
         return folder, None
-    from lakeport.sources.target import storage_of
+    from lakeport.sources.target import open_folder_storage
 
-    return None, storage_of(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
+    return None, open_folder_storage(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
 
 
 def _remove(storage: Storage) -> None:

@@ -17,7 +17,7 @@ from lakeport.engine.sql.frames import void_marked
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames import frame_flushes
-from lakeport.sources.target import storage_of
+from lakeport.sources.target import open_folder_storage
 from lakeport.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class DeltaTable:
 
 
 def _storage(place: str, config: DestinationConfig) -> Storage:
-    storage = storage_of(config, f"{place.rstrip('/')}/") if "://" in place else None
+    storage = open_folder_storage(config, f"{place.rstrip('/')}/") if "://" in place else None
     if storage is None:
         path = Path(place.removeprefix("file://")).expanduser().absolute()
         return LocalStorage(str(path))

@@ -1,12 +1,12 @@
-"""Singer taps that lakeport starts, and whose STATE the tables remember.
+"""Run a Singer tap, and keep its STATE in the bookmarks of the tables that it is landed in.
 
-A flush of several streams is a commit for each table. Each says, in its bookmark of the tap, which
-streams the flush had, the STATE behind it and the one before. Where a table lacks its commit of the
-newest flush, as the load was cut off between two, the STATE before holds, but for the bookmarks of
-the streams that have theirs. Source: Singer's specification, and the bookmarks of its SDKs.
+A flush of several streams is one commit per table. The tap's bookmark in each commit names the
+flush's streams, the STATE behind the flush and the STATE before it. If a load ends between two of
+these commits, some tables lack the newest flush. Then the STATE before the flush holds, with the
+newer bookmarks of the streams that were committed. Source: Singer's specification, and the
+bookmarks of its SDKs.
 
-Which tables a tap has ever landed in is told by markers beside the lake, `_lakeport/taps/<tap>/`:
-they only say where to look.
+Markers in the lake, `_lakeport/taps/<tap>/<stream>`, list the tables whose bookmarks to read.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _MARKERS: Final = "_lakeport/taps"
 
 
 class TapProcess(io.RawIOBase):
-    """Starts a tap; reads what it writes to its standard output.
+    """A tap's process, as a stream of the bytes that it writes to standard output.
 
-    At the end of that it waits for the tap, and raises if that failed: what came since the last
-    flush is not landed then.
+    At the end of the output, reading waits for the process and raises if it failed: rows since the
+    last flush are not landed then.
 
     Args:
         source: the tap.
-        state: the STATE that it goes on from; empty for none.
-        folder: a private folder, for the file that hands the STATE over.
-        check: called while a silent tap is waited for; raises when the load is to end.
+        state: the STATE to pass to the tap; empty for none.
+        folder: a private folder, for the file with the STATE.
+        check: called twice a second while the tap writes nothing; raises to end the load.
 
     Raises:
-        ConfigError: there is no such program or folder.
+        ConfigError: the program or its folder does not exist.
     """
 
     def __init__(
@@ -71,43 +71,43 @@ class TapProcess(io.RawIOBase):
     ) -> None:
         super().__init__()
         self._source = source
-        self._check = check
-        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._check_load = check
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         command = list(source.tap)
         if state:
             path = folder / "state.json"
             path.write_bytes(state)
             command += ["--state", str(path)]
-        self._process = _started(source, command)
-        atexit.register(self._kill)  # where the thread that would close it does not come to it
+        self._process = _start_process(source, command)
+        atexit.register(self._kill)  # in case the thread that closes it is ended first
         # For the type checker: both were asked for.
         assert self._process.stdout is not None and self._process.stderr is not None
         self._pipes = self._process.stdout, self._process.stderr
-        self._output = self._pipes[0].fileno()
-        self._ready = select.poll()
-        self._ready.register(self._output, select.POLLIN)
-        self._heard = threading.Thread(target=self._listen, name="lakeport-tap", daemon=True)
-        self._heard.start()
+        self._output_descriptor = self._pipes[0].fileno()
+        self._poller = select.poll()
+        self._poller.register(self._output_descriptor, select.POLLIN)
+        self._listener = threading.Thread(target=self._listen, name="lakeport-tap", daemon=True)
+        self._listener.start()
 
     def readable(self) -> bool:
-        """It is, until it is closed."""
+        """Return True: a tap's output can always be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what the tap has written.
+        """Wait for output of the tap and read it into `buffer`; return 0 once the tap succeeded.
 
         Raises:
-            SourceError: the tap has ended, and says that it failed.
+            SourceError: the tap has ended with an exit code other than 0.
         """
-        while not self._ready.poll(_LOOK_SECONDS * 1000):
-            self._check()
-        count = os.readv(self._output, [buffer])
+        while not self._poller.poll(_LOOK_SECONDS * 1000):
+            self._check_load()
+        count = os.readv(self._output_descriptor, [buffer])
         if count == 0:
             self._check_end()
         return count
 
     def close(self) -> None:
-        """End the tap if it runs, and what it has started."""
+        """End the tap and its child processes: by SIGTERM, and after five seconds by SIGKILL."""
         if self.closed:
             return
         if self._process.poll() is None:
@@ -118,18 +118,19 @@ class TapProcess(io.RawIOBase):
                 self._signal(signal.SIGKILL)
                 self._process.wait()
         atexit.unregister(self._kill)
-        self._heard.join(_LEAVE_SECONDS)
+        self._listener.join(_LEAVE_SECONDS)
         for pipe in self._pipes:
             pipe.close()
         super().close()
 
     def _check_end(self) -> None:
+        """Wait for the process; raise SourceError with its last log lines if it failed."""
         code = self._process.wait()
-        self._heard.join(_LEAVE_SECONDS)
+        self._listener.join(_LEAVE_SECONDS)
         if code == 0:
             return
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        last = "".join(f"\n  {line}" for line in self._last)
+        last = "".join(f"\n  {line}" for line in self._last_lines)
         said = f"; its last lines:{last}" if last else ", without a word"
         raise SourceError(
             f"the tap {self._source.program!r} failed with {how}{said}",
@@ -138,23 +139,30 @@ class TapProcess(io.RawIOBase):
         )
 
     def _listen(self) -> None:
-        """Hand the tap's own words on, and keep the last ones."""
+        """Log the tap's standard error without secrets, and keep its last lines."""
         secrets = self._source.secrets()
-        for line in _lines(self._pipes[1]):
+        for line in _read_log_lines(self._pipes[1]):
             text = scrub(line, secrets)
-            self._last.append(text)
+            self._last_lines.append(text)
             _log.info("%s: %s", self._source.program, text)
 
     def _kill(self) -> None:
+        """Kill the tap and its child processes, if the tap still runs."""
         if self._process.poll() is None:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
+        """Send a signal to the tap's process group, if there still is one."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
 
-def _started(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
+def _start_process(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a tap in a process group of its own.
+
+    Raises:
+        ConfigError: the program or its folder does not exist.
+    """
     folder = source.folder or None
     try:
         return subprocess.Popen(
@@ -177,8 +185,8 @@ def _started(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
         ) from None
 
 
-def _lines(pipe: IO[bytes]) -> Iterable[str]:
-    """What a tap says, line by line; endless lines in parts."""
+def _read_log_lines(pipe: IO[bytes]) -> Iterable[str]:
+    """Yield a tap's log lines as printable text, without empty ones; long ones in parts."""
     while line := pipe.readline(_LONGEST):
         text = line.decode(errors="replace").rstrip()
         if text:
@@ -186,14 +194,14 @@ def _lines(pipe: IO[bytes]) -> Iterable[str]:
 
 
 @dataclass
-class TapMemory:
-    """What the tables of one tap remember.
+class TapBookmarks:
+    """The bookmarks that the tables of one tap hold, and the STATE that they make together.
 
     Attributes:
-        name: what the tables know the tap by.
+        name: the tap's name in the bookmarks.
         storage: the target's store, whose root is the lake's.
-        memory: what the table of a stream remembers.
-        state: the STATE behind everything that was landed, or that is on its way; empty for none.
+        memory: opens the bookmarks of a stream's table.
+        state: the STATE behind all rows that were landed or are being landed; empty for none.
         disagree: streams whose rows may come again, as the STATE tells no bookmarks by streams.
     """
 
@@ -201,74 +209,77 @@ class TapMemory:
     storage: Storage
     memory: Callable[[str], Memory]
     state: bytes = b""
-    disagree: tuple[str, ...] = ()
-    _order: int = 0
-    _numbers: dict[str, int] = field(default_factory=dict)
-    _marked: set[str] = field(default_factory=set)
+    repeated_streams: tuple[str, ...] = ()
+    _flush_order: int = 0
+    _bookmark_numbers: dict[str, int] = field(default_factory=dict)
+    _marked_streams: set[str] = field(default_factory=set)
     _tables: dict[str, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._marked.update(self._known())
-        found = {stream: self._remembered(stream) for stream in self._marked}
+        self._marked_streams.update(self._list_marked_streams())
+        found = {stream: self._read_bookmark(stream) for stream in self._marked_streams}
         values = {stream: one.value for stream, one in found.items() if one.value}
-        self._order = max((int(value["order"]) for value in values.values()), default=0)
-        self.state, self.disagree = composed(values)
+        self._flush_order = max((int(value["order"]) for value in values.values()), default=0)
+        self.state, self.repeated_streams = compose_state(values)
 
-    def moved(self, streams: Sequence[str], state: bytes) -> dict[str, Bookmark]:
-        """The bookmarks with which a flush's streams land.
+    def next_bookmarks(self, streams: Sequence[str], state: bytes) -> dict[str, Bookmark]:
+        """Return the bookmarks for the commits of a flush, by stream.
 
         Args:
-            streams: those that have rows in it.
-            state: the STATE behind it, merged into those before.
+            streams: the streams that have rows in the flush.
+            state: the STATE behind the flush, merged into those before.
         """
-        self._order = max(self._order + 1, time.time_ns() // 1000)
+        self._flush_order = max(self._flush_order + 1, time.time_ns() // 1000)
         value = {
-            "order": self._order,
+            "order": self._flush_order,
             "streams": list(streams),
-            "state": _text(state),
-            "before": _text(self.state),
+            "state": _decode_state(state),
+            "before": _decode_state(self.state),
         }
         self.state = state
-        return {stream: self._next(stream, value) for stream in streams}
+        return {stream: self._next_bookmark(stream, value) for stream in streams}
 
     @property
     def streams(self) -> list[str]:
-        """The streams that the tap has landed so far."""
-        return sorted(self._marked)
+        """The streams that the tap has landed so far, sorted."""
+        return sorted(self._marked_streams)
 
-    def knows(self, stream: str) -> bool:
-        """Whether the tap goes on from a bookmark of a stream, as far as the STATE tells."""
-        bookmarks = _bookmarks(_text(self.state))
+    def has_bookmark(self, stream: str) -> bool:
+        """Whether the STATE has a bookmark of a stream; True if it has none by stream at all."""
+        bookmarks = _parse_bookmarks(_decode_state(self.state))
         if bookmarks is None:
             return True
         return bytes(bookmarks.get(stream, msgspec.Raw(b"{}"))) not in (b"{}", b"null")
 
-    def mark(self, stream: str) -> None:
-        """Tell later loads to look at a stream's table; before its first commit.
+    def write_marker(self, stream: str) -> None:
+        """Write the marker of a stream's table, if it is missing; call it before a commit.
 
         Raises:
-            DestinationError: the store refused.
+            DestinationError: the store refuses.
         """
-        if stream in self._marked:
+        if stream in self._marked_streams:
             return
-        self._marked.add(stream)
+        self._marked_streams.add(stream)
         with suppress(ObjectExists):
             self.storage.put(f"{self._folder}/{quote(stream, safe='')}", b"{}", create_only=True)
 
-    def _next(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
-        if stream not in self._numbers and self._remembered(stream).value:
-            self._numbers[stream] = Remembered().number  # another load came since this one began
-        after = self._numbers[stream]
-        number = self._numbers[stream] = self._table(stream).next_number(after)
+    def _next_bookmark(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
+        """Return the bookmark for the next commit of a stream's table."""
+        if stream not in self._bookmark_numbers and self._read_bookmark(stream).value:
+            # Another load has written a bookmark since this one began.
+            self._bookmark_numbers[stream] = Remembered().number
+        after = self._bookmark_numbers[stream]
+        number = self._bookmark_numbers[stream] = self._open_memory(stream).next_number(after)
         return Bookmark(f"tap {self.name}", value, after, number)
 
-    def _remembered(self, stream: str) -> Remembered:
-        found = self._table(stream).bookmark(f"tap {self.name}")
-        self._numbers[stream] = found.number
+    def _read_bookmark(self, stream: str) -> Remembered:
+        """Read the tap's bookmark in a stream's table, and keep its number."""
+        found = self._open_memory(stream).bookmark(f"tap {self.name}")
+        self._bookmark_numbers[stream] = found.number
         return found
 
-    def _table(self, stream: str) -> Memory:
-        """What a stream's table remembers; to open it takes requests."""
+    def _open_memory(self, stream: str) -> Memory:
+        """Return the bookmarks of a stream's table, opened once: that takes requests."""
         if stream not in self._tables:
             self._tables[stream] = self.memory(stream)
         return self._tables[stream]
@@ -277,20 +288,21 @@ class TapMemory:
     def _folder(self) -> str:
         return f"{_MARKERS}/{quote(self.name, safe='')}"
 
-    def _known(self) -> list[str]:
+    def _list_marked_streams(self) -> list[str]:
+        """Return the streams that have a marker in the store."""
         names = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
         return [unquote(name) for name in names]
 
 
-def composed(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:
-    """The STATE that all tables together allow, and the streams whose rows may come again.
+def compose_state(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:
+    """Return the STATE to go on from, and the streams whose rows may come again.
 
     Args:
         values: stream -> the value of its table's bookmark.
 
     >>> flush = {"order": 2, "streams": ["a", "b"], "before": '{"bookmarks":{"a":1,"b":1}}',
     ...     "state": '{"bookmarks":{"a":2,"b":2}}'}
-    >>> composed({"a": flush, "b": {**flush, "order": 1}})
+    >>> compose_state({"a": flush, "b": {**flush, "order": 1}})
     (b'{"bookmarks":{"a":2,"b":1}}', ())
     """
     if not values:
@@ -300,7 +312,7 @@ def composed(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str,
     if {*newest["streams"]} <= {*landed}:
         return newest["state"].encode(), ()
     before = newest["before"].encode()
-    behind, since = _bookmarks(newest["before"]), _bookmarks(newest["state"])
+    behind, since = _parse_bookmarks(newest["before"]), _parse_bookmarks(newest["state"])
     if behind is None or since is None:
         return before, tuple(landed)
     whole = msgspec.json.decode(before or b"{}", type=dict[str, msgspec.Raw])
@@ -309,8 +321,8 @@ def composed(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str,
     return msgspec.json.encode(whole), ()
 
 
-def _bookmarks(state: str) -> dict[str, msgspec.Raw] | None:
-    """Those of a STATE, by streams; None where it has another shape."""
+def _parse_bookmarks(state: str) -> dict[str, msgspec.Raw] | None:
+    """Return a STATE's bookmarks by stream, empty for no STATE; None if it has no such object."""
     if not state:
         return {}
     try:
@@ -320,48 +332,52 @@ def _bookmarks(state: str) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def _text(state: bytes) -> str:
+def _decode_state(state: bytes) -> str:
+    """Return a STATE as text for the bookmark's JSON."""
     return state.decode(errors="surrogateescape")
 
 
 @dataclass(frozen=True)
 class TapFlushes:
-    """Iterates the flushes of a Singer source that is cut behind STATEs alone.
+    """Iterates the flushes of a tap, each batch with the bookmark for its commit.
 
     Attributes:
-        flushes: the Singer source's.
-        memory: what the tap's tables remember.
+        flushes: those of a `SingerSource` that cuts only behind STATEs.
+        bookmarks: the bookmarks of the tap's tables.
     """
 
     flushes: Iterable[Flush]
-    memory: TapMemory
+    bookmarks: TapBookmarks
 
     def __iter__(self) -> Iterator[Flush]:
-        """Hand each flush on, its rows with their bookmarks."""
+        """Yield each flush with bookmarks; name the streams that have nothing new as quiet."""
         seen = False
         for flush in self.flushes:
             seen = seen or bool(flush.batches)
             streams = list(dict.fromkeys(b.stream for b in flush.batches if not b.schema_only))
-            state = reduce(merge_state, flush.states, self.memory.state)
-            marks = self.memory.moved(streams, state)
+            state = reduce(merge_state, flush.states, self.bookmarks.state)
+            bookmarks = self.bookmarks.next_bookmarks(streams, state)
             batches = tuple(
-                batch if batch.schema_only else self._remembered(batch, marks[batch.stream])
+                batch if batch.schema_only else self._with_bookmark(batch, bookmarks[batch.stream])
                 for batch in flush.batches
             )
             without = [batch.stream for batch in batches if batch.schema_only]
             if flush.last and not seen:
-                without += self.memory.streams
-            quiet = tuple(stream for stream in without if self.memory.knows(stream))
+                without += self.bookmarks.streams
+            quiet = tuple(stream for stream in without if self.bookmarks.has_bookmark(stream))
             yield replace(flush, batches=batches, quiet=quiet)
 
-    def _remembered(self, batch: Batch, bookmark: Bookmark) -> Batch:
-        again = (
-            f"stream {batch.stream!r}: the load before was cut off between two tables, and the "
-            "tap's STATE tells no bookmarks by streams: rows may have come again.",
-        )
+    def _with_bookmark(self, batch: Batch, bookmark: Bookmark) -> Batch:
+        """Return a batch with its bookmark, and a warning if its rows may have come before."""
+        warnings = batch.warnings
+        if batch.stream in self.bookmarks.repeated_streams:
+            warnings += (
+                f"stream {batch.stream!r}: the load before was cut off between two tables, and "
+                "the tap's STATE tells no bookmarks by streams: rows may have come again.",
+            )
         return replace(
             batch,
             bookmark=bookmark,
-            before_commit=partial(self.memory.mark, batch.stream),
-            warnings=(*batch.warnings, *(again if batch.stream in self.memory.disagree else ())),
+            before_commit=partial(self.bookmarks.write_marker, batch.stream),
+            warnings=warnings,
         )

@@ -1,4 +1,4 @@
-"""What a source may ask of its target: tables, and the credentials for other stores."""
+"""The parts of a target that sources use: its tables' bookmarks and keys, and its credentials."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTables:
-    """The tables of a target, by their streams.
+    """Access of a source to the tables that its streams are landed in.
 
     Attributes:
-        memory: what the table of a stream remembers of its sources.
-        keys: columns of a stream's table, of the rows without a mark: takes the stream, the names
-            of the columns, and that of the column that marks a row; None where there is no table.
+        open_memory: opens the bookmarks of a stream's table.
+        read_keys: reads columns of a stream's table, of the rows that are not marked as deleted;
+            takes the stream, the columns' names, and the name of the column with the mark. Returns
+            None if there is no table.
         storage: the target's store.
-        mode: what loads do with the rows that are there, where they don't begin anew.
+        mode: the write mode of loads that are no full refresh.
     """
 
-    memory: Callable[[str], Memory]
-    keys: Callable[[str, Sequence[str], str], pa.Table | None]
+    open_memory: Callable[[str], Memory]
+    read_keys: Callable[[str, Sequence[str], str], pa.Table | None]
     storage: Storage
     mode: Mode
 
 
-def one_table(config: DestinationConfig) -> str | None:
-    """A target's `table`, if it is the same for whatever stream; else None."""
+def fixed_table_name(config: DestinationConfig) -> str | None:
+    """Return a target's `table`, or None if its name depends on the stream."""
     return None if config.table is None or "{stream}" in config.table else config.table
 
 
-def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
-    """The store rooted at a folder's URI; None for a local path.
+def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
+    """Return the store rooted at a folder's URI, or None for a local path.
 
     A source in the target's own cloud is read with the target's credentials and endpoint, any
-    other one with those that the environment has.
+    other one with the credentials of the environment.
 
     Raises:
-        ConfigError: no store has that scheme.
+        ConfigError: no store has the URI's scheme.
     """
     if "://" not in uri or uri.startswith("file:"):
         return None

@@ -30,7 +30,7 @@ from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.report import LandingReport, Observer, fan_out
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
-from lakeport.sources.target import storage_of
+from lakeport.sources.target import open_folder_storage
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def reach(
         if not knows_scheme(engine.spark, scheme):
             engine.delta_session("look for the store's connector", needs)
         return name
-    storage = storage_of(config, user_facing_uri(name))
+    storage = open_folder_storage(config, user_facing_uri(name))
     if storage is None:
         return name
     engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))

@@ -21,7 +21,7 @@ from lakeport.errors import ConfigError
 from lakeport.loading.prepare import PreparedLoad, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames import is_spark_frame
-from lakeport.sources.target import one_table
+from lakeport.sources.target import fixed_table_name
 from lakeport.streams.handle import LandingStream
 from lakeport.streams.microbatches import MicroBatches, connector, reach
 
@@ -151,7 +151,7 @@ def _check(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None)
             "a stream needs a checkpoint: without one, a restart lands everything again",
             "give `checkpoint`, a folder that is kept as long as the table.",
         )
-    if one_table(config) is None:
+    if fixed_table_name(config) is None:
         raise ConfigError("a stream has no name of its own", "give `table`.")
     if config.mode is Mode.OVERWRITE:
         what = "the partitions that it touches" if config.partition_keys else "the table"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.prepare import PreparedLoad
     from lakeport.loading.transform.transform import Transform
-    from lakeport.sources.open import Source
+    from lakeport.sources.open import OpenedSource
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class RowRules:
         if self.transform is not None:
             self.transform.check()
 
-    def bind(self, source: Source) -> tuple[RowRules, Source]:
+    def bind(self, source: OpenedSource) -> tuple[RowRules, OpenedSource]:
         """Add the tables that a source has for `sql` to the views; return rules and source.
 
         The source has one flush where the whole input is needed at once.
@@ -197,7 +197,7 @@ class RowRules:
         return self.transform is not None and not self.transform.plan_frame(batch).row_wise
 
 
-def _gather_flushes(source: Source, whole: Callable[[Batch], bool]) -> Source:
+def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> OpenedSource:
     """Return the source, with one flush for all if the first batch needs that; spools stay.
 
     Args:
@@ -219,11 +219,11 @@ def _gather_flushes(source: Source, whole: Callable[[Batch], bool]) -> Source:
         if kept:
             yield _join_flushes(kept)
 
-    def landed(flush: Flush) -> None:
+    def discard(flush: Flush) -> None:
         for one in kept or [flush]:
-            source.landed(one)
+            source.discard(one)
 
-    return replace(source, flushes=flushes(), landed=landed)
+    return replace(source, flushes=flushes(), discard=discard)
 
 
 def _join_flushes(flushes: list[Flush]) -> Flush:

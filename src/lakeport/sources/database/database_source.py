@@ -618,7 +618,7 @@ class DatabaseFlushes:
             check_compared(self.config, keys)
         wanted = Window()
         if source.cursor:
-            memory, merges = self.tables.memory(self.stream), self.config.mode is Mode.MERGE
+            memory, merges = self.tables.open_memory(self.stream), self.config.mode is Mode.MERGE
             wanted = window(
                 session, dialect, source, relation, columns, keys, memory, merges=merges
             )
@@ -710,7 +710,7 @@ class DatabaseFlushes:
         mark = mark_of(self.config)
         table = None
         if self.source.deletes != "none":
-            table = self.tables.keys(self.stream, keys, mark)
+            table = self.tables.read_keys(self.stream, keys, mark)
         if table is None:
             return None
         wanted = normalise_schema(table.schema)

@@ -50,7 +50,7 @@ from lakeport.sources.files.discovery import (
     with_format,
 )
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.target import one_table, storage_of
+from lakeport.sources.target import fixed_table_name, open_folder_storage
 from lakeport.storage.base import created
 from lakeport.units import pluralize
 
@@ -496,8 +496,8 @@ def open_new_files(
         DestinationError: the record can't be read.
     """
     _check(source, options, config)
-    places = [SourcePath.of(name, partial(storage_of, config)) for name in source.names]
-    stream = one_table(config) or _name_of(places)
+    places = [SourcePath.of(name, partial(open_folder_storage, config)) for name in source.names]
+    stream = fixed_table_name(config) or _name_of(places)
     record = LandedFiles(memory_of(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)

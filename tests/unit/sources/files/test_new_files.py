@@ -185,7 +185,9 @@ def test_a_store_is_asked_as_little_as_can_be(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     monkeypatch.setattr(new_files, "_PAGE", 10)
-    monkeypatch.setattr(new_files, "storage_of", lambda config, uri: Listing(str(load.inbox)))
+    monkeypatch.setattr(
+        new_files, "open_folder_storage", lambda config, uri: Listing(str(load.inbox))
+    )
     for number in range(others):
         (load.inbox / f"old-{number}.json").write_text("")
     if others:
