@@ -1,12 +1,12 @@
-"""Shape kernels: what happens to a source's columns on their way into a table.
+"""Shape kernels: bring a source's columns to a table's names, types and order.
 
 ```
 source        id  name  price(text)  note
 rules         rename name=title   price is decimal(10,2)   drop note
 table         id  title  price(decimal)
 ```
-Every rule calls a column by the name that the source gives it. What comes behind (partition
-columns, keys of a merge) goes by the names of the table.
+Rules name a column as the source does. What follows them (partition columns, keys of a merge) goes
+by the names in the table.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ HeaderCase = Literal["lower", "upper"]
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """Rules for the columns of one stream.
+    """Renames, dropped columns and declared types for one stream.
 
     Attributes:
-        types: column -> the type that its values get.
-        rename: column -> its name in the table.
-        drop: columns that are left out.
+        types: source column -> the type that its values get.
+        rename: source column -> its name in the table.
+        drop: source columns that are left out.
     """
 
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
@@ -58,10 +58,11 @@ class ColumnRules:
     drop: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
+        """Whether there is any rule."""
         return bool(self.types or self.rename or self.drop)
 
-    def applied(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """The columns that stay, each with its new name.
+    def apply(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the source's columns that are kept, each with its name in the table.
 
         Args:
             names: the source's columns.
@@ -69,10 +70,10 @@ class ColumnRules:
         Raises:
             SourceError: a rule is for another column, a new name is taken, or no column is left.
 
-        >>> ColumnRules(rename={"a": "b"}, drop=frozenset({"b"})).applied(["a", "b", "c"])
+        >>> ColumnRules(rename={"a": "b"}, drop=frozenset({"b"})).apply(["a", "b", "c"])
         [('a', 'b'), ('c', 'c')]
         """
-        for what, column in self._named():
+        for what, column in self._list_rules():
             if column not in names:
                 raise SourceError(
                     f"column {column!r} is {what}, but the source has none of that name",
@@ -97,18 +98,18 @@ class ColumnRules:
                 )
         return kept
 
-    def left(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
-        """The rules without types of columns of the source that a query has left out.
+    def without_absent_types(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
+        """Return the rules without types for columns of the source that a query left out.
 
         >>> rules = ColumnRules({"zip": pa.string(), "day": pa.date32()})
-        >>> sorted(rules.left(["day"], ["zip", "day"]).types)
+        >>> sorted(rules.without_absent_types(["day"], ["zip", "day"]).types)
         ['day']
         """
         types = {n: t for n, t in self.types.items() if n in names or n not in source}
         return replace(self, types=types)
 
-    def keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
-        """Columns that the source itself takes for keys, by their names in the table.
+    def rename_keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
+        """Return the source's own key columns by their names in the table.
 
         Args:
             names: what the source calls them.
@@ -126,13 +127,14 @@ class ColumnRules:
             )
         return tuple(self.rename.get(name, name) for name in wanted)
 
-    def _named(self) -> list[tuple[str, str]]:
+    def _list_rules(self) -> list[tuple[str, str]]:
+        """List each rule's kind (`declared`, `renamed` or `dropped`) and column."""
         rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
         return [(what, column) for what, columns in rules.items() for column in columns]
 
 
 def apply_header_case(name: str, case: HeaderCase | None) -> str:
-    """Spell a column's name as the table has it.
+    """Return a column's name in the letter case of the table; unchanged for None.
 
     >>> apply_header_case("userId", "upper")
     'USERID'
@@ -143,7 +145,7 @@ def apply_header_case(name: str, case: HeaderCase | None) -> str:
 
 
 def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
-    """Names of the internal columns, before any header case.
+    """Return the names of the internal columns before any header case; none for None.
 
     >>> list_internal_columns("_mage_")
     ('_mage_created_at', '_mage_updated_at')
@@ -152,7 +154,7 @@ def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
 
 
 def find_lowest_version(rows: pa.RecordBatch) -> int | None:
-    """Return the lowest `_sdc_table_version` of rows; None where a row has no version.
+    """Return the lowest `_sdc_table_version` of a batch; None if a row has no number there.
 
     Example:
         >>> import pyarrow as pa
@@ -173,28 +175,28 @@ def find_lowest_version(rows: pa.RecordBatch) -> int | None:
 
 
 def combine_lowest_versions(versions: Collection[int | None]) -> int | None:
-    """Return the lowest of several versions; None where one of them is None, or there is none."""
+    """Return the lowest of some versions; None if there is none, or if one is None."""
     known = [version for version in versions if version is not None]
     return min(known) if known and len(known) == len(versions) else None
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape kernel: a source's batches -> a table's columns, lazily. Pickled into Spark tasks.
+    """A shape kernel: brings a source's batches to a table's columns, lazily.
 
     Attributes:
         source: the columns that the reader yields.
-        names: source column -> table column, in the source's order; those that are left out lack.
-        created: name of the column that tells when a row first came; empty for none.
-        updated: name of the column that tells when a row last changed; empty for none.
-        constants: table column of text -> its value in every row.
-        clock: the batch's one reading of the clock.
-        schema: the table's columns, in order; those that no source column feeds are null. A table
+        names: pairs of source column and table column, in the source's order, without those that
+            are left out.
+        created: name of the column with the time of a row's first load; empty for none.
+        updated: name of the column with the time of a row's last change; empty for none.
+        clock: the time of the batch, for `created` and `updated`.
+        schema: the table's columns, in order. Those that no source column feeds are null. A table
             may spell a name in another case.
-        rules: the source's columns that get other types than they come with.
-        untyped: the source's columns with places that never had a value -> their open types.
-        narrowed: source column -> the table's type, which has an equal of each value or the batch
-            does not fit.
+        constants: table column of text -> its value in every row.
+        rules: declared types of the source's columns.
+        untyped: source column with untyped places -> its type with these places.
+        narrowed: source column -> the narrower type of the table, which every value has to fit.
     """
 
     source: pa.Schema
@@ -209,7 +211,7 @@ class Shape:
     narrowed: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Shape record batches, lazily.
+        """Yield record batches with the table's columns.
 
         Raises:
             InputError: there are rows, but the table has no column that could hold them.
@@ -221,19 +223,20 @@ class Shape:
                     "would be lost",
                     "set `internal_columns: true`, or declare the columns of the records.",
                 )
-            yield self._shape(batch)
+            yield self._shape_batch(batch)
 
-    def aligned(self, table: pa.Schema) -> Shape:
-        """The same shape in the table's order and types, with nulls for what the source lacks."""
+    def align(self, table: pa.Schema) -> Shape:
+        """Return the shape with the columns of `table`; what the source lacks there is null."""
         return replace(self, schema=table)
 
-    def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _shape_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return one batch with the table's columns."""
         at = {name: index for index, name in enumerate(batch.schema.names)}
         columns = {
-            name.lower(): self._column(source, batch.column(at[source]))
+            name.lower(): self._cast_source_column(source, batch.column(at[source]))
             for source, name in self.names
         }
-        given = {name.lower(): self._part(source) for source, name in self.names}
+        given = {name.lower(): self._source_field(source) for source, name in self.names}
         for name, value in self.constants:
             columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
             given.pop(name.lower(), None)
@@ -251,15 +254,15 @@ class Shape:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _part(self, name: str) -> pa.Field:
-        """A source's column with the type that is said of it."""
+    def _source_field(self, name: str) -> pa.Field:
+        """Return a source's column with its declared type, or its untyped one."""
         if name in self.untyped:
             return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)
         return self.source.field(name) if type_ is None else to_table_field(name, type_)
 
-    def _column(self, name: str, column: pa.Array) -> pa.Array:
-        """A source's column by what is said of it."""
+    def _cast_source_column(self, name: str, column: pa.Array) -> pa.Array:
+        """Cast a source's column as its rules say; raise InputError if a value does not fit."""
         if name in self.untyped:
             try:
                 return restore_untyped(column, self.untyped[name])
@@ -291,17 +294,16 @@ def plan_shape(
     rules: ColumnRules | None = None,
     untyped: Mapping[str, pa.DataType] | None = None,
 ) -> Shape:
-    """Plan how a source's columns become the table's.
+    """Plan how a source's columns become a table's.
 
     Args:
         source: the columns that the reader yields.
         clock: the batch's time, aware; now when absent.
         internal_prefix: what stands before `created_at` and `updated_at`; None leaves both out.
         header_case: spelling of every column, the internal ones too.
-        constants: columns of text and their value, which a source's column of that name gives
-            way to.
-        rules: which columns are left out, and which have other names or types.
-        untyped: the source's columns with places that never had a value -> their open types.
+        constants: columns of text and their values, which replace a source's column of that name.
+        rules: renames, dropped columns and declared types.
+        untyped: source column with untyped places -> its type with these places.
 
     Raises:
         SourceError: a rule is for a column that the source lacks, or two get the same name by one.
@@ -310,16 +312,16 @@ def plan_shape(
     """
     rules = rules or ColumnRules()
     open_ = {name: t for name, t in (untyped or {}).items() if name not in rules.types}
-    kept = rules.applied(source.names)
+    kept = rules.apply(source.names)
     names = tuple((old, apply_header_case(new, header_case)) for old, new in kept)
-    _refuse_clashes(names, header_case)
+    _check_name_clashes(names, header_case)
     types = {
         new: rules.types.get(old, open_.get(old, get_logical_type(source.field(old))))
         for old, new in names
     }
     spelt = {name.lower(): name for name in types}
     headed = [(name, apply_header_case(name, header_case)) for name, _ in constants]
-    _refuse_clashes(headed, header_case)
+    _check_name_clashes(headed, header_case)
     given = [value for _, value in constants]
     fixed = [(spelt.get(n.lower(), n), v) for (_, n), v in zip(headed, given, strict=True)]
     types.update((name, pa.string()) for name, _ in fixed)
@@ -344,7 +346,8 @@ def plan_shape(
     )
 
 
-def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
+def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
+    """Raise InputError if two columns get names that differ at most in case."""
     seen: dict[str, str] = {}
     for old, new in names:
         other = seen.setdefault(new.lower(), old)
@@ -360,14 +363,13 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
 def fit_column(
     column: pa.Array | None, field: pa.Field, rows: int, part: pa.Field | None = None
 ) -> pa.Array:
-    """Give a column the table's type, which is wide enough or refuses the value.
+    """Cast a column to the table's type; raise InputError for a value that it can't hold.
 
     Args:
-        column: what there is; None for a column of nulls.
-        field: the table's column; a struct of its type may have more fields than the column's.
+        column: the values; None for a column of nulls.
+        field: the table's column; a struct may have more members there than in `column`.
         rows: how many rows a column of nulls has.
-        part: the column as its source has it, which tells what in it is JSON; None where that is
-            as the table has it.
+        part: the source's field, whose metadata mark JSON; None where the table's marks hold.
 
     Raises:
         InputError: the type can't hold a value exactly.
@@ -379,7 +381,7 @@ def fit_column(
     if column is None:
         return pa.nulls(rows, field.type)
     try:
-        return _cast(column, part, field)
+        return _cast_nested(column, part, field)
     except pa.ArrowInvalid:
         raise InputError(
             f"column {field.name!r} has a value that the table's type {field.type} can't hold "
@@ -389,7 +391,7 @@ def fit_column(
 
 
 def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Give batches just these columns; those that one lacks are nulls there. See `fit_column`."""
+    """Yield batches with exactly the columns of `schema`, null where absent; see `fit_column`."""
     for batch in batches:
         at = {name: index for index, name in enumerate(batch.schema.names)}
         arrays = [
@@ -399,8 +401,8 @@ def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
-    """Cast, also a struct that has fewer fields than the table's, or in another order."""
+def _cast_nested(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
+    """Cast a column; a struct may have fewer members than the table's, or another order."""
     wanted = target.type
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), wanted)
@@ -416,7 +418,7 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
     if pa.types.is_struct(wanted):
         present = {child.name.lower(): i for i, child in enumerate(column.type)}
         children = [
-            _cast(pc.struct_field(column, [at]), part and part.type.field(at), child)
+            _cast_nested(pc.struct_field(column, [at]), part and part.type.field(at), child)
             if (at := present.get(child.name.lower())) is not None
             else pa.nulls(len(column), child.type)
             for child in wanted
@@ -424,10 +426,10 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
         return rebuild_nested(column, children, wanted)
     if pa.types.is_list(wanted):
         ((_, values),) = list_children(column)
-        values = _cast(values, part and part.type.value_field, wanted.value_field)
+        values = _cast_nested(values, part and part.type.value_field, wanted.value_field)
         return rebuild_nested(column, [values], wanted)
     if pa.types.is_map(wanted):
         (_, keys), (_, items) = list_children(column)
-        items = _cast(items, part and part.type.item_field, wanted.item_field)
+        items = _cast_nested(items, part and part.type.item_field, wanted.item_field)
         return rebuild_nested(column, [keys.cast(wanted.key_type), items], wanted)
     return column.cast(wanted)

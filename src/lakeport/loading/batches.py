@@ -94,14 +94,14 @@ class Policies:
             internal_prefix=self.internal_prefix,
             header_case=self.config.column_header_format,
             constants=tuple(self.config.constant_columns.items()),
-            rules=self.rules.left(columns.names, source),
+            rules=self.rules.without_absent_types(columns.names, source),
             untyped=batch.untyped,
         )
 
     def partition_keys(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns to partition by, the config's first, as the table spells them."""
         case = self.config.column_header_format
-        own = self.rules.keys(batch.partition_keys, "to partition by")
+        own = self.rules.rename_keys(batch.partition_keys, "to partition by")
         names = (apply_header_case(name, case) for name in self.config.partition_keys + own)
         return tuple(dict.fromkeys(names))
 
@@ -112,7 +112,7 @@ class Policies:
         """
         if self.config.mode is not Mode.MERGE or self.config.merge_keys or not self.rules:
             return batch
-        keys = self.rules.keys(batch.key_properties, "to merge by")
+        keys = self.rules.rename_keys(batch.key_properties, "to merge by")
         return replace(batch, key_properties=keys)
 
 

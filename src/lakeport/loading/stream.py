@@ -405,7 +405,7 @@ class StreamLoader:
 
         if first.frame is None:
             items = [
-                (i, task.part.reader, task.part.shape.aligned(table.schema), task.splits)
+                (i, task.part.reader, task.part.shape.align(table.schema), task.splits)
                 for i, task in enumerate(plan.tasks)
             ]
             land = partial(land_splits, table.sink, first.batch.remembered, first.checker)
@@ -419,7 +419,7 @@ class StreamLoader:
         sql = self.transform.sql if self.transform else ""
         expected = self.checks.expected if self.checks else ()
         with name_failed_sql(sql, expected, others, spark.secrets):
-            shape = first.shape.aligned(table.schema)
+            shape = first.shape.align(table.schema)
             run = partial(land_frame, shape, table.sink, first.checker)
             return spark.run_frame(step, first.frame, run, discard=discard)
 

@@ -1,1 +1,1 @@
-"""What columns mean: declared types, their storage types, and JSON read exactly as declared."""
+"""Types of columns: as sources declare them, as tables store them, and how they evolve."""

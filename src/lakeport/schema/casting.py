@@ -35,7 +35,7 @@ from lakeport.schema.nested import (
     rebuild_nested,
     replace_untyped_columns,
 )
-from lakeport.schema.types import TIMESTAMP, format_type
+from lakeport.schema.types import TIMESTAMP, format_type, is_number
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, days since 1970
 _DAY = 86_400_000_000
@@ -57,6 +57,10 @@ _WIDER: dict[pa.DataType, pa.DataType] = {
     pa.uuid(): pa.string(),
     pa.bool8(): pa.bool_(),
 }
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_LONG = range(-(2**63), 2**63)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT = (
     pa.types.is_string,
     pa.types.is_signed_integer,
@@ -68,8 +72,8 @@ _KEPT = (
 )
 
 
-def normalise_schema(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
-    """Tell how the columns of any Arrow schema are stored in a table.
+def normalise_schema(schema: pa.Schema, *, keep_untyped: bool = False) -> pa.Schema:
+    """Return the table columns that store an Arrow schema's columns without loss.
 
     Unsigned integers become the next wider type (64 bit: decimal(20,0)), all timestamps
     microseconds in UTC, times and UUIDs text, dictionaries their values, views and large types
@@ -77,8 +81,8 @@ def normalise_schema(schema: pa.Schema, *, open_places: bool = False) -> pa.Sche
 
     Args:
         schema: any Arrow schema.
-        open_places: keep the type null, and objects without members, as they are (see
-            `lakeport.schema.nested`), in place of text.
+        keep_untyped: leave null types and structs without members as they are, in place of text;
+            see `lakeport.schema.nested`.
 
     Raises:
         SourceError: a column has a type with no equivalent (duration, interval, union, decimals
@@ -88,12 +92,12 @@ def normalise_schema(schema: pa.Schema, *, open_places: bool = False) -> pa.Sche
         >>> normalise_schema(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
         [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
     """
-    found = pa.schema([_normal_part(f, f.name) for f in schema])
-    return found if open_places else replace_untyped_columns(found)
+    found = pa.schema([_normalise_field(f, f.name) for f in schema])
+    return found if keep_untyped else replace_untyped_columns(found)
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Cast a record batch to a normalised schema, by position, without losing anything.
+    """Cast a record batch to a normalised schema, by position; raise rather than lose anything.
 
     Timestamps without a zone are taken as UTC. Integers may become wider integers, decimals or
     floats, dates timestamps, and anything its normalised type.
@@ -109,7 +113,7 @@ def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         [DataType(int16)]
     """
     columns = [
-        _cast(column, f.type, f.name) for column, f in zip(batch.columns, target, strict=True)
+        _cast_array(column, f.type, f.name) for column, f in zip(batch.columns, target, strict=True)
     ]
     if not columns:
         return batch
@@ -117,7 +121,7 @@ def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def has_storable_years(array: pa.Array) -> bool:
-    """Tell whether dates and timestamps lie within the years 1 to 9999; true for other types."""
+    """Whether all dates and timestamps lie within the years 1 to 9999; True for other types."""
     bounds = _RANGES.get(array.type)
     if bounds is None or array.null_count == len(array):
         return True
@@ -126,13 +130,17 @@ def has_storable_years(array: pa.Array) -> bool:
     return bool(bounds[0] <= found["min"].as_py() and found["max"].as_py() <= bounds[1])
 
 
-def _normal_part(part: Any, path: str) -> Any:
+def _normalise_field(part: Any, path: str) -> Any:
+    """Return a field with its type normalised; of its metadata only the mark of JSON stays."""
     return pa.field(
-        part.name, _normal(part.type, path), metadata=JSON_METADATA if is_json(part) else None
+        part.name,
+        _normalise_type(part.type, path),
+        metadata=JSON_METADATA if is_json(part) else None,
     )
 
 
-def _normal(t: Any, path: str) -> Any:
+def _normalise_type(t: Any, path: str) -> Any:
+    """Return the table type for an Arrow type; raise SourceError for column `path` if none is."""
     if t in _WIDER:
         return _WIDER[t]
     if is_untyped(t) or any(kept(t) for kept in _KEPT):
@@ -146,27 +154,27 @@ def _normal(t: Any, path: str) -> Any:
     if pa.types.is_fixed_size_binary(t):
         return pa.binary()
     if pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
-        return _normal(t.value_type, path)
+        return _normalise_type(t.value_type, path)
     if pa.types.is_struct(t):
-        return pa.struct([_normal_part(f, f"{path}.{f.name}") for f in t])
+        return pa.struct([_normalise_field(f, f"{path}.{f.name}") for f in t])
     if pa.types.is_map(t):
         # Arrow has no open key: those of maps without entries are text.
-        key = pa.string() if is_untyped(t.key_type) else _normal(t.key_type, f"{path}.key")
-        return pa.map_(key, _normal_part(t.item_field, f"{path}.value"))
+        key = pa.string() if is_untyped(t.key_type) else _normalise_type(t.key_type, f"{path}.key")
+        return pa.map_(key, _normalise_field(t.item_field, f"{path}.value"))
     if is_list(t):
-        return pa.list_(_normal_part(t.value_field, f"{path}.element").with_name("item"))
+        return pa.list_(_normalise_field(t.value_field, f"{path}.element").with_name("item"))
     if isinstance(t, pa.BaseExtensionType):
-        return _normal(t.storage_type, path)
+        return _normalise_type(t.storage_type, path)
     raise SourceError(
         f"column {path!r} has type {t}, which tables don't have",
         "convert the column in the source (for example to text), or leave it out.",
     )
 
 
-def _cast(array: Any, target: Any, path: str) -> Any:
-    """One column (or a nested part of one) as `target`."""
+def _cast_array(array: Any, target: Any, path: str) -> Any:
+    """Cast a column, or a nested part of one at `path`, to a normalised type."""
     source = array.type
-    if source == target and not _dated(target):
+    if source == target and not _has_dates(target):
         return array
     if source == pa.uuid() and target == pa.string():
         texts = [None if v is None else str(uuid.UUID(bytes=v)) for v in array.storage.to_pylist()]
@@ -174,23 +182,23 @@ def _cast(array: Any, target: Any, path: str) -> Any:
     if source == pa.bool8() and target == pa.bool_():
         return pc.not_equal(array.storage, 0)
     if isinstance(source, pa.BaseExtensionType):
-        return _cast(array.storage, target, path)
+        return _cast_array(array.storage, target, path)
     if pa.types.is_dictionary(source):
-        return _cast(array.dictionary, target, path).take(array.indices)
+        return _cast_array(array.dictionary, target, path).take(array.indices)
     if pa.types.is_run_end_encoded(source):
-        return _cast(pc.run_end_decode(array), target, path)
+        return _cast_array(pc.run_end_decode(array), target, path)
     if source == EMPTY_STRUCT and pa.types.is_string(target):
         return pc.if_else(array.is_valid(), "{}", pa.scalar(None, target))
     if pa.types.is_struct(source) and pa.types.is_struct(target):
-        return _struct(array, target, path)
+        return _cast_struct(array, target, path)
     both_maps = pa.types.is_map(source) and pa.types.is_map(target)
     if both_maps or (is_list(source) and pa.types.is_list(target)):
         types = (target.key_type, target.item_type) if both_maps else (target.value_type,)
         found = zip(list_children(array), types, strict=True)
-        children = [_cast(part, t, f"{path}.{name}") for (name, part), t in found]
+        children = [_cast_array(part, t, f"{path}.{name}") for (name, part), t in found]
         return rebuild_nested(array, children, target)
     if source != target:
-        array = _plain(array, target, path)
+        array = _cast_flat(array, target, path)
     if not has_storable_years(array):
         raise SourceError(
             f"column {path!r} holds a date outside the years 1 to 9999",
@@ -199,13 +207,13 @@ def _cast(array: Any, target: Any, path: str) -> Any:
     return array
 
 
-def _dated(t: Any) -> bool:
-    """Whether dates or timestamps stand anywhere in a type."""
-    return t in _RANGES or any(_dated(t.field(i).type) for i in range(t.num_fields))
+def _has_dates(t: Any) -> bool:
+    """Whether a type has dates or timestamps at any depth."""
+    return t in _RANGES or any(_has_dates(t.field(i).type) for i in range(t.num_fields))
 
 
-def _struct(array: Any, target: Any, path: str) -> Any:
-    """Members by name; those that the source lacks are null."""
+def _cast_struct(array: Any, target: Any, path: str) -> Any:
+    """Cast a struct's members by name; members that the source lacks become null."""
     missing = [f.name for f in array.type if target.get_field_index(f.name) < 0]
     if missing:
         raise SourceError(
@@ -214,7 +222,7 @@ def _struct(array: Any, target: Any, path: str) -> Any:
         )
     members = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
     children = [
-        _cast(members[f.name], f.type, f"{path}.{f.name}")
+        _cast_array(members[f.name], f.type, f"{path}.{f.name}")
         if f.name in members
         else pa.nulls(len(array), f.type)
         for f in target
@@ -222,9 +230,9 @@ def _struct(array: Any, target: Any, path: str) -> Any:
     return rebuild_nested(array, children, target)
 
 
-def _plain(array: Any, target: Any, path: str) -> Any:
-    """A cast between flat types that never rounds, wraps or changes a text."""
-    if not _may_become(array.type, target):
+def _cast_flat(array: Any, target: Any, path: str) -> Any:
+    """Cast between flat types; raise SourceError where a value would be rounded or wrapped."""
+    if not _may_cast(array.type, target):
         raise SourceError(
             f"column {path!r} has type {array.type} and can't become {target}",
             "convert the column in the source, or land it under another name.",
@@ -233,7 +241,7 @@ def _plain(array: Any, target: Any, path: str) -> Any:
         cast = widen_integers(array, target).cast(target)
     except pa.ArrowInvalid:
         cast = None
-    if cast is None or (pa.types.is_floating(target) and not _same(array, cast)):
+    if cast is None or (pa.types.is_floating(target) and not _has_same_numbers(array, cast)):
         raise SourceError(
             f"column {path!r} holds a value that {target} can't hold without losing digits",
             "correct the values in the source, or have it write them as text."
@@ -244,7 +252,8 @@ def _plain(array: Any, target: Any, path: str) -> Any:
     return cast
 
 
-def _may_become(source: Any, target: Any) -> bool:
+def _may_cast(source: Any, target: Any) -> bool:
+    """Whether tables allow a cast between two flat types, whatever the values."""
     if _WIDER.get(source) == target or pa.types.is_null(source):
         return True
     if pa.types.is_string(target):
@@ -263,14 +272,14 @@ def _may_become(source: Any, target: Any) -> bool:
 
 
 def widen_integers(array: Any, target: Any) -> Any:
-    """Return integers on their way to decimals, which Arrow judges by their type's widest value."""
+    """Cast integers to decimals of 76 digits if `target` is a decimal; return others unchanged."""
     if not (pa.types.is_decimal(target) and pa.types.is_integer(array.type)):
         return array
     return array.cast(pa.decimal128(20, 0)).cast(pa.decimal256(76, target.scale))
 
 
-def _same(before: Any, after: Any) -> bool:
-    """Whether the values are the same numbers still; NaN stays NaN."""
+def _has_same_numbers(before: Any, after: Any) -> bool:
+    """Whether a cast left all numbers the same; NaN equals NaN."""
     if pa.types.is_integer(before.type) or before.type.bit_width <= after.type.bit_width:
         return True
     back = after.cast(before.type, safe=False)
@@ -278,17 +287,11 @@ def _same(before: Any, after: Any) -> bool:
     return bool(pc.all(equal, min_count=0).as_py())
 
 
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_LONG = range(-(2**63), 2**63)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 class InexactError(Exception):
-    """A value that has no equal of the wanted type.
+    """Raised for the first value that has no equal in the wanted type.
 
     Args:
-        index: its place in the column.
+        index: the value's index in the column.
         value: the value.
     """
 
@@ -299,7 +302,7 @@ class InexactError(Exception):
 
 
 def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether some values of a type have equals of the other.
+    """Whether some values of `source` have equals in `target`, so that `convert_exactly` may do.
 
     >>> can_convert(pa.int64(), pa.date32()), can_convert(pa.string(), pa.date32())
     (False, True)
@@ -309,24 +312,24 @@ def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
     if isinstance(source, pa.JsonType):
         source = pa.string()
     if pa.types.is_string(source):
-        return pa.types.is_string(target) or _reader(target) is not None
+        return pa.types.is_string(target) or _find_parser(target) is not None
     if pa.types.is_string(target):
-        return _is_number(source) or _is_time(source) or pa.types.is_boolean(source)
+        return is_number(source) or _is_date_or_timestamp(source) or pa.types.is_boolean(source)
     return can_narrow(source, target)
 
 
 def can_narrow(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of a type may be the same numbers, or the same moments, of the other.
+    """Whether both types are numbers, or both are dates or timestamps, so that values may be equal.
 
     >>> can_narrow(pa.float64(), pa.int64()), can_narrow(pa.int64(), pa.string())
     (True, False)
     """
-    numbers = _is_number(source) and _is_number(target)
-    return numbers or (_is_time(source) and _is_time(target))
+    numbers = is_number(source) and is_number(target)
+    return numbers or (_is_date_or_timestamp(source) and _is_date_or_timestamp(target))
 
 
 def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """A column of another type, with the same values.
+    """Convert a column to another type; raise InexactError if a value would change.
 
     Args:
         column: of a type that is `can_convert`.
@@ -347,21 +350,21 @@ def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
     if not can_convert(source, target):
         raise TypeError(f"{source} is never {target}")
     if pa.types.is_string(source):
-        return _read(column, target)
+        return _parse_texts(column, target)
     cast = _try_cast(column, target)
     if cast is None:
-        refused = _refused(column, target)
+        refused = _find_refused(column, target)
         convert_exactly(column[:refused], target)  # one before it may be rounded
-        raise _at(column, refused)
-    wrong = pc.fill_null(_differs(column, cast), False)
+        raise _inexact_error(column, refused)
+    wrong = pc.fill_null(_find_changes(column, cast), False)
     if pc.any(wrong).as_py():
-        raise _at(column, wrong.index(True).as_py())
+        raise _inexact_error(column, wrong.index(True).as_py())
     return cast
 
 
 @contextmanager
 def explain_failed_cast(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[None]:
-    """Name the column, its type and the declared one where a conversion within fails.
+    """Turn a failed conversion in the body into an InputError with the column and both types.
 
     Raises:
         InputError: a value, or no value at all, has an equal there.
@@ -381,21 +384,17 @@ def explain_failed_cast(name: str, source: pa.DataType, type_: pa.DataType) -> I
         ) from None
 
 
-def _is_number(type_: pa.DataType) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return any(is_kind(type_) for is_kind in kinds)
-
-
-def _is_time(type_: pa.DataType) -> bool:
+def _is_date_or_timestamp(type_: pa.DataType) -> bool:
     return bool(pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
 
 
-def _at(column: pa.Array, index: int) -> InexactError:
+def _inexact_error(column: pa.Array, index: int) -> InexactError:
+    """Build the error for the value at an index."""
     return InexactError(index, column[index].as_py())
 
 
 def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Arrow's cast, which rounds some; None where it refuses a value."""
+    """Cast with Arrow, which may round values; return None where Arrow refuses one."""
     try:
         cast = widen_integers(column, target).cast(target)
     except pa.ArrowInvalid:
@@ -403,8 +402,8 @@ def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
     return cast if has_storable_years(cast) else None
 
 
-def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
-    """Where a value is not what it was, as it does not lead back."""
+def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Return a mask of the values that a cast changed, found by casting them back."""
     try:
         back = widen_integers(after, before.type).cast(before.type, safe=False)
     except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
@@ -412,7 +411,7 @@ def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
             return pa.array([before.null_count == 0])
         half = len(before) // 2
         parts = (slice(None, half), slice(half, None))
-        return pa.concat_arrays([_differs(before[part], after[part]) for part in parts])
+        return pa.concat_arrays([_find_changes(before[part], after[part]) for part in parts])
     same = pc.equal(back, before)
     if pa.types.is_floating(before.type):
         if not pa.types.is_floating(after.type):  # of two zeros, only doubles tell the sign
@@ -422,8 +421,8 @@ def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
     return pc.invert(same)
 
 
-def _refused(column: pa.Array, target: pa.DataType) -> int:
-    """The place of the first value that Arrow refuses: the half that holds it is halved again."""
+def _find_refused(column: pa.Array, target: pa.DataType) -> int:
+    """Return the index of the first value that Arrow refuses to cast, by bisection."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
@@ -434,8 +433,9 @@ def _refused(column: pa.Array, target: pa.DataType) -> int:
     return start
 
 
-def _read(column: pa.Array, target: pa.DataType) -> pa.Array:
-    read = _reader(target)
+def _parse_texts(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Parse a column of texts; raise InexactError for the first text that does not fit."""
+    read = _find_parser(target)
     if read is None:
         raise TypeError(f"no text is {target}")
     values: list[Any] = []
@@ -447,14 +447,14 @@ def _read(column: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.array(values, target)
 
 
-def _reader(target: pa.DataType) -> Callable[[str], Any] | None:
-    """Reads a text as a value of a type, raising `ValueError` where it is none."""
+def _find_parser(target: pa.DataType) -> Callable[[str], Any] | None:
+    """Return the parser of a type's texts, which raises ValueError; None for types without one."""
     if pa.types.is_decimal(target):
-        return lambda text: _decimal(text, target)
-    return _READERS.get(target)
+        return lambda text: _parse_decimal(text, target)
+    return _PARSERS.get(target)
 
 
-def _decimal(text: str, target: pa.DataType) -> Decimal:
+def _parse_decimal(text: str, target: pa.DataType) -> Decimal:
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     value = Decimal(text)
@@ -465,36 +465,36 @@ def _decimal(text: str, target: pa.DataType) -> Decimal:
     return value
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if not _WHOLE.fullmatch(text) or int(text) not in _LONG:
         raise ValueError(text)
     return int(text)
 
 
-def _double(text: str) -> float:
+def _parse_number(text: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     return parse_double(text)
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"
 
 
-def _day(text: str) -> date:
+def _parse_date(text: str) -> date:
     return (_EPOCH + timedelta(days=parse_days(text))).date()
 
 
-def _moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     return _EPOCH + timedelta(microseconds=parse_microseconds(text))
 
 
-_READERS: dict[pa.DataType, Callable[[str], Any]] = {
-    pa.int64(): _whole,
-    pa.float64(): _double,
-    pa.bool_(): _boolean,
-    pa.date32(): _day,
-    TIMESTAMP: _moment,
+_PARSERS: dict[pa.DataType, Callable[[str], Any]] = {
+    pa.int64(): _parse_integer,
+    pa.float64(): _parse_number,
+    pa.bool_(): _parse_boolean,
+    pa.date32(): _parse_date,
+    TIMESTAMP: _parse_timestamp,
 }

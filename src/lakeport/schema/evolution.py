@@ -1,4 +1,4 @@
-"""Schema evolution: what a table's columns become when a batch arrives. Pure.
+"""Schema evolution: which columns a table has after a batch.
 
 ```
 table     id int64  name string  address struct<city>
@@ -6,14 +6,14 @@ incoming  ID int32  address struct<city, zip>  note string
 result    id int64  name string  address struct<city, zip>  note string
 ```
 The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
-A place that never had a value is of the type null, on either side and at every depth, and takes the
-other's type; so does an object without members (see `lakeport.schema.nested`).
+A place without a value so far (null, or a struct without members) takes the other side's type, at
+every depth; see `lakeport.schema.nested`.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -28,14 +28,13 @@ from lakeport.schema.nested import (
     has_untyped,
     is_json,
 )
-from lakeport.schema.types import TIMESTAMP, format_type
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, format_type, is_number
 
-_PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 class EvolutionPolicy(StrEnum):
-    """Whether a table may get new columns."""
+    """Whether a load may add columns to a table (`evolve`) or not (`strict`)."""
 
     EVOLVE = "evolve"
     STRICT = "strict"
@@ -43,19 +42,19 @@ class EvolutionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The outcome of a plan.
+    """A table's columns after a batch, and how they differ from those before.
 
     Attributes:
         schema: the table's columns after the batch.
-        added: dotted paths of columns and nested fields that the table does not have yet.
+        added: dotted paths of columns and members that the table does not have yet.
         missing: top-level columns that the batch lacks; they are null in its rows.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
-        typed: dotted paths of places of the table that never had a value, and have a type now.
-        plain: dotted paths of columns that hold plain text in the table and JSON in the batch.
-        json: dotted paths of columns that hold JSON in the table and something else in the batch.
-        created: there was no table.
-        replaced: the schema stands in for the table's, whatever that was.
+        typed: dotted paths of the table's untyped places that get a type now.
+        plain: dotted paths of columns with plain text in the table and JSON in the batch.
+        json: dotted paths of columns with JSON in the table and something else in the batch.
+        created: whether there was no table.
+        replaced: whether the schema replaces the table's, whatever that was.
     """
 
     schema: pa.Schema
@@ -71,12 +70,12 @@ class Evolution:
 
     @property
     def untyped(self) -> tuple[str, ...]:
-        """The columns that have not had a value yet, there or in a part of them."""
+        """Names of the columns that have an untyped place: one without a value so far."""
         return tuple(item.name for item in self.schema if has_untyped(item.type))
 
 
 class TypeConflict(SchemaConflict):
-    """A column has types in the table and the stream that don't go together.
+    """Raised when a column's types in the table and in the stream do not go together.
 
     Args:
         path: the column, dotted where it is nested.
@@ -99,13 +98,13 @@ class TypeConflict(SchemaConflict):
 
 
 @dataclass(slots=True)
-class _Notes:
-    """Options and results of one merge of a table's columns with a batch's.
+class _MergeNotes:
+    """Options and collected differences of one merge of a table's columns with a batch's.
 
     Attributes:
-        widen: the table's columns may get wider types.
-        fresh: both sides are batches that land together: plain text and JSON become JSON.
-        added: dotted paths, as those below; see `Evolution` for what each means.
+        widen: whether the table's columns may get wider types.
+        fresh: whether both sides are batches that land together: plain text and JSON become JSON.
+        added: dotted paths, as the attributes below have them; see `Evolution`.
     """
 
     widen: bool
@@ -128,7 +127,7 @@ def plan_evolution(
     widen: bool = False,
     fresh: bool = False,
 ) -> Evolution:
-    """Plan the table's columns.
+    """Plan a table's columns after a batch; raise SchemaConflict if the batch does not fit.
 
     Args:
         table: the table's columns; None when there is no table.
@@ -136,9 +135,9 @@ def plan_evolution(
         policy: `strict` refuses every new column.
         mode: a full overwrite that may evolve takes the incoming schema as it is, but for columns
             without a value, which keep the table's type.
-        partial: an overwrite replaces some partitions only, so the table's columns stay.
-        widen: the table's columns may get wider types.
-        fresh: `table` are the columns of another batch that lands together with this one.
+        partial: whether an overwrite replaces some partitions only, so the table's columns stay.
+        widen: whether the table's columns may get wider types.
+        fresh: whether `table` are the columns of another batch that lands with this one.
 
     Raises:
         SchemaConflict: two columns differ only in case, a type does not fit, or the policy is
@@ -148,18 +147,19 @@ def plan_evolution(
     >>> plan_evolution(table, pa.schema([("ID", pa.int32()), ("age", pa.int64())])).schema.names
     ['id', 'name', 'age']
     """
-    _refuse_twins(incoming)
+    _check_twins(incoming)
     if table is None:
         return Evolution(incoming, created=True)
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
         incoming = fill_untyped_columns(incoming, table)
         return Evolution(incoming, replaced=not incoming.equals(table))
-    notes = _Notes(widen and not strict, fresh)
+    notes = _MergeNotes(widen and not strict, fresh)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
+        lacking = ", ".join(map(repr, notes.added))
         raise SchemaConflict(
-            f"the table lacks {_listed(notes.added)}, and `schema_evolution` is `strict`",
+            f"the table lacks column {lacking}, and `schema_evolution` is `strict`",
             "set `schema_evolution: evolve` to add them, or leave them out of the source.",
         )
     present = {name.lower() for name in incoming.names}
@@ -176,11 +176,11 @@ def plan_evolution(
 
 
 def can_store(incoming: pa.DataType, table: pa.DataType) -> bool:
-    """Whether every value of a scalar type can stand in a column of the other without loss.
+    """Whether a column of flat type `table` can store every `incoming` value without loss.
 
-    An int64 into a float64 is let through too: the cast checks each value and refuses those that
-    a double can't hold exactly. A moment in a column without a zone is written as it reads in UTC,
-    a date in a column of moments as its midnight there.
+    An int64 in a float64 column passes, too: the cast checks each value, and refuses those that a
+    double can't hold exactly. A timestamp in a column without a zone is written as it reads in UTC,
+    a date in a timestamp column as its midnight in UTC.
 
     >>> can_store(pa.int32(), pa.int64()), can_store(pa.float64(), pa.float32())
     (True, False)
@@ -206,7 +206,7 @@ def can_store(incoming: pa.DataType, table: pa.DataType) -> bool:
 
 
 def can_widen(table: pa.DataType, new: pa.DataType) -> bool:
-    """Whether Delta can widen a column in place, old data files staying as they are.
+    """Whether Delta can widen a column's type without rewriting data files.
 
     See "Type Widening" in Delta's protocol.
 
@@ -226,10 +226,10 @@ def can_widen(table: pa.DataType, new: pa.DataType) -> bool:
 
 
 def find_wider_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that Delta can widen a column to, and that holds the other's values too.
+    """Return the narrowest type that Delta can widen a column to for both types; None if none.
 
-    None if there is none. A date becomes a moment without a zone, which the batch's are written to
-    as they read in UTC.
+    A date becomes a timestamp without a zone, to which the batch's timestamps are written as they
+    read in UTC.
 
     >>> find_wider_type(pa.int64(), pa.decimal128(10, 2)), find_wider_type(pa.int64(), pa.float64())
     (Decimal128Type(decimal128(22, 2)), None)
@@ -238,15 +238,15 @@ def find_wider_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
         return new
     if pa.types.is_date32(table) and pa.types.is_timestamp(new):
         return pa.timestamp("us")
-    whole = [_whole_digits(table, widened=True), _whole_digits(new)]
+    whole = [_count_whole_digits(table, widened=True), _count_whole_digits(new)]
     scale = max(t.scale if pa.types.is_decimal(t) else 0 for t in (table, new))
     if 0 in whole or not (pa.types.is_decimal(table) or pa.types.is_decimal(new)):
         return None
-    return pa.decimal128(max(whole) + scale, scale) if max(whole) + scale <= _PRECISION else None
+    return pa.decimal128(max(whole) + scale, scale) if max(whole) + scale <= MAX_PRECISION else None
 
 
 def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """The type that a column has to get for the values of both; None if there is none.
+    """Return the type that holds the values of both types, text if need be; None if nested.
 
     >>> find_common_type(pa.int64(), pa.float64()), find_common_type(pa.date32(), pa.int64())
     (DataType(double), DataType(string))
@@ -259,13 +259,11 @@ def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None
     found = find_wider_type(table, new)
     if found is not None:
         return found
-    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    both = all(any(is_kind(t) for is_kind in numbers) for t in (table, new))
-    return pa.float64() if both else pa.string()
+    return pa.float64() if is_number(table) and is_number(new) else pa.string()
 
 
-def _whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
-    """Digits before the point that a decimal needs for a type's values; 0 if it is no such type."""
+def _count_whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
+    """Return the digits before the point that a decimal needs for a number type; else 0."""
     if pa.types.is_decimal(type_):
         return int(type_.precision - type_.scale)
     if not pa.types.is_integer(type_):
@@ -276,15 +274,16 @@ def _whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
 
 
 def _merge_fields(
-    table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _Notes
+    table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _MergeNotes
 ) -> list[pa.Field]:
+    """Merge a table's columns with a batch's: the table's in its spelling, then the new ones."""
     coming = {item.name.lower(): item for item in incoming}
     known = {item.name.lower() for item in table}
     merged = []
     for item in table:
         new = coming.get(item.name.lower())
         path = f"{above}{item.name}"
-        merged.append(item if new is None else _merge_parts(item, new, path, notes))
+        merged.append(item if new is None else _merge_field(item, new, path, notes))
     for item in incoming:
         if item.name.lower() not in known:
             notes.added.append(f"{above}{item.name}")
@@ -292,8 +291,8 @@ def _merge_fields(
     return merged
 
 
-def _merge_parts(table: pa.Field, new: pa.Field, path: str, notes: _Notes) -> pa.Field:
-    """A column, a member, or what a list or map has, from the table's and the batch's."""
+def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) -> pa.Field:
+    """Merge a column of the table, or a part of one, with the batch's; note how they differ."""
     if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
     object_ = is_json(new) or pa.types.is_struct(new.type)
@@ -311,22 +310,25 @@ def _merge_parts(table: pa.Field, new: pa.Field, path: str, notes: _Notes) -> pa
             return pa.field(table.name, pa.string(), metadata=JSON_METADATA)
         if not pa.types.is_string(table.type):
             kind = pa.json_() if is_json(new) else new.type
-            raise TypeConflict(path, table.type, kind, _hint(table.type, new.type))
+            raise TypeConflict(path, table.type, kind, _hint_conflict(table.type, new.type))
         notes.plain.append(path)
         return table
     return table.with_type(_merge_types(table.type, new.type, path, notes))
 
 
-def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
+def _merge_types(
+    table: pa.DataType, new: pa.DataType, path: str, notes: _MergeNotes
+) -> pa.DataType:
+    """Merge a column's types; raise TypeConflict if the batch's does not fit the table's."""
     if table.equals(new, check_metadata=True):
         return table
     if pa.types.is_struct(table) and pa.types.is_struct(new):
         return pa.struct(_merge_fields(list(table), list(new), f"{path}.", notes))
     if pa.types.is_list(table) and pa.types.is_list(new):
-        return pa.list_(_merge_parts(table.value_field, new.value_field, f"{path}.element", notes))
+        return pa.list_(_merge_field(table.value_field, new.value_field, f"{path}.element", notes))
     if pa.types.is_map(table) and pa.types.is_map(new):
         key = _merge_types(table.key_type, new.key_type, f"{path}.key", notes)
-        return pa.map_(key, _merge_parts(table.item_field, new.item_field, f"{path}.value", notes))
+        return pa.map_(key, _merge_field(table.item_field, new.item_field, f"{path}.value", notes))
     if not pa.types.is_nested(table) and not pa.types.is_nested(new) and can_store(new, table):
         notes.cast.append(path)
         return table
@@ -334,10 +336,11 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes)
     if larger is not None:
         notes.widened[path] = table
         return larger
-    raise TypeConflict(path, table, new, _hint(table, new))
+    raise TypeConflict(path, table, new, _hint_conflict(table, new))
 
 
-def _hint(table: pa.DataType, new: pa.DataType) -> str:
+def _hint_conflict(table: pa.DataType, new: pa.DataType) -> str:
+    """Return the hint about two types that do not go together."""
     if find_wider_type(table, new) is not None:
         return (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
@@ -347,8 +350,9 @@ def _hint(table: pa.DataType, new: pa.DataType) -> str:
     return "land in another table, overwrite this one, or correct the column's type."
 
 
-def _refuse_twins(schema: pa.Schema) -> None:
-    for path, names in _groups(list(schema), ""):
+def _check_twins(schema: pa.Schema) -> None:
+    """Raise SchemaConflict if two columns, or two members of an object, differ only in case."""
+    for path, names in _group_names(list(schema), ""):
         seen: dict[str, str] = {}
         for name in names:
             other = seen.get(name.lower())
@@ -363,11 +367,11 @@ def _refuse_twins(schema: pa.Schema) -> None:
 
 
 def list_change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
-    """Yield a warning for each column of plain text that gets JSON, and for names that look alike.
+    """Yield warnings of plain text columns that get JSON, and of names that look alike.
 
     Args:
         changes: a batch's.
-        json_way: says for the path of a column how it comes to hold JSON.
+        json_way: returns, for a column's path, how to have the table hold JSON there.
     """
     for path in changes.plain:
         yield (
@@ -377,20 +381,20 @@ def list_change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> 
         )
     new = None if changes.created or changes.replaced else changes.added
     if new is None or new:
-        yield from _near_twins(changes.schema, new)
+        yield from _warn_of_lookalikes(changes.schema, new)
 
 
-def _near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
-    """Tell of columns whose names look the same, and are different ones for a table.
+def _warn_of_lookalikes(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
+    """Yield a warning for each pair of columns whose names look the same, but are not.
 
     Args:
         schema: the table's columns after a load.
-        new: dotted paths of those that the load adds; None for all.
+        new: dotted paths of the columns that the load adds; None for all.
 
-    >>> [*_near_twins(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
+    >>> [*_warn_of_lookalikes(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
     ["columns 'user id' and 'User  id' are two, though their names look alike"]
     """
-    for path, names in _groups(list(schema), ""):
+    for path, names in _group_names(list(schema), ""):
         seen: dict[str, str] = {}
         for name in names:
             plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
@@ -402,7 +406,8 @@ def _near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterat
                 )
 
 
-def _groups(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:
+def _group_names(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each struct's path and member names; the path of the columns themselves is empty."""
     yield above, [item.name for item in fields]
     for item in fields:
         type_ = item.type
@@ -410,10 +415,6 @@ def _groups(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]
         while pa.types.is_list(type_):
             type_, path = type_.value_type, f"{path}.element"
         if pa.types.is_struct(type_):
-            yield from _groups(list(type_), f"{path}.")
+            yield from _group_names(list(type_), f"{path}.")
         elif pa.types.is_map(type_):
-            yield from _groups([type_.item_field.with_name("value")], f"{path}.")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "column " + ", ".join(repr(name) for name in names)
+            yield from _group_names([type_.item_field.with_name("value")], f"{path}.")

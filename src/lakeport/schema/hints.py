@@ -1,4 +1,4 @@
-"""Words of hints: commands to type, the names that are most like a wrong one, lists of names."""
+"""Words of hints: commands to type, names similar to a wrong one, lists of names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST = 20
 
 
 def format_command(*words: str) -> str:
-    """A command of lakeport as a shell takes it, in backticks.
+    """Return a command of lakeport as a shell takes it, in backticks.
 
     >>> format_command("table", "history", "lake/my people")
     "`lakeport table history 'lake/my people'`"
@@ -19,7 +19,7 @@ def format_command(*words: str) -> str:
 
 
 def format_alter_command(table: str, column: str, type_: str) -> str:
-    """The command that gives a table's column another type, as a shell takes it.
+    """Return the command that changes the type of a table's column, in backticks.
 
     >>> format_alter_command("lake/my people", "price", "double")
     "`lakeport table alter 'lake/my people' --column price --type double`"
@@ -28,7 +28,7 @@ def format_alter_command(table: str, column: str, type_: str) -> str:
 
 
 def find_parent_column(path: str, columns: Iterable[str]) -> str:
-    """Return the column in which a dotted path names a part; empty if it leads into none.
+    """Return the column that a dotted path leads into; empty if there is none.
 
     >>> find_parent_column("o.p", ["id", "o"]), find_parent_column("p", ["id", "o"])
     ('o', '')
@@ -37,7 +37,7 @@ def find_parent_column(path: str, columns: Iterable[str]) -> str:
 
 
 def hint_missing_column(name: str, columns: Iterable[str], owner: str) -> str:
-    """Return the hint about a declared column that `owner`, such as "the records have", lacks.
+    """Return the hint for a declared column that `owner` lacks; such as "the records have".
 
     >>> hint_missing_column("o.p", ["id", "o"], "the records have")
     "types are declared for whole columns: `--column o=json` lands all of 'o' as JSON."
@@ -54,7 +54,7 @@ def hint_missing_column(name: str, columns: Iterable[str], owner: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
-    """The known names, those that are spelt most like this one first.
+    """Sort the known names, those spelt most like `name` first.
 
     >>> sort_by_similarity("prise", ["name", "price"])
     ['price', 'name']
@@ -67,7 +67,7 @@ def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
 
 
 def quote_names(names: Iterable[str]) -> str:
-    """Quoted names with commas, no more than anyone reads.
+    """Quote names, with commas between them; of more than 20, tell how many more there are.
 
     >>> quote_names(["a", "b"])
     "'a', 'b'"

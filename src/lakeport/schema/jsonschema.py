@@ -1,4 +1,4 @@
-"""JSON Schema, as Singer taps write it -> the columns that lakeport lands.
+"""Parse JSON Schema, as Singer taps write it, into the columns that lakeport lands.
 
 What JSON Schema allows and a column can't hold (mixed types, objects without properties,
 recursion) becomes JSON text, so nothing is lost. An object that declares properties and allows
@@ -42,7 +42,7 @@ Schema = Mapping[str, Any]
 def parse_schema(
     stream: str, schema: Schema, key_properties: Sequence[str] = ()
 ) -> tuple[Field, ...]:
-    """Read the JSON Schema of a stream's records.
+    """Parse the JSON Schema of a stream's records into columns, in the order of its properties.
 
     Args:
         stream: the stream's name, for messages.
@@ -59,107 +59,113 @@ def parse_schema(
         >>> [(f.name, f.type.kind.value, f.required) for f in parse_schema("users", schema, ["id"])]
         [('id', 'integer', True), ('at', 'timestamp', False)]
     """
-    fields = _Parser(stream, schema).columns()
+    fields = _SchemaParser(stream, schema).parse_columns()
     check_column_names(stream, (f.name for f in fields))
     return tuple(replace(f, required=f.required or f.name in key_properties) for f in fields)
 
 
-class _Parser:
-    """One walk over one schema. `seen` holds the `$ref`s that led to where the walk stands."""
+class _SchemaParser:
+    """Parser of one stream's schema. `seen` are the `$ref`s followed on the way to a place."""
 
     def __init__(self, stream: str, root: Schema) -> None:
         self.stream = stream
         self.root = root
         self.nodes = 0
 
-    def columns(self) -> tuple[Field, ...]:
-        self.check(self.root, ())
-        record = self.conjunction(self.root, (), ("#",))[0]
-        found = self.alternatives({**record, "type": "object"}, (), ("#",))
+    def parse_columns(self) -> tuple[Field, ...]:
+        """Return the columns of the stream's records; none if it has no properties."""
+        self.check_schema(self.root, ())
+        record = self.merge_references(self.root, (), ("#",))[0]
+        found = self.iterate_types({**record, "type": "object"}, (), ("#",))
         structs = [t for t in found if t is not None and t.kind is Kind.STRUCT]
         return reduce(merge_types, structs).fields if structs else ()
 
-    def error(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+    def build_error(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+        """Build the error for the schema of a column, or of the stream if `path` is empty."""
         stream = f"stream {self.stream!r}"
         where = f"column {'.'.join(path)!r} of {stream}" if path else stream
         return InputError(f"the schema of {where} {what}", hint or "correct the stream's SCHEMA.")
 
-    def check(self, schema: Any, path: tuple[str, ...]) -> None:
+    def check_schema(self, schema: Any, path: tuple[str, ...]) -> None:
+        """Raise InputError if a schema is no object, or is one too many."""
         if not isinstance(schema, Mapping):
-            raise self.error(path, "is not an object")
+            raise self.build_error(path, "is not an object")
         self.nodes += 1
         if self.nodes > _MAX_NODES:
-            raise self.error(path, f"has more than {_MAX_NODES} parts, `$ref`s followed")
+            raise self.build_error(path, f"has more than {_MAX_NODES} parts, `$ref`s followed")
 
-    def type_of(
+    def parse_type(
         self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> tuple[FieldType, bool]:
-        """The type of one column, or of a part of one, and whether null is a value of it."""
+        """Return the type of a column, or of a part of one, and whether it may be null."""
         if isinstance(schema, bool) or len(path) > _MAX_DEPTH:
             return _JSON, True
-        found = list(self.alternatives(schema, path, seen))
+        found = list(self.iterate_types(schema, path, seen))
         types = [t for t in found if t is not None]
         merged = reduce(merge_types, types) if types else _JSON
         return merged, None in found or merged.kind is Kind.JSON
 
-    def alternatives(
+    def iterate_types(
         self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> Iterator[FieldType | None]:
-        """Every type that a value may have; None for null."""
-        self.check(schema, path)
+        """Yield every type that a value may have; None stands for null."""
+        self.check_schema(schema, path)
         if schema.get("$ref") in seen:
             yield _JSON
             return
-        schema, seen = self.conjunction(schema, path, seen)
+        schema, seen = self.merge_references(schema, path, seen)
         for keyword in ("anyOf", "oneOf"):
-            if branches := self.listed(schema, keyword, path):
+            if branches := self.list_branches(schema, keyword, path):
                 rest = {k: v for k, v in schema.items() if k != keyword}
                 for branch in branches:
                     if branch.get("$ref") in seen:
                         yield _JSON
                         continue
-                    both, below = self.conjunction({**rest, "allOf": [branch]}, path, seen)
-                    yield from self.alternatives(both, path, below)
+                    both, below = self.merge_references({**rest, "allOf": [branch]}, path, seen)
+                    yield from self.iterate_types(both, path, below)
                 return
-        for name in self.names(schema, path):
-            yield None if name == "null" else self.named(name, schema, path, seen)
+        for name in self.list_type_names(schema, path):
+            yield None if name == "null" else self.build_type(name, schema, path, seen)
 
-    def conjunction(
+    def merge_references(
         self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> tuple[Schema, tuple[str, ...]]:
-        """A schema with its `$ref` and `allOf` merged into it, and the `$ref`s followed so far."""
+        """Merge a schema's `$ref` and `allOf` into it; return it and the `$ref`s followed."""
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
             rest = {k: v for k, v in schema.items() if k != "$ref"}
             seen = (*seen, ref)
-            return self.conjunction(_both(rest, self.target(ref, path)), path, seen)
-        branches = self.listed(schema, "allOf", path)
+            return self.merge_references(
+                _merge_schemas(rest, self.resolve_reference(ref, path)), path, seen
+            )
+        branches = self.list_branches(schema, "allOf", path)
         schema = {k: v for k, v in schema.items() if k != "allOf"}
         for branch in branches:
             if branch.get("$ref") in seen:
                 return {}, seen
-            inner, seen = self.conjunction(branch, path, seen)
-            schema = _both(schema, inner)
+            inner, seen = self.merge_references(branch, path, seen)
+            schema = _merge_schemas(schema, inner)
         return schema, seen
 
-    def listed(self, schema: Schema, keyword: str, path: tuple[str, ...]) -> list[Schema]:
+    def list_branches(self, schema: Schema, keyword: str, path: tuple[str, ...]) -> list[Schema]:
+        """Return the schemas under a keyword such as `anyOf`; none if it is absent."""
         branches = schema.get(keyword)
         if branches is None:
             return []
         if not isinstance(branches, list):
-            raise self.error(path, f"has an `{keyword}` that is not a list")
+            raise self.build_error(path, f"has an `{keyword}` that is not a list")
         branches = [{} if isinstance(b, bool) else b for b in branches]
         for branch in branches:
-            self.check(branch, path)
+            self.check_schema(branch, path)
         return branches
 
-    def target(self, ref: str, path: tuple[str, ...]) -> Schema:
-        """What a local `$ref` points to."""
+    def resolve_reference(self, ref: str, path: tuple[str, ...]) -> Schema:
+        """Return the schema that a `$ref` points to; raise InputError if it is not local."""
         found: Any = self.root
         head, _, pointer = ref.partition("#")
         parts = [unquote(p).replace("~1", "/").replace("~0", "~") for p in pointer.split("/")]
         if head or parts[0]:
-            raise self.error(
+            raise self.build_error(
                 path,
                 f"refers to {ref!r}, which is not a part of it",
                 "only local references (`#/…`) are followed: put their target into the SCHEMA.",
@@ -170,48 +176,51 @@ class _Parser:
             elif isinstance(found, Mapping) and part in found:
                 found = found[part]
             else:
-                raise self.error(path, f"refers to {ref!r}, which does not exist")
+                raise self.build_error(path, f"refers to {ref!r}, which does not exist")
         found = {} if isinstance(found, bool) else found
-        self.check(found, path)
+        self.check_schema(found, path)
         return found  # type: ignore[no-any-return]
 
-    def names(self, schema: Schema, path: tuple[str, ...]) -> list[str]:
-        """The JSON types that a schema allows; what is not told is taken from the rest of it."""
+    def list_type_names(self, schema: Schema, path: tuple[str, ...]) -> list[str]:
+        """Return the JSON types that a schema allows, inferred where `type` is absent."""
         named = schema.get("type")
         if named is None:
-            return _implied(schema)
+            return _infer_type_names(schema)
         names = [named] if isinstance(named, str) else named
         if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-            raise self.error(path, "has a `type` that is neither a name nor a list of names")
+            raise self.build_error(path, "has a `type` that is neither a name nor a list of names")
         return names
 
-    def named(
+    def build_type(
         self, name: str, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> FieldType:
-        """The column type for one JSON type."""
+        """Return the column type for one JSON type of a schema."""
         match name:
             case "object":
-                return self.object(schema, path, seen)
+                return self.build_struct(schema, path, seen)
             case "array":
-                return FieldType(Kind.LIST, item=self.items(schema, (*path, "element"), seen))
+                return FieldType(Kind.LIST, item=self.parse_items(schema, (*path, "element"), seen))
             case "integer" | "boolean":
                 return FieldType(Kind(name))
             case "number":
-                return _decimal_type(schema, self, path) or FieldType(Kind.NUMBER)
+                return _find_decimal_type(schema, self, path) or FieldType(Kind.NUMBER)
             case "string":
                 if schema.get("contentEncoding") == "base64":
                     return FieldType(Kind.BINARY)
                 kind = _FORMATS.get(str(schema.get("format")), Kind.STRING)
-                return _decimal_type(schema, self, path, text=True) or FieldType(kind)
+                return _find_decimal_type(schema, self, path, text=True) or FieldType(kind)
         return _JSON
 
-    def object(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
+    def build_struct(
+        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> FieldType:
+        """Return a struct of a schema's properties, or JSON text if a struct can't hold them."""
         properties = schema.get("properties") or {}
         if not isinstance(properties, Mapping):
-            raise self.error(path, "has `properties` that are not an object")
+            raise self.build_error(path, "has `properties` that are not an object")
         for name in properties:
-            if not _is_text(name):
-                raise self.error(path, "has a property whose name is no Unicode text")
+            if not _is_valid_unicode(name):
+                raise self.build_error(path, "has a property whose name is no Unicode text")
         folded = {name.lower() for name in properties}
         if path and ("" in folded or len(folded) < len(properties)):
             return _OBJECT
@@ -219,7 +228,7 @@ class _Parser:
         needed = required if isinstance(required, list) else ()
         fields = []
         for name, sub in properties.items():
-            found, nullable = self.type_of(sub, (*path, name), seen)
+            found, nullable = self.parse_type(sub, (*path, name), seen)
             fields.append(Field(name, found, name in needed and not nullable))
         others = (schema.get("additionalProperties", False), schema.get("patternProperties", {}))
         if not path or others in ((False, {}), (None, {})):
@@ -228,29 +237,32 @@ class _Parser:
             return _OBJECT
         return FieldType(Kind.STRUCT, fields=(*fields, Field(_REST, _JSON)), rest=_REST)
 
-    def items(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
+    def parse_items(
+        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> FieldType:
+        """Return the type of a list's items; JSON text if the schema does not tell it."""
         items = schema.get("items")
         if items is None or isinstance(schema.get("prefixItems"), list):
             return _JSON
         if isinstance(items, list):
-            found = [self.type_of(sub, path, seen)[0] for sub in items]
+            found = [self.parse_type(sub, path, seen)[0] for sub in items]
             return reduce(merge_types, found) if found else _JSON
-        return self.type_of(items, path, seen)[0]
+        return self.parse_type(items, path, seen)[0]
 
 
-def _is_text(name: Any) -> bool:
-    """Whether a name is a text that can be stored: not half of a surrogate pair."""
+def _is_valid_unicode(name: Any) -> bool:
+    """Whether a property's name is a text that can be stored, without half a surrogate pair."""
     try:
         return isinstance(name, str) and name.encode() is not None
     except UnicodeEncodeError:
         return False
 
 
-def _implied(schema: Schema) -> list[str]:
-    """JSON types of a schema without `type`."""
+def _infer_type_names(schema: Schema) -> list[str]:
+    """Infer the JSON types of a schema without `type`; `unknown` if nothing tells."""
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
-        return sorted({_json_type(v) for v in values})
+        return sorted({_json_type_name(v) for v in values})
     if "properties" in schema:
         return ["object"]
     if "items" in schema:
@@ -258,7 +270,8 @@ def _implied(schema: Schema) -> list[str]:
     return ["unknown"]
 
 
-def _json_type(value: Any) -> str:
+def _json_type_name(value: Any) -> str:
+    """Return the JSON Schema name of a value's type."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -272,11 +285,11 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "number"
 
 
-def _both(one: Schema, other: Schema) -> Schema:
-    """A schema for values that fit two schemas; where they disagree the first is kept."""
+def _merge_schemas(one: Schema, other: Schema) -> Schema:
+    """Merge two schemas that both apply to a value; `one` wins where they disagree."""
     merged = {**other, **one}
     if "type" in one and "type" in other:
-        merged["type"] = _common(one["type"], other["type"])
+        merged["type"] = _intersect_types(one["type"], other["type"])
     mine, theirs = one.get("properties"), other.get("properties")
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
         merged["properties"] = {
@@ -290,8 +303,8 @@ def _both(one: Schema, other: Schema) -> Schema:
     return merged
 
 
-def _common(one: Any, other: Any) -> Any:
-    """The types that two `type` keywords share; an integer is a number, too."""
+def _intersect_types(one: Any, other: Any) -> Any:
+    """Return the types that two `type` keywords share; an integer counts as a number."""
     mine = [one] if isinstance(one, str) else one
     theirs = [other] if isinstance(other, str) else other
     if not isinstance(mine, list) or not isinstance(theirs, list):
@@ -302,14 +315,14 @@ def _common(one: Any, other: Any) -> Any:
     return shared or ["unknown"]
 
 
-def _decimal_type(
+def _find_decimal_type(
     schema: Mapping[str, Any],
-    parser: _Parser,
+    parser: _SchemaParser,
     path: tuple[str, ...],
     *,
     text: bool = False,
 ) -> FieldType | None:
-    """Tell the decimal that a `number` or `string` schema asks for; None if it asks for none.
+    """Return the decimal that a `number` or `string` schema asks for; None if it asks for none.
 
     `x-precision` and `x-scale` (or `precision` and `scale` beside `format: singer.decimal`) say
     it outright; `multipleOf` gives the fraction digits of a number; `singer.decimal` alone means
@@ -324,23 +337,24 @@ def _decimal_type(
         precision = schema.get("precision") if precision is None else precision
         scale = schema.get("scale") if scale is None else scale
     if precision is not None or scale is not None:
-        return _declared(precision, scale, parser, path, text)
+        return _build_decimal(precision, scale, parser, path, text)
     if not text and schema.get("multipleOf") is not None:
-        return FieldType(Kind.DECIMAL, MAX_PRECISION, _step_scale(schema, parser, path))
+        return FieldType(Kind.DECIMAL, MAX_PRECISION, _find_step_scale(schema, parser, path))
     if singer:
         return FieldType(Kind.DECIMAL, MAX_PRECISION, _DEFAULT_SCALE, text=text)
     return None
 
 
-def _declared(
-    precision: Any, scale: Any, parser: _Parser, path: tuple[str, ...], text: bool
+def _build_decimal(
+    precision: Any, scale: Any, parser: _SchemaParser, path: tuple[str, ...], text: bool
 ) -> FieldType:
+    """Return a decimal of declared precision and scale; raise InputError if tables have none."""
     p = MAX_PRECISION if precision is None else precision
     s = 0 if scale is None else scale
     if type(p) is not int or type(s) is not int or p < 1 or not 0 <= s <= p:
-        raise parser.error(path, f"asks for a decimal of precision {p!r} and scale {s!r}")
+        raise parser.build_error(path, f"asks for a decimal of precision {p!r} and scale {s!r}")
     if p > MAX_PRECISION:
-        raise parser.error(
+        raise parser.build_error(
             path,
             f"asks for decimals of {p} digits; {MAX_PRECISION} is the most that a table can hold",
             "lower the precision, or declare the column a string.",
@@ -348,21 +362,23 @@ def _declared(
     return FieldType(Kind.DECIMAL, p, s, text=text)
 
 
-def _step_scale(schema: Mapping[str, Any], parser: _Parser, path: tuple[str, ...]) -> int:
-    """Fraction digits of `multipleOf`, cut to 18 where the integer digits may need the room."""
-    step = _decimal(schema["multipleOf"])
+def _find_step_scale(
+    schema: Mapping[str, Any], parser: _SchemaParser, path: tuple[str, ...]
+) -> int:
+    """Return the fraction digits of `multipleOf`; 18 at most if integers may need the room."""
+    step = _parse_decimal(schema["multipleOf"])
     if step is None or step <= 0:
-        raise parser.error(path, "has a `multipleOf` that is not a number above zero")
+        raise parser.build_error(path, "has a `multipleOf` that is not a number above zero")
     scale = max(0, -split_significand(str(step))[1])
-    bounds = [_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
+    bounds = [_parse_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
     whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
     if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
         return _DEFAULT_SCALE
     return scale
 
 
-def _decimal(value: Any) -> Decimal | None:
-    """The number as it was written, not as a double holds it; None if it is not finite."""
+def _parse_decimal(value: Any) -> Decimal | None:
+    """Return a number as it was written, not as a double holds it; None if it is not finite."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Numbers and dates as texts write them -> the numbers that columns hold, or why they can't.
+"""Parse texts of numbers and dates exactly, or say why a column can't hold them.
 
 Nothing here builds a number longer than a column's, so an exponent of any size costs nothing.
 """
@@ -27,7 +27,7 @@ _LAST_MINUTE = 59
 
 
 def parse_microseconds(text: str) -> int:
-    """Read a date-time; one without an offset is UTC, and a date alone is its midnight.
+    """Parse a date-time into microseconds since 1970; without an offset it is UTC.
 
     Raises:
         ValueError: not a timestamp, out of range (years 1 to 9999 in UTC), or finer than
@@ -37,7 +37,7 @@ def parse_microseconds(text: str) -> int:
         >>> parse_microseconds("1970-01-01T01:00:00.000001+01:00")
         1
     """
-    day, time, offset = _parts(text, "timestamp")
+    day, time, offset = _split_timestamp(text, "timestamp")
     instant = day * _DAY_MICROSECONDS + time - offset
     if not _FIRST <= instant < _END:
         raise ValueError("date out of range")
@@ -45,7 +45,7 @@ def parse_microseconds(text: str) -> int:
 
 
 def parse_days(text: str) -> int:
-    """Read a date; a date-time counts if it is midnight and has no offset but UTC's.
+    """Parse a date, or a date-time at midnight UTC, into days since 1970.
 
     Raises:
         ValueError: not a date, or out of range (years 1 to 9999).
@@ -54,14 +54,14 @@ def parse_days(text: str) -> int:
         >>> parse_days("1970-01-02"), parse_days("1970-01-02T00:00:00Z")
         (1, 1)
     """
-    day, time, offset = _parts(text, "date")
+    day, time, offset = _split_timestamp(text, "date")
     if time or offset:
         raise ValueError("not a date")
     return day
 
 
-def _parts(text: str, what: str) -> tuple[int, int, int]:
-    """Day since 1970, microseconds of the day, and the offset in microseconds."""
+def _split_timestamp(text: str, what: str) -> tuple[int, int, int]:
+    """Return days since 1970, microseconds of the day, and the offset in microseconds."""
     found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError("date out of range" if _FAR.fullmatch(text) else f"not a {what}")
@@ -75,14 +75,15 @@ def _parts(text: str, what: str) -> tuple[int, int, int]:
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     if h > _LAST_HOUR or m > _LAST_MINUTE or s > _LAST_MINUTE:
         raise ValueError(f"not a {what}")
-    offset = _offset(zone, what)
+    offset = _parse_offset(zone, what)
     digits = (fraction or "").ljust(_MICRO_DIGITS, "0")
     if digits[_MICRO_DIGITS:].strip("0"):
         raise ValueError("finer than microseconds")
     return ordinal, ((h * 60 + m) * 60 + s) * 1_000_000 + int(digits[:_MICRO_DIGITS]), offset
 
 
-def _offset(zone: str | None, what: str) -> int:
+def _parse_offset(zone: str | None, what: str) -> int:
+    """Return a zone's offset in microseconds; 0 for none and for Z."""
     if zone is None or zone in "Zz":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
@@ -96,7 +97,7 @@ _EXPONENT_DIGITS = 19  # more than any text has digits
 
 
 def split_significand(literal: str) -> tuple[str, int]:
-    """Take a number apart: digits without zeros at either end, and the power of ten of the last.
+    """Split a number into its digits without outer zeros, and the power of ten of the last.
 
     Zero has no digits.
 
@@ -107,13 +108,13 @@ def split_significand(literal: str) -> tuple[str, int]:
         >>> split_significand("-0.0120e5"), split_significand("0e9")
         (('12', 2), ('', 9))
     """
-    digits, power = _written(literal)
+    digits, power = _split_digits(literal)
     significant = digits.rstrip("0")
     return significant, power + len(digits) - len(significant)
 
 
 def parse_double(literal: str) -> float:
-    """Read a number as the double next to it, if that is still the number that was written.
+    """Parse a number into the nearest double; raise ValueError if an integer would change.
 
     Fractions are rounded, as JSON readers do it. What is refused: a number beyond the doubles,
     one so small that nothing but zero is left, and an integral one, however it is written, that
@@ -140,13 +141,13 @@ def parse_double(literal: str) -> float:
         return number
     if size == float("inf"):
         raise ValueError("number too large for a double")
-    digits, power = _written(literal)
+    digits, power = _split_digits(literal)
     if not size and digits:
         raise ValueError("number too small for a double, which would be zero")
     integral = power >= 0 or not digits[power:].strip("0")
     if size and integral:
         again = f"{size:.{len(digits) - 1}e}", repr(size)
-        if (digits, power) not in map(_written, again):
+        if (digits, power) not in map(_split_digits, again):
             raise ValueError(
                 "integer with more digits than a double holds "
                 "(declare the column an integer, a decimal or a string)"
@@ -154,8 +155,8 @@ def parse_double(literal: str) -> float:
     return number
 
 
-def _written(literal: str) -> tuple[str, int]:
-    """All digits from the first that is not zero, and the power of ten of the last."""
+def _split_digits(literal: str) -> tuple[str, int]:
+    """Return a number's digits from the first nonzero one, and the power of ten of the last."""
     mantissa, _, exponent = literal.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("+-").partition(".")
     shift = int(exponent.lstrip("+-").lstrip("0")[:_EXPONENT_DIGITS] or 0)

@@ -1,12 +1,12 @@
-"""Nested Arrow types: rebuild them around other children, and fill in types not yet known.
+"""Nested Arrow types: rebuild them around other children, and fill in types not known yet.
 
 ```
 no value yet   [] or [null]   {"k": null}       {}
 null           list<null>     struct<k: null>   struct<>
 ```
-Such a place takes any type that comes later, or was there before; an object without members only
-that of an object. Sources read such places as text, and say beside that which they are; what is
-planned for a table, and what a table is known by, has the open types themselves.
+A place without a value is called untyped. It takes any type that comes later, or was there before;
+a struct without members takes only a struct's. Sources read untyped places as text, and list them
+beside the schema. Plans for a table, and its own schema, have the types null and `struct<>`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ JSON_METADATA = {b"lakeport": b"json"}
 """Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
 
 EMPTY_STRUCT = pa.struct([])
-"""An object of which no member is known yet."""
+"""Type of an object of which no member is known yet."""
 
 
 def is_list(t: Any) -> bool:
-    """Tell whether a type is a list of any kind."""
+    """Whether a type is a list of any kind."""
     return bool(
         pa.types.is_list(t)
         or pa.types.is_large_list(t)
@@ -36,15 +36,17 @@ def is_list(t: Any) -> bool:
 
 
 def list_children(array: Any) -> list[tuple[str, Any]]:
-    """List the children of a struct, list or map with their names; none of a flat array.
+    """List the child arrays of a struct, list or map with their names; empty for a flat array.
 
-    What is null, or outside of a slice, is left out of the children.
+    Children leave out values of null rows, and of rows outside the array's slice.
     """
     t = array.type
     if pa.types.is_struct(t):
         return list(zip((f.name for f in t), array.flatten(), strict=True))
     if pa.types.is_map(t):
-        return list(zip(("key", "value"), pc.list_flatten(_entries(array)).flatten(), strict=True))
+        return list(
+            zip(("key", "value"), pc.list_flatten(_map_entries(array)).flatten(), strict=True)
+        )
     return [("element", pc.list_flatten(array))] if is_list(t) else []
 
 
@@ -65,38 +67,40 @@ def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def rebuild_nested(array: Any, children: list[Any], target: Any) -> Any:
-    """Return a struct, list or map of type `target` with these children in place of its own.
+    """Return a struct, list or map of type `target` with other children.
 
     Args:
-        array: has the lengths and the nulls.
-        children: as many values as `list_children` lists, in the types of `target`.
-        target: a struct, list or map.
+        array: the nested array whose lengths and nulls are kept.
+        children: the new children, with the lengths of those in `list_children`.
+        target: the new type, which has the children's types.
     """
     nulls = array.is_null()
     if pa.types.is_struct(target):
         return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
-    as_list = _entries(array) if pa.types.is_map(target) else array
+    as_list = _map_entries(array) if pa.types.is_map(target) else array
     lengths = pc.fill_null(pc.list_value_length(as_list), 0).cast(pa.int32())
     kind = pa.MapArray if pa.types.is_map(target) else pa.ListArray
-    return kind.from_arrays(_offsets(lengths), *children, type=target, mask=nulls)
+    return kind.from_arrays(_compute_offsets(lengths), *children, type=target, mask=nulls)
 
 
-def _entries(array: Any) -> Any:
+def _map_entries(array: Any) -> Any:
+    """Return a map array as a list of structs of key and value."""
     t = array.type
     return array.cast(pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)])))
 
 
-def _offsets(lengths: Any) -> Any:
+def _compute_offsets(lengths: Any) -> Any:
+    """Return the offsets of lists of these lengths."""
     sums = pc.cumulative_sum(lengths)
     return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
 
 
 class UnexpectedValue(Exception):
-    """A place that is said to have had no value has one."""
+    """Raised when a place that should have no value yet has one."""
 
 
 def is_json(part: pa.Field) -> bool:
-    """Tell whether the texts of a column, or of a part of one, are JSON.
+    """Whether the texts of a column, or of a part of one, are JSON.
 
     >>> is_json(pa.field("v", pa.string(), metadata=JSON_METADATA))
     True
@@ -107,12 +111,12 @@ def is_json(part: pa.Field) -> bool:
 
 
 def is_untyped(type_: pa.DataType) -> bool:
-    """Whether a place of this type never had a value, or only objects without members."""
+    """Whether a type is null or a struct without members, so that no value was seen yet."""
     return bool(pa.types.is_null(type_) or type_ == EMPTY_STRUCT)
 
 
 def has_untyped(type_: pa.DataType) -> bool:
-    """Whether a type has an untyped place, at any depth.
+    """Whether a type is untyped, or has an untyped part at any depth.
 
     >>> has_untyped(pa.list_(pa.null())), has_untyped(pa.list_(pa.int64()))
     (True, False)
@@ -122,8 +126,8 @@ def has_untyped(type_: pa.DataType) -> bool:
     )
 
 
-def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """A type with each of its parts (members, elements, keys and values) changed."""
+def _change_parts(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Return a type with `change` applied to its members, elements, keys and values."""
     if pa.types.is_struct(type_):
         return pa.struct([change(f) for f in type_])
     if is_list(type_):
@@ -134,40 +138,41 @@ def _nested(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.Da
 
 
 def change_child_types(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return a struct, list or map with these types of its parts, in the order of `list_children`.
+    """Return a nested type with other types of its parts, in the order of `list_children`.
 
     >>> change_child_types(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
     MapType(map<string, int64>)
     """
     each = iter(types)
-    return _nested(type_, lambda part: change_field_type(part, next(each)))
+    return _change_parts(type_, lambda part: change_field_type(part, next(each)))
 
 
 def replace_untyped(type_: pa.DataType) -> pa.DataType:
-    """A type with text in its untyped places; an object without members is JSON text.
+    """Return a type with text in its untyped places; an empty struct becomes JSON text.
 
     >>> replace_untyped(pa.list_(pa.null()))
     ListType(list<item: string>)
     """
-    return pa.string() if is_untyped(type_) else _nested(type_, _text_field)
+    return pa.string() if is_untyped(type_) else _change_parts(type_, _replace_untyped_field)
 
 
-def _text_field(field: pa.Field) -> pa.Field:
+def _replace_untyped_field(field: pa.Field) -> pa.Field:
+    """Return a field with text in its untyped places, marked if that is JSON."""
     text = field.with_type(replace_untyped(field.type))
     return text.with_metadata(JSON_METADATA) if field.type == EMPTY_STRUCT else text
 
 
 def replace_untyped_columns(schema: pa.Schema) -> pa.Schema:
-    """A schema with text in its untyped places.
+    """Return a schema with text in its untyped places.
 
     >>> replace_untyped_columns(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
     [DataType(string), DataType(int64)]
     """
-    return pa.schema([_text_field(f) for f in schema])
+    return pa.schema([_replace_untyped_field(f) for f in schema])
 
 
 def to_file_type(type_: pa.DataType) -> pa.DataType:
-    """A type as data files have it: untyped members are left out beside others, else they are text.
+    """Return a type as data files have it: no untyped members, and text for other untyped parts.
 
     What a file lacks is null to every reader, whatever its type will be.
 
@@ -178,17 +183,17 @@ def to_file_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_struct(type_):
         type_ = pa.struct([f for f in type_ if not pa.types.is_null(f.type)] or list(type_))
-    return _nested(type_, to_file_field)
+    return _change_parts(type_, to_file_field)
 
 
 def to_file_field(field: pa.Field) -> pa.Field:
-    """A column, or a part of one, as data files have it; see `to_file_type`."""
+    """Return a column, or a part of one, as data files have it; see `to_file_type`."""
     stored = field.with_type(to_file_type(field.type))
     return stored.with_metadata(JSON_METADATA) if field.type == EMPTY_STRUCT else stored
 
 
 def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
-    """A type whose untyped places have the types that they have in another one.
+    """Return a type whose untyped places have the types that `known` has there.
 
     >>> fill_untyped(pa.list_(pa.null()), pa.list_(pa.int64()))
     ListType(list<item: int64>)
@@ -197,45 +202,50 @@ def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
         return known
     if pa.types.is_struct(type_) and pa.types.is_struct(known):
         there = {f.name.lower(): f for f in known}
-        return pa.struct([_filled_field(f, there.get(f.name.lower(), f)) for f in type_])
+        return pa.struct([_fill_untyped_field(f, there.get(f.name.lower(), f)) for f in type_])
     if pa.types.is_list(type_) and pa.types.is_list(known):
-        return pa.list_(_filled_field(type_.value_field, known.value_field))
+        return pa.list_(_fill_untyped_field(type_.value_field, known.value_field))
     if pa.types.is_map(type_) and pa.types.is_map(known):
         key = fill_untyped(type_.key_type, known.key_type)
-        return pa.map_(key, _filled_field(type_.item_field, known.item_field))
+        return pa.map_(key, _fill_untyped_field(type_.item_field, known.item_field))
     return type_
 
 
-def _filled_field(field: pa.Field, known: pa.Field) -> pa.Field:
+def _fill_untyped_field(field: pa.Field, known: pa.Field) -> pa.Field:
+    """Return a field whose untyped places have the types that `known` has there."""
     found = field.with_type(fill_untyped(field.type, known.type))
     changed = is_untyped(field.type) and found.type != field.type
     return found.with_metadata(known.metadata) if changed else found
 
 
 def fill_untyped_columns(schema: pa.Schema, known: pa.Schema) -> pa.Schema:
-    """A schema whose untyped places have the types that the columns of another one have there."""
+    """Return a schema whose untyped places have the types that `known` has in its columns."""
     there = {f.name.lower(): f for f in known}
-    return pa.schema([_filled_field(f, there.get(f.name.lower(), f)) for f in schema])
+    return pa.schema([_fill_untyped_field(f, there.get(f.name.lower(), f)) for f in schema])
 
 
 def find_untyped_columns(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """The columns with untyped places, and their types."""
+    """Return the columns that have an untyped place, with their types."""
     return {f.name: f.type for f in schema if has_untyped(f.type)}
 
 
 def change_field_type(part: pa.Field, type_: pa.DataType) -> pa.Field:
-    """A column, or a part of one, of an open type: text that stands for no value is no JSON."""
+    """Return a field with another type; an untyped field is no longer marked as JSON."""
     field = part.with_type(type_)
     return field.with_metadata(None) if is_untyped(type_) else field
 
 
 def restore_untyped(array: Any, type_: pa.DataType) -> Any:
-    """Return an array of `as_text(type_)`, or of a part of it, in the open type.
+    """Turn the text in untyped places back into nulls and empty structs: an array of `type_`.
 
     An array of the type null becomes one of any type.
 
+    Args:
+        array: has the type that `replace_untyped` or `to_file_type` gives for `type_`, or null.
+        type_: the type with its untyped places.
+
     Raises:
-        ValueFound: an untyped place has a value.
+        UnexpectedValue: an untyped place has a value.
     """
     if array.type == type_:
         return array
@@ -271,7 +281,7 @@ def restore_untyped(array: Any, type_: pa.DataType) -> Any:
 
 
 def restore_untyped_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
-    """A record batch whose columns of these names are `restore_untyped`; raises as that."""
+    """Return a record batch with `restore_untyped` applied to the columns of these names."""
     if not types:
         return batch
     names = batch.schema.names

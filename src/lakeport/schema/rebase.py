@@ -1,4 +1,4 @@
-"""Calendars: dates and timestamps as text, and dates of the hybrid calendar of Spark 2.
+"""Rebase dates from the hybrid calendar of Spark 2: Julian before 1582-10-15, Gregorian after.
 
 Spark 2, and later versions in their mode LEGACY, count days before 1582-10-15 by the Julian
 calendar. Parquet and Avro store the count alone, so 1001-01-01 would be read as 1001-01-07.
@@ -37,11 +37,11 @@ _AMOUNTS = np.array([*range(2, -11, -1), 0])
 
 @dataclass(frozen=True, slots=True)
 class HybridCalendar:
-    """The columns of one file that are in the hybrid calendar.
+    """The columns of one file whose dates and timestamps are in the hybrid calendar.
 
     Attributes:
-        columns: name of a top-level column -> for each flat part of it, in order, whether it is.
-        leaves: ordinals of the hybrid ones among all flat parts of the file.
+        columns: name of a top-level column -> whether each of its flat parts is hybrid, in order.
+        leaves: ordinals of the hybrid flat parts among all flat parts of the file.
     """
 
     columns: Mapping[str, tuple[bool, ...]]
@@ -49,60 +49,66 @@ class HybridCalendar:
 
     @classmethod
     def of_parquet(cls, footer: FileMetaData) -> HybridCalendar | None:
-        """Return the hybrid columns that a Parquet footer tells of; None where there are none."""
-        told = _spark_keys(footer.metadata or {})
+        """Find a Parquet file's hybrid columns by its footer; return None if there are none."""
+        told = _read_spark_keys(footer.metadata or {})
         dates, int96 = _is_legacy(told, "3.0.0", "DateTime"), _is_legacy(told, "3.1.0", "INT96")
         if not (dates or int96):
             return None
         leaves = iter([footer.schema.column(i) for i in range(len(footer.schema))])
 
-        def hybrid(type_: pa.DataType) -> bool:
+        def is_hybrid(type_: pa.DataType) -> bool:
             if next(leaves).physical_type == "INT96":
                 return int96
-            return dates and _is_dated(type_)
+            return dates and _is_rebased_type(type_)
 
-        return cls._of(footer.schema.to_arrow_schema(), hybrid)
+        return cls._from_types(footer.schema.to_arrow_schema(), is_hybrid)
 
     @classmethod
     def of_avro(cls, metadata: Mapping[str, bytes], schema: pa.Schema) -> HybridCalendar | None:
-        """Return the hybrid columns that an Avro header tells of; None where there are none."""
-        legacy = _is_legacy(_spark_keys(metadata), "3.0.0", "DateTime")
-        return cls._of(schema, _is_dated) if legacy else None
+        """Find an Avro file's hybrid columns by its header; return None if there are none."""
+        legacy = _is_legacy(_read_spark_keys(metadata), "3.0.0", "DateTime")
+        return cls._from_types(schema, _is_rebased_type) if legacy else None
 
     @classmethod
-    def _of(cls, schema: pa.Schema, hybrid: Any) -> HybridCalendar | None:
-        found = {f.name: tuple(map(hybrid, _flat_types(f.type))) for f in schema}
+    def _from_types(cls, schema: pa.Schema, is_hybrid: Any) -> HybridCalendar | None:
+        """Find the columns with flat parts that are hybrid; return None if there are none."""
+        found = {f.name: tuple(map(is_hybrid, _iterate_flat_types(f.type))) for f in schema}
         columns = {name: flags for name, flags in found.items() if any(flags)}
         leaves = frozenset(i for i, flag in enumerate(chain(*found.values())) if flag)
         return cls(columns, leaves) if columns else None
 
     def rebase(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the file with its dates in today's calendar.
+        """Return a batch of the file with its dates in the Gregorian calendar.
 
         Raises:
             SourceError: hybrid timestamps lie before 1900; the message names the column.
         """
         arrays = [
-            self._rebase(array, iter(self.columns[name]), name) if name in self.columns else array
+            self._rebase_array(array, iter(self.columns[name]), name)
+            if name in self.columns
+            else array
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         fields = [f.with_type(a.type) for f, a in zip(batch.schema, arrays, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _rebase(self, array: Any, flags: Iterator[bool], path: str) -> Any:
+    def _rebase_array(self, array: Any, flags: Iterator[bool], path: str) -> Any:
+        """Rebase a column, or a part of one; `flags` say which of its flat parts are hybrid."""
         if isinstance(array.type, pa.BaseExtensionType):
-            return self._rebase(array.storage, flags, path)
+            return self._rebase_array(array.storage, flags, path)
         if children := list_children(array):
-            rebased = [self._rebase(child, flags, f"{path}.{name}") for name, child in children]
+            rebased = [
+                self._rebase_array(child, flags, f"{path}.{name}") for name, child in children
+            ]
             if all(new is old for new, (_, old) in zip(rebased, children, strict=True)):
                 return array
             return rebuild_nested(
                 array, rebased, change_child_types(array.type, [a.type for a in rebased])
             )
-        return self.rebase_flat(array, path) if next(flags) else array
+        return self._rebase_flat(array, path) if next(flags) else array
 
-    def rebase_flat(self, array: Any, path: str) -> Any:
-        """Return hybrid dates in today's calendar; see `rebase`."""
+    def _rebase_flat(self, array: Any, path: str) -> Any:
+        """Return hybrid dates in the Gregorian calendar; see `rebase` for the error."""
         is_date = pa.types.is_date(array.type)
         counts = array.view(pa.int32() if is_date else pa.int64())
         last = int(_DAYS[-1]) if is_date else _LAST_SECOND * _PER_SECOND[array.type.unit]
@@ -122,14 +128,14 @@ class HybridCalendar:
         return pa.array(plain, counts.type, mask=mask).view(array.type)
 
 
-def _spark_keys(metadata: Mapping[Any, bytes]) -> dict[str, str]:
-    """Return the keys of Spark in a file's metadata, as text."""
+def _read_spark_keys(metadata: Mapping[Any, bytes]) -> dict[str, str]:
+    """Return Spark's own keys in a file's metadata, as text."""
     pairs = ((k.decode() if isinstance(k, bytes) else k, v) for k, v in metadata.items())
     return {k: v.decode(errors="replace") for k, v in pairs if k.startswith(_SPARK)}
 
 
 def _is_legacy(told: Mapping[str, str], version: str, kind: str) -> bool:
-    """Whether Spark wrote values in the hybrid calendar: in an old version, or asked to.
+    """Whether Spark wrote values of a kind in the hybrid calendar: in an old version, or asked to.
 
     A Parquet file with Spark's schema and without a version is of Spark 2.4.5 or older.
     """
@@ -137,16 +143,17 @@ def _is_legacy(told: Mapping[str, str], version: str, kind: str) -> bool:
     return written is not None and (written < version or f"{_SPARK}legacy{kind}" in told)
 
 
-def _is_dated(t: Any) -> bool:
-    """Whether Spark rebases a type: dates and instants, and no local timestamps."""
+def _is_rebased_type(t: Any) -> bool:
+    """Whether Spark rebases a type: dates, and timestamps with a zone."""
     return bool(pa.types.is_date(t) or (pa.types.is_timestamp(t) and t.tz is not None))
 
 
-def _flat_types(t: Any) -> Iterable[Any]:
+def _iterate_flat_types(t: Any) -> Iterable[Any]:
+    """Yield the flat types within a type, in order."""
     if isinstance(t, pa.BaseExtensionType):
-        yield from _flat_types(t.storage_type)
+        yield from _iterate_flat_types(t.storage_type)
     elif t.num_fields:
         for i in range(t.num_fields):
-            yield from _flat_types(t.field(i).type)
+            yield from _iterate_flat_types(t.field(i).type)
     else:
         yield t

@@ -56,7 +56,7 @@ _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
 
 def quote_identifier(name: str) -> str:
-    """Return a name, of a column, view or path, as Spark SQL takes it whatever is in it.
+    """Quote the name of a column, view or path for Spark SQL.
 
     >>> quote_identifier("a`b")
     '`a``b`'
@@ -65,7 +65,7 @@ def quote_identifier(name: str) -> str:
 
 
 def to_spark_json(schema: pa.Schema) -> str:
-    """Write a table schema as Spark's `StructType.json()` does.
+    """Write a table schema as the JSON of Spark's `StructType.json()`.
 
     Args:
         schema: columns of table types (see `lakeport.schema.casting.normalise_schema`).
@@ -77,11 +77,11 @@ def to_spark_json(schema: pa.Schema) -> str:
         >>> to_spark_json(pa.schema([("id", pa.int64())]))
         '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     """
-    return json.dumps(_struct(schema, ""), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_struct_to_spark(schema, ""), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_spark_json(text: str) -> pa.Schema:
-    """Read a schema that Spark or Delta wrote.
+    """Parse a schema that Spark or Delta wrote as JSON.
 
     A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which only tables of
     other writers have. Metadata is left out, but for what marks JSON.
@@ -93,11 +93,11 @@ def from_spark_json(text: str) -> pa.Schema:
         >>> from_spark_json(to_spark_json(pa.schema([("id", pa.int64())]))).names
         ['id']
     """
-    return pa.schema(list(_arrow(json.loads(text), "")))
+    return pa.schema(list(_type_to_arrow(json.loads(text), "")))
 
 
 def build_json_mark(part: pa.Field) -> dict[str, Any]:
-    """Return the metadata that mark a column, or a part of its lists and maps, as JSON.
+    """Return the metadata that mark a column, or a part of it, as JSON; empty if none is.
 
     >>> items = pa.list_(pa.field("item", pa.string(), metadata=JSON_METADATA))
     >>> build_json_mark(pa.field("v", items)), build_json_mark(pa.field("v", pa.string()))
@@ -110,13 +110,13 @@ def build_json_mark(part: pa.Field) -> dict[str, Any]:
     return {JSON_KEY: ".".join(at) or True} if is_json(part) else {}
 
 
-def _struct(fields: Any, path: str) -> dict[str, Any]:
+def _struct_to_spark(fields: Any, path: str) -> dict[str, Any]:
     return {
         "type": "struct",
         "fields": [
             {
                 "name": f.name,
-                "type": _spark(f.type, f"{path}.{f.name}" if path else f.name),
+                "type": _type_to_spark(f.type, f"{path}.{f.name}" if path else f.name),
                 "nullable": True,
                 "metadata": build_json_mark(f),
             }
@@ -125,22 +125,22 @@ def _struct(fields: Any, path: str) -> dict[str, Any]:
     }
 
 
-def _spark(t: Any, path: str) -> Any:
+def _type_to_spark(t: Any, path: str) -> Any:
     name = _NAMES.get(t)
     if name is not None:
         return name
     if pa.types.is_decimal128(t):
         return f"decimal({t.precision},{t.scale})"
     if pa.types.is_struct(t):
-        return _struct([t.field(i) for i in range(t.num_fields)], path)
+        return _struct_to_spark([t.field(i) for i in range(t.num_fields)], path)
     if pa.types.is_list(t):
-        element = _spark(t.value_type, f"{path}.element")
+        element = _type_to_spark(t.value_type, f"{path}.element")
         return {"type": "array", "elementType": element, "containsNull": True}
     if pa.types.is_map(t):
         return {
             "type": "map",
-            "keyType": _spark(t.key_type, f"{path}.key"),
-            "valueType": _spark(t.item_type, f"{path}.value"),
+            "keyType": _type_to_spark(t.key_type, f"{path}.key"),
+            "valueType": _type_to_spark(t.item_type, f"{path}.value"),
             "valueContainsNull": True,
         }
     raise SchemaConflict(
@@ -149,30 +149,30 @@ def _spark(t: Any, path: str) -> Any:
     )
 
 
-def _arrow(spark: Any, path: str) -> Any:
+def _type_to_arrow(spark: Any, path: str) -> Any:
     if isinstance(spark, str):
-        return _plain(spark, path)
+        return _flat_type_to_arrow(spark, path)
     if isinstance(spark, Mapping):
         match spark.get("type"):
             case "struct":
-                return pa.struct([_field(f, path) for f in spark["fields"]])
+                return pa.struct([_field_to_arrow(f, path) for f in spark["fields"]])
             case "array":
-                return pa.list_(_arrow(spark["elementType"], f"{path}.element"))
+                return pa.list_(_type_to_arrow(spark["elementType"], f"{path}.element"))
             case "map":
-                key = _arrow(spark["keyType"], f"{path}.key")
-                return pa.map_(key, _arrow(spark["valueType"], f"{path}.value"))
-    raise _foreign(path, json.dumps(spark))
+                key = _type_to_arrow(spark["keyType"], f"{path}.key")
+                return pa.map_(key, _type_to_arrow(spark["valueType"], f"{path}.value"))
+    raise _unknown_type_error(path, json.dumps(spark))
 
 
-def _field(spark: Mapping[str, Any], path: str) -> Any:
+def _field_to_arrow(spark: Mapping[str, Any], path: str) -> Any:
     name = spark["name"]
-    found = pa.field(name, _arrow(spark["type"], f"{path}.{name}" if path else name))
+    found = pa.field(name, _type_to_arrow(spark["type"], f"{path}.{name}" if path else name))
     mark = (spark.get("metadata") or {}).get(JSON_KEY)
     return _mark_json(found, mark.split(".") if isinstance(mark, str) else []) if mark else found
 
 
 def _mark_json(part: Any, at: list[str]) -> Any:
-    """A column whose part there is marked as JSON; as it is where that is no text any more."""
+    """Return a column with the part at `at` marked as JSON; unchanged if that is no text."""
     t = part.type
     if not at:
         return part.with_metadata(JSON_METADATA) if pa.types.is_string(t) else part
@@ -183,7 +183,7 @@ def _mark_json(part: Any, at: list[str]) -> Any:
     return part
 
 
-def _plain(name: str, path: str) -> Any:
+def _flat_type_to_arrow(name: str, path: str) -> Any:
     if name in _TYPES:
         return _TYPES[name]
     if name == "decimal":
@@ -192,10 +192,11 @@ def _plain(name: str, path: str) -> Any:
         return pa.decimal128(int(match[1]), int(match[2]))
     if _CHARS.fullmatch(name):
         return pa.string()
-    raise _foreign(path, name)
+    raise _unknown_type_error(path, name)
 
 
-def _foreign(path: str, name: str) -> SchemaConflict:
+def _unknown_type_error(path: str, name: str) -> SchemaConflict:
+    """Build the error for a type of the table that lakeport can't write."""
     return SchemaConflict(
         f"column {path!r} of the table has type {name}, which lakeport can't write",
         "land into another table, or change the column's type there.",
@@ -209,7 +210,7 @@ _OBJECT = "{}"
 
 
 def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
-    """A table's columns, with the types of `lakeport.schema.nested` in places without a value.
+    """Return a table's columns with untyped places where Delta's schema marks them.
 
     Args:
         schema: the table's schema as Delta's JSON.
@@ -225,6 +226,7 @@ def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Sch
 
 
 def _apply_marks(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.DataType:
+    """Return a type with its marked places untyped."""
     if "" in marks:
         return pa.null()
     if _OBJECT in marks:
@@ -239,13 +241,13 @@ def _apply_marks(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.D
 
 
 def _read_marks(field: Mapping[str, Any]) -> frozenset[str]:
-    """The places without a value in a column or member, as paths below it; empty for itself."""
+    """Return a column's marked places as paths below it; the column itself is the empty path."""
     found = field["metadata"].get(UNTYPED_KEY, [])
     return frozenset({""} if found is True else found)
 
 
 def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
-    """The marks within a part of a list or map.
+    """Return the marks within a part of a list or map, as paths below that part.
 
     >>> sorted(_marks_below({"element", "element.{}", "value"}, "element"))
     ['', '{}']
@@ -255,7 +257,7 @@ def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
 
 
 def list_part_types(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
-    """The parts of a list or map: their keys in Delta's JSON, their names in paths, their types."""
+    """List the parts of a list or map: key in Delta's JSON, name in paths, type; else none."""
     if pa.types.is_list(type_):
         return [("elementType", "element", type_.value_type)]
     if pa.types.is_map(type_):
@@ -264,7 +266,7 @@ def list_part_types(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
 
 
 def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
-    """A schema, as Delta's JSON, that says which of its places never had a value, and of no others.
+    """Return a schema as Delta's JSON that marks exactly the places untyped in `columns`.
 
     Args:
         schema: the schema, with text in these places.
@@ -282,6 +284,7 @@ def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[s
 
 
 def _write_marks(spark: Any, type_: pa.DataType) -> Any:
+    """Return a type as Delta's JSON, with the untyped places in its structs marked."""
     if is_untyped(type_):
         return spark
     if pa.types.is_struct(type_):
@@ -291,7 +294,7 @@ def _write_marks(spark: Any, type_: pa.DataType) -> Any:
 
 
 def _list_untyped(type_: pa.DataType) -> list[str]:
-    """List the places below a column that never had a value, as its metadata has them.
+    """List the untyped places of a column as its metadata have them.
 
     [""] is the column itself, ["{}"] a column that had objects without members alone.
     """
@@ -305,7 +308,7 @@ def _list_untyped(type_: pa.DataType) -> list[str]:
 
 
 def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
-    """A table's schema, as Delta's JSON, whose places without a value have the types of columns.
+    """Return a schema as Delta's JSON whose marked places have the types of `columns`.
 
     Args:
         schema: the table's.
@@ -320,6 +323,7 @@ def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str
 
 
 def _fill_marked(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -> Any:
+    """Return a type as Delta's JSON whose marked places have the types that `type_` has there."""
     if type_ is None:
         return spark
     if marks & {"", _OBJECT}:

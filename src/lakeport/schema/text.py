@@ -1,4 +1,4 @@
-"""Columns as text: each value as it is written in CSV, or as JSON.
+"""Format columns as text: each value as CSV has it, or as JSON.
 
 Everything is done on whole columns, so that no Python code runs per value (binary, rare decimals
 and JSON strings that are read back excepted).
@@ -30,7 +30,7 @@ _JSON_SPECIAL = tuple(char.encode() for char, _ in _ESCAPES)
 
 
 def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
-    """Return a column as strings, unquoted; nulls stay null.
+    """Format a column as unquoted strings; nulls stay null.
 
     Args:
         array: the column's values, of any type that a table may have.
@@ -46,14 +46,14 @@ def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
     if pa.types.is_string(kind):
         return array
     if pa.types.is_floating(kind):
-        return _float_text(array)
+        return _format_floats(array)
     if pa.types.is_timestamp(kind):
-        return _timestamp_text(array, column)
+        return _format_timestamps(array, column)
     if pa.types.is_date32(kind):
         _check_years(array, column)
         return array.cast(pa.string())
     if pa.types.is_decimal(kind):
-        return _decimal_text(array)
+        return _format_decimals(array)
     if pa.types.is_binary(kind):
         return pa.array(
             [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()],
@@ -66,7 +66,7 @@ def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
 
 
 def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
-    """Return a column as JSON texts; nulls become `null`.
+    """Format a column as JSON texts; nulls become the text `null`.
 
     Raises:
         InputError: a date or timestamp outside the years 1 to 9999.
@@ -76,26 +76,26 @@ def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
     """
     kind = array.type
     if pa.types.is_struct(kind):
-        text = _struct_json(array, column)
+        text = _struct_to_json(array, column)
     elif pa.types.is_map(kind):
-        names = _json_string(to_plain_text(_within(array, array.keys), column))
-        values = to_json_text(_within(array, array.items), column)
-        text = _joined(array, pc.binary_join_element_wise(names, values, ":"), "{", "}")
+        names = _quote_json(to_plain_text(_slice_children(array, array.keys), column))
+        values = to_json_text(_slice_children(array, array.items), column)
+        text = _join_children(array, pc.binary_join_element_wise(names, values, ":"), "{", "}")
     elif pa.types.is_list(kind):
-        items = _part_json(kind.value_field, _within(array, array.values), column)
-        text = _joined(array, items, "[", "]")
+        items = _part_to_json(kind.value_field, _slice_children(array, array.values), column)
+        text = _join_children(array, items, "[", "]")
     elif pa.types.is_floating(kind):
         finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind))
-        text = _float_text(finite)
+        text = _format_floats(finite)
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         text = to_plain_text(array, column)
     else:
-        text = _json_string(to_plain_text(array, column))
+        text = _quote_json(to_plain_text(array, column))
     return pc.fill_null(pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string())), "null")
 
 
 def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
-    """Return a column as JSON texts; nulls stay null, and what is JSON already stays as it is.
+    """Format a column as JSON texts; nulls stay null, and JSON texts stay as they are.
 
     Args:
         array: the column's values.
@@ -110,7 +110,7 @@ def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Arra
     """
     if is_json(part):
         return array
-    if not _finite(array):
+    if not _is_finite(array):
         raise InputError(
             f"column {column!r} holds JSON in the table, and the source has a number for it that "
             "JSON lacks (NaN or infinity)",
@@ -120,7 +120,7 @@ def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Arra
 
 
 def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
-    """Return a column's values in its declared type.
+    """Cast a column to its declared type; raise InexactError if a value does not fit.
 
     Declared as JSON, texts stay as they are, and other values become JSON; declared as another
     type, JSON texts become plain ones first.
@@ -145,7 +145,7 @@ def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.
 
 
 def unquote_json(array: pa.Array) -> pa.Array:
-    """Return JSON texts as plain ones: strings as they are, every other value as its JSON.
+    """Turn JSON texts into plain ones: strings lose their quotes, other values stay JSON.
 
     >>> unquote_json(pa.array(['"a"', "7", None])).to_pylist()
     ['a', '7', None]
@@ -160,7 +160,7 @@ def unquote_json(array: pa.Array) -> pa.Array:
 
 
 def is_json_text(text: str) -> bool:
-    """Tell whether a text is JSON of one value.
+    """Whether a text is JSON of one value.
 
     >>> is_json_text('{"a": 1}'), is_json_text("a")
     (True, False)
@@ -174,22 +174,24 @@ def is_json_text(text: str) -> bool:
     return True
 
 
-def _finite(array: pa.Array) -> bool:
+def _is_finite(array: pa.Array) -> bool:
+    """Whether all floats of a column, at any depth, are finite."""
     kind = array.type
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.fill_null(pc.is_finite(array), True), min_count=0).as_py())
     if pa.types.is_struct(kind):
-        return all(map(_finite, array.flatten()))
+        return all(map(_is_finite, array.flatten()))
     if pa.types.is_list(kind):
-        return _finite(array.flatten())
-    return _finite(array.items) if pa.types.is_map(kind) else True
+        return _is_finite(array.flatten())
+    return _is_finite(array.items) if pa.types.is_map(kind) else True
 
 
-def _struct_json(array: pa.Array, column: str) -> pa.Array:
+def _struct_to_json(array: pa.Array, column: str) -> pa.Array:
+    """Format each row of a struct as a JSON object."""
     parts = []
     for field, child in zip(array.type, array.flatten(), strict=True):
-        name = _json_string(pa.array([field.name], pa.string()))[0].as_py()
-        text = _part_json(field, child, column)
+        name = _quote_json(pa.array([field.name], pa.string()))[0].as_py()
+        text = _part_to_json(field, child, column)
         parts.append(pc.binary_join_element_wise(f"{name}:", text, ""))
     if not parts:
         return pa.repeat(pa.scalar("{}"), len(array))
@@ -197,27 +199,28 @@ def _struct_json(array: pa.Array, column: str) -> pa.Array:
     return pc.binary_join_element_wise("{", body, "}", "")
 
 
-def _part_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
-    """The items of a list or the members of a struct as JSON, which some are already."""
+def _part_to_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
+    """Format list items or struct members as JSON, unless they are JSON texts already."""
     if is_json(part):
         return pc.fill_null(values, "null")
     return to_json_text(values, column)
 
 
-def _within(array: pa.Array, children: pa.Array) -> pa.Array:
-    """Return the children of a list or map, without those that a slice of it leaves out."""
+def _slice_children(array: pa.Array, children: pa.Array) -> pa.Array:
+    """Return the children of a list or map that lie within the array's slice."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return children.slice(first, last - first)
 
 
-def _joined(array: pa.Array, texts: pa.Array, left: str, right: str) -> pa.Array:
-    """Join the texts of each list's children, as `_within` gives them."""
+def _join_children(array: pa.Array, texts: pa.Array, left: str, right: str) -> pa.Array:
+    """Join the texts of each row's children with commas, within brackets."""
     offsets = pc.subtract(array.offsets, array.offsets[0])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
     return pc.binary_join_element_wise(left, joined, right, "")
 
 
-def _json_string(text: pa.Array) -> pa.Array:
+def _quote_json(text: pa.Array) -> pa.Array:
+    """Format texts as JSON strings, escaped and in quotes."""
     if contains_any(text, _JSON_SPECIAL):
         for char, escape in _ESCAPES:
             text = pc.replace_substring(text, char, escape)
@@ -225,12 +228,12 @@ def _json_string(text: pa.Array) -> pa.Array:
 
 
 def contains_any(text: pa.Array, special: tuple[bytes, ...]) -> bool:
-    """Tell whether any of the bytes occurs: far cheaper on the whole column than row by row."""
+    """Whether any of these bytes occurs in a column's texts."""
     every = get_string_bytes(text).to_pybytes()
     return any(byte in every for byte in special)
 
 
-def _float_text(array: pa.Array) -> pa.Array:
+def _format_floats(array: pa.Array) -> pa.Array:
     text = array.cast(pa.string())
     if pc.any(pc.equal(array, pc.trunc(array))).as_py():
         text = pc.replace_substring_regex(text, r"^(-?[0-9]+)$", r"\1.0")
@@ -240,7 +243,8 @@ def _float_text(array: pa.Array) -> pa.Array:
     return text
 
 
-def _timestamp_text(array: pa.Array, column: str) -> pa.Array:
+def _format_timestamps(array: pa.Array, column: str) -> pa.Array:
+    """Format timestamps as ISO 8601 in UTC; raise InputError beyond the years 1 to 9999."""
     _check_years(array.cast(TIMESTAMP), column)
     text = array.cast(pa.timestamp("us")).cast(pa.string())
     between = len("2024-03-04")
@@ -248,7 +252,7 @@ def _timestamp_text(array: pa.Array, column: str) -> pa.Array:
     return pc.binary_join_element_wise(text, "+00:00", "")
 
 
-def _decimal_text(array: pa.Array) -> pa.Array:
+def _format_decimals(array: pa.Array) -> pa.Array:
     text = array.cast(pa.string())
     if not pc.any(pc.match_substring(text, "E")).as_py():
         return text
@@ -256,6 +260,7 @@ def _decimal_text(array: pa.Array) -> pa.Array:
 
 
 def _check_years(array: pa.Array, column: str) -> None:
+    """Raise InputError if a date or timestamp lies outside the years 1 to 9999."""
     if not has_storable_years(array):
         raise InputError(
             f"column {column!r} has a date outside the years 1 to 9999, which ISO 8601 text in CSV "
@@ -265,7 +270,7 @@ def _check_years(array: pa.Array, column: str) -> None:
 
 
 def get_string_bytes(text: pa.Array) -> pa.Buffer:
-    """The strings of an array back to back, without copying them."""
+    """Return the bytes of a column's strings back to back, without copying them."""
     _, offsets, data = text.buffers()
     if data is None or len(text) == 0:
         return pa.py_buffer(b"")

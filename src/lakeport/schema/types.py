@@ -1,4 +1,4 @@
-"""The types that columns can have: as a source declares them, and as a table stores them.
+"""Types of columns: as a source declares them, as a table stores them, and as people name them.
 
 A source's schema is a tuple of `Field`, whose `FieldType` says how JSON values are to be read. A
 table's schema is a `pyarrow.Schema` restricted to the types that every destination can store:
@@ -43,7 +43,7 @@ _LONG = range(-(2**63), 2**63)
 
 
 class Kind(StrEnum):
-    """What a declared column holds."""
+    """Kind of the values in a declared column."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -62,7 +62,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A declared type.
+    """A declared type, which says how JSON values of a column are read.
 
     Attributes:
         kind: what it holds.
@@ -91,7 +91,7 @@ class FieldType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared column, or a member of a struct.
+    """A declared column, or a member of a declared struct.
 
     Attributes:
         name: as the source names it.
@@ -148,7 +148,7 @@ def to_arrow_type(t: FieldType, *, keep_untyped: bool = False) -> pa.DataType:
 
 
 def to_arrow_field(name: str, t: FieldType, *, keep_untyped: bool = False) -> pa.Field:
-    """Return the Arrow field of a declared type; the metadata of JSON text say so.
+    """Return the Arrow field that stores a declared type; JSON text is marked in its metadata.
 
     >>> is_json(to_arrow_field("v", FieldType(Kind.JSON)))
     True
@@ -158,7 +158,7 @@ def to_arrow_field(name: str, t: FieldType, *, keep_untyped: bool = False) -> pa
 
 
 def to_table_field(name: str, t: pa.DataType) -> pa.Field:
-    """Return the column for a type, where Arrow's type JSON stands for text that is marked.
+    """Return the field that stores a type in a table; Arrow's type JSON becomes marked text.
 
     >>> to_table_field("v", pa.json_()).type, is_json(to_table_field("v", pa.json_()))
     (DataType(string), True)
@@ -169,12 +169,18 @@ def to_table_field(name: str, t: pa.DataType) -> pa.Field:
 
 
 def get_logical_type(part: pa.Field) -> pa.DataType:
-    """Return a column's type, as Arrow's type JSON where its texts are JSON."""
+    """Return a field's type: Arrow's type JSON if its texts are marked as JSON."""
     return pa.json_() if is_json(part) else part.type
 
 
+def is_number(type_: pa.DataType) -> bool:
+    """Whether a type is one of integers, floats or decimals."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
 def find_duplicate(names: Iterable[str]) -> str | None:
-    """The first name that stands there more than once; None if there is none.
+    """Return the first name that occurs more than once; None if there is none.
 
     >>> find_duplicate(["id", "name", "id"])
     'id'
@@ -183,7 +189,7 @@ def find_duplicate(names: Iterable[str]) -> str | None:
 
 
 def check_column_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> None:
-    """Refuse columns of a source that can't be told apart, or have no name.
+    """Raise InputError if a column has no name, or two have the same one.
 
     Args:
         stream: the stream's name.
@@ -220,7 +226,7 @@ _OPENING = {Kind.STRUCT: frozenset("{"), Kind.LIST: frozenset("[")}
 
 
 def merge_types(a: FieldType, b: FieldType) -> FieldType:
-    """Tell the narrowest type that holds the values of both without losing any.
+    """Return the narrowest type that holds the values of both types without loss.
 
     Integers and numbers give a number, dates and times a time, other kinds of text a string,
     objects the members of both, lists a list of both items; what else is mixed is JSON text.
@@ -235,7 +241,7 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
     if Kind.NULL in kinds:
         return b
     if kinds == {Kind.STRUCT}:
-        return _struct(a, b)
+        return _merge_structs(a, b)
     if kinds == {Kind.LIST}:
         return FieldType(Kind.LIST, item=merge_types(a.item or _JSON, b.item or _JSON))
     if kinds == {Kind.INTEGER}:
@@ -243,17 +249,17 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
     if kinds == {Kind.INTEGER, Kind.NUMBER}:
         return _JSON if a.precision or b.precision else FieldType(Kind.NUMBER)
     if kinds <= {Kind.DECIMAL, Kind.INTEGER}:
-        return _decimal(a, b)
+        return _merge_decimals(a, b)
     if kinds == {Kind.TIMESTAMP, Kind.DATE}:
         return FieldType(Kind.TIMESTAMP)
     if all(t.kind in _TEXTS or t.text for t in (a, b)):
         return FieldType(Kind.STRING)
-    mine, theirs = _opening(a), _opening(b)
+    mine, theirs = _opening_brackets(a), _opening_brackets(b)
     return FieldType(Kind.JSON, opening=mine | theirs) if mine and theirs else _JSON
 
 
 def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Merge two sets of columns; the order is that of `a`, then what only `b` has.
+    """Merge two sets of columns: those of `a` in their order, then those that only `b` has.
 
     A column is required only where both require it.
 
@@ -266,29 +272,32 @@ def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...
         return a
     theirs = {f.name: f for f in b}
     mine = {f.name for f in a}
-    both = [_merged(f, theirs.get(f.name)) for f in a]
+    both = [_merge_field(f, theirs.get(f.name)) for f in a]
     return (*both, *(Field(f.name, f.type) for f in b if f.name not in mine))
 
 
-def _merged(mine: Field, other: Field | None) -> Field:
+def _merge_field(mine: Field, other: Field | None) -> Field:
+    """Merge a column with the other set's column of that name, which may be absent."""
     if other is None:
         return Field(mine.name, mine.type)
     return Field(mine.name, merge_types(mine.type, other.type), mine.required and other.required)
 
 
-def _struct(a: FieldType, b: FieldType) -> FieldType:
+def _merge_structs(a: FieldType, b: FieldType) -> FieldType:
+    """Return a struct with the members of both; JSON text if names differ only in case."""
     fields = merge_fields(a.fields, b.fields)
     if len({f.name.lower() for f in fields}) < len(fields):
         return FieldType(Kind.JSON, opening=_OPENING[Kind.STRUCT])
     return FieldType(Kind.STRUCT, fields=fields, rest=a.rest or b.rest)
 
 
-def _opening(t: FieldType) -> frozenset[str]:
+def _opening_brackets(t: FieldType) -> frozenset[str]:
+    """Return the brackets that a string of this type's JSON may begin with; empty if none."""
     return _OPENING.get(t.kind, t.opening)
 
 
-def _decimal(a: FieldType, b: FieldType) -> FieldType:
-    """A decimal with the integer digits and the fraction digits of both, if that fits."""
+def _merge_decimals(a: FieldType, b: FieldType) -> FieldType:
+    """Return a decimal with the integer and fraction digits of both; JSON beyond 38 digits."""
     whole = max(_LONG_DIGITS if t.kind is Kind.INTEGER else t.precision - t.scale for t in (a, b))
     scale = max(a.scale, b.scale)
     if whole + scale > MAX_PRECISION:
@@ -298,7 +307,7 @@ def _decimal(a: FieldType, b: FieldType) -> FieldType:
 
 
 def classify_number(literal: str) -> str:
-    """Tell the kind of a number as it was written.
+    """Return the kind of a number as written; `string` if no number type holds it exactly.
 
     Example:
         >>> classify_number("9223372036854775808")
@@ -314,7 +323,7 @@ def classify_number(literal: str) -> str:
 
 
 def merge_kinds(a: str, b: str) -> str:
-    """Tell the kind of a field that has values of two kinds.
+    """Return the kind of a field that has values of two kinds; `string` or `json` if they clash.
 
     Example:
         >>> merge_kinds("integer", "number"), merge_kinds("boolean", "number")
@@ -330,7 +339,7 @@ def merge_kinds(a: str, b: str) -> str:
 
 
 def kind_to_arrow_type(kind: str) -> pa.DataType:
-    """Tell how a table stores an undeclared field.
+    """Return the Arrow type in which a table stores an undeclared field of this kind.
 
     Example:
         >>> kind_to_arrow_type("number")
@@ -372,7 +381,7 @@ _TOLD = {
 
 
 def parse_type_name(name: str, column: str) -> FieldType:
-    """Look up a type by its name.
+    """Parse the name of a type, such as `decimal(10,2)`; raise ConfigError if there is none.
 
     Args:
         name: `string`, `integer`, `number`, `boolean`, `date`, `timestamp`, `json` or
@@ -403,7 +412,7 @@ def parse_type_name(name: str, column: str) -> FieldType:
 
 
 def format_type(type_: pa.DataType) -> str:
-    """A column's type in words: where `parse_type_name` has it, in words that it takes.
+    """Return a type's name for people; `parse_type_name` takes it if it knows such a type.
 
     >>> [format_type(t) for t in (pa.int64(), pa.decimal128(10, 2), pa.list_(pa.int64()))]
     ['integer', 'decimal(10,2)', 'list of integer']
@@ -420,7 +429,7 @@ def format_type(type_: pa.DataType) -> str:
 
 
 def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
-    """Refuse more columns and members of objects than a table may have.
+    """Raise InputError if columns and members of objects are more than `most`.
 
     Args:
         stream: the stream's name.
@@ -433,7 +442,7 @@ def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: boo
     """
     if len(columns) <= most // 8 and not any(pa.types.is_nested(t) for t in columns.types):
         return
-    sizes = {field.name: _width(field.type) for field in columns}
+    sizes = {field.name: _count_members(field.type) for field in columns}
     count = count_columns(columns)
     if count <= most:
         return
@@ -461,28 +470,28 @@ def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: boo
 
 
 def count_columns(columns: Iterable[pa.Field]) -> int:
-    """Count columns and the members of their objects.
+    """Count columns and the members of their objects, at any depth.
 
     >>> count_columns([pa.field("a", pa.list_(pa.struct([("b", pa.int64()), ("c", pa.int64())])))])
     3
     """
-    return sum(1 + _width(field.type) for field in columns)
+    return sum(1 + _count_members(field.type) for field in columns)
 
 
 def count_leaves(columns: Iterable[pa.Field]) -> int:
-    """Count the arrays that hold a batch's values.
+    """Count the flat arrays that hold the values of a batch with these columns.
 
     >>> items = pa.list_(pa.struct([("c", pa.int64())]))
     >>> count_leaves(pa.schema([("a", pa.int64()), ("b", items)]))
     2
     """
-    return sum(max(1, _width(field.type)) for field in columns)
+    return sum(max(1, _count_members(field.type)) for field in columns)
 
 
-def _width(type_: pa.DataType) -> int:
-    """Count the members of objects within a type."""
+def _count_members(type_: pa.DataType) -> int:
+    """Count the members of objects within a type, at any depth."""
     if pa.types.is_struct(type_):
-        return sum(1 + _width(member.type) for member in type_)
+        return sum(1 + _count_members(member.type) for member in type_)
     if pa.types.is_list(type_):
-        return _width(type_.value_type)
-    return _width(type_.item_type) if pa.types.is_map(type_) else 0
+        return _count_members(type_.value_type)
+    return _count_members(type_.item_type) if pa.types.is_map(type_) else 0

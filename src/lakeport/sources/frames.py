@@ -148,7 +148,7 @@ def _spooled(
 ) -> Batch:
     """Write a frame's rows to Arrow IPC streams of about `split_bytes` each."""
     check_column_names(stream, schema.names)
-    opened = normalise_schema(schema, open_places=True)
+    opened = normalise_schema(schema, keep_untyped=True)
     paths: list[Path] = []
     rows = 0
     plain, waiting = schema.remove_metadata(), _regular(schema, batches)

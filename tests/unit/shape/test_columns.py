@@ -82,7 +82,7 @@ def test_alignment_reorders_fills_and_casts_nested_columns() -> None:
         ],
         schema=source,
     )
-    shape = plan_shape(source, internal_prefix=None).aligned(table)
+    shape = plan_shape(source, internal_prefix=None).align(table)
     (batch,) = shape(iter([rows.slice(0, 3)]))
     assert batch.schema == table
     assert batch.to_pylist() == [
@@ -103,14 +103,14 @@ def test_a_table_may_spell_names_in_another_case() -> None:
     source = pa.schema([("ID", pa.int64()), ("s", pa.struct([("Y", pa.int64())]))])
     table = pa.schema([("id", pa.int64()), ("s", pa.struct([("y", pa.int64())]))])
     rows = pa.RecordBatch.from_pylist([{"ID": 1, "s": {"Y": 2}}], schema=source)
-    shape = plan_shape(source, internal_prefix=None).aligned(table)
+    shape = plan_shape(source, internal_prefix=None).align(table)
     assert next(shape(iter([rows]))).to_pylist() == [{"id": 1, "s": {"y": 2}}]
 
 
 def test_a_value_that_the_table_can_t_hold_exactly_is_refused() -> None:
     source = pa.schema([("n", pa.int64())])
     rows = pa.RecordBatch.from_pylist([{"n": 2**53 + 1}], schema=source)
-    shape = plan_shape(source, internal_prefix=None).aligned(pa.schema([("n", pa.float64())]))
+    shape = plan_shape(source, internal_prefix=None).align(pa.schema([("n", pa.float64())]))
     with pytest.raises(InputError, match="'n'"):
         next(shape(iter([rows])))
 
@@ -123,4 +123,4 @@ def test_rows_without_any_column_are_refused_and_not_lost() -> None:
     assert "internal_columns" in caught.value.hint
     assert [batch.num_rows for batch in plan_shape(pa.schema([]))(iter([rows]))] == [2]
     table = pa.schema([("id", pa.int64())])
-    assert [batch.num_rows for batch in bare.aligned(table)(iter([rows]))] == [2]
+    assert [batch.num_rows for batch in bare.align(table)(iter([rows]))] == [2]

@@ -334,7 +334,7 @@ class DuckDb(SqlDialect):
         json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
         wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
         schema = session.schema(f"SELECT {wanted} FROM {relation}")
-        found = normalise_schema(schema, open_places=True)
+        found = normalise_schema(schema, keep_untyped=True)
         untyped = find_untyped_columns(found)
         return tuple(
             DatabaseColumn(

@@ -109,7 +109,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
                 "rename them where the file is written.",
             )
         with naming(file.name):
-            schema = normalise_schema(found.schema, open_places=True)
+            schema = normalise_schema(found.schema, keep_untyped=True)
     return [found._replace(schema=schema)]
 
 

@@ -35,7 +35,7 @@ def stored_columns(
 
     Args:
         columns: the table's, with the types of `lakeport.schema.nested`: a column of the type null
-            is left out, and of the others what `as_stored` leaves out.
+            is left out, and of the others what `to_file_type` leaves out.
         partitions: partition columns, which the files' folders tell.
         keep: names, in any case, of others that are there all the same, as text. Where no column
             were left for the files, all are, as files without columns have no rows.

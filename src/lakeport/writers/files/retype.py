@@ -107,7 +107,7 @@ def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
     """Return a Parquet file with the same rows in these columns.
 
     Raises:
-        ValueFound: it has a value where its type is not the columns' one.
+        UnexpectedValue: it has a value where its type is not the columns' one.
     """
     file = pq.ParquetFile(pa.BufferReader(data))
     wanted, out = pa.struct(list(columns)), io.BytesIO()
