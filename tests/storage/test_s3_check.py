@@ -88,7 +88,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
         over.wait()
         raise LakeportError("nobody waits for it any more")
 
-    monkeypatch.setattr("lakeport.loading.check._begin_spark", lambda *_: starting)
+    monkeypatch.setattr("lakeport.loading.check._start_spark", lambda *_: starting)
     config = DeltaLakeS3Config(
         bucket="lake",
         aws_endpoint=minio.endpoint,

@@ -1,4 +1,4 @@
-"""A report in the making: adds up what happens during a run."""
+"""The builder of a load's report, which adds up the events of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeport.native import parser
 
 
 class ReportBuilder:
-    """Adds up what happens during a run, from several threads.
+    """Adds up the events of a run to its report; several threads may call it.
 
     Args:
         run_id: the run's name.
@@ -28,8 +28,8 @@ class ReportBuilder:
         tick: reads a clock that never steps back, in seconds.
 
     Attributes:
-        timeline: takes down when what is done.
-        engine: what ran the tasks; set before the report is finished.
+        timeline: records when the stages of the run were done.
+        engine: the engine that ran the tasks; set before `finish`.
     """
 
     def __init__(
@@ -57,71 +57,73 @@ class ReportBuilder:
         self._lock = Lock()
 
     def add_landed(self, landed: Landed, seconds: float = 0.0) -> None:
-        """Add a batch, and the seconds that it took."""
-        self._change(
+        """Add a commit of a stream's batch, and the seconds that it took."""
+        self._update_stream(
             landed.stream,
             lambda old: replace(
-                _with_commit(old, landed),
+                _add_commit(old, landed),
                 rows=old.rows + landed.rows,
                 batches=old.batches + 1,
                 skipped_batches=old.skipped_batches + landed.skipped,
                 seconds=old.seconds + seconds,
-                notes=_unique(old.notes, landed.notes),
+                notes=_join_unique(old.notes, landed.notes),
                 columns={**old.columns, **landed.columns},
                 source_columns={**old.source_columns, **landed.source_columns},
-                merged=_added(old.merged, landed.merged),
+                merged=_add_counts(old.merged, landed.merged),
             ),
         )
 
     def add_commit(self, landed: Landed) -> None:
         """Add the files and version of a commit that retired earlier versions of a stream."""
-        self._change(landed.stream, lambda old: _with_commit(old, landed))
+        self._update_stream(landed.stream, lambda old: _add_commit(old, landed))
 
     def add_rejected(self, stream: str, count: int) -> None:
-        """Add bad records of a stream that were set aside."""
-        self._change(stream, lambda old: replace(old, rejected=old.rejected + count))
+        """Add to the number of a stream's rejected records."""
+        self._update_stream(stream, lambda old: replace(old, rejected=old.rejected + count))
 
     def add_dropped(self, stream: str, fields: Mapping[str, int]) -> None:
-        """Add undeclared fields that were left out: field -> records that held it."""
-        self._change(
+        """Add undeclared fields that were dropped: field -> records that held it."""
+        self._update_stream(
             stream, lambda old: replace(old, dropped=dict(Counter(old.dropped) + Counter(fields)))
         )
 
     def add_results(self, stream: str, results: Sequence[ExpectationResult]) -> None:
-        """Add the results of a stream's expectations."""
-        self._change(
-            stream, lambda old: replace(old, expectations=_results(old.expectations, results))
+        """Add the results of a stream's expectations; counts of one name add up."""
+        self._update_stream(
+            stream, lambda old: replace(old, expectations=_add_results(old.expectations, results))
         )
 
     def add_stray_lines(self, count: int) -> None:
-        """Add lines that belong to no stream."""
+        """Add to the number of lines that belong to no stream."""
         self._stray += count
 
     def add_quarantined(self, records: Iterable[BadRecord], uris: Iterable[str]) -> None:
-        """Add bad records, by their reasons, and the files that hold them."""
+        """Count bad records by their reasons, and add the URIs of the files that hold them."""
         with self._lock:
             self._rejections.add(records)
             self._quarantine.update(dict.fromkeys(uris))
 
     def set_state(self, state: bytes) -> None:
-        """Remember the STATE that went out."""
+        """Set the last STATE that was emitted."""
         self._state = state
 
     def add_warning(self, text: str, stream: str = "") -> None:
-        """Add a sentence, once, to a stream or to the whole run."""
+        """Add a warning to a stream, or without one to the run; a repeated text is added once."""
         if stream:
-            self._change(stream, lambda old: replace(old, warnings=_unique(old.warnings, (text,))))
+            self._update_stream(
+                stream, lambda old: replace(old, warnings=_join_unique(old.warnings, (text,)))
+            )
         else:
             self._warnings[text] = None
 
     def add_note(self, stream: str, table: str, text: str) -> None:
-        """Add a line about a stream that had no rows."""
-        self._change(
-            stream, lambda old: replace(old, table=table, notes=_unique(old.notes, (text,)))
+        """Add a note to a stream that had no rows, with its table's URI."""
+        self._update_stream(
+            stream, lambda old: replace(old, table=table, notes=_join_unique(old.notes, (text,)))
         )
 
     def finish(self, error: BaseException | None = None) -> LandingReport:
-        """The report, of a run that failed if there is an error."""
+        """Return the report so far; with an error, that of a failed run."""
         seconds = self.timeline.elapsed()
         spans, left_out = self.timeline.spans(seconds)
         read, written = self.timeline.paces(seconds)
@@ -149,51 +151,54 @@ class ReportBuilder:
             engine=self.engine,
         )
 
-    def _change(self, stream: str, change: Callable[[StreamReport], StreamReport]) -> None:
+    def _update_stream(self, stream: str, change: Callable[[StreamReport], StreamReport]) -> None:
+        """Replace a stream's report by the one that `change` returns for it."""
         with self._lock:
             old = self._streams.get(stream) or StreamReport(stream)
             self._streams[stream] = change(old)
 
 
-def _with_commit(old: StreamReport, landed: Landed) -> StreamReport:
-    """Add a commit's files and versions to a stream's report."""
+def _add_commit(old: StreamReport, landed: Landed) -> StreamReport:
+    """Return a stream's report with a commit's files, rows removed and versions."""
     return replace(
         old,
         table=landed.table,
         files=old.files + (0 if landed.skipped else len(landed.files)),
         bytes=old.bytes + (0 if landed.skipped else landed.bytes),
         removed_files=old.removed_files + landed.removed_files,
-        first_version=_first(old.first_version, landed.version),
-        last_version=_first(landed.version, old.last_version),
-        warnings=_unique(old.warnings, landed.warnings),
-        removed_rows=_sum(old.removed_rows, landed.removed_rows),
+        first_version=_first_known(old.first_version, landed.version),
+        last_version=_first_known(landed.version, old.last_version),
+        warnings=_join_unique(old.warnings, landed.warnings),
+        removed_rows=_add_known(old.removed_rows, landed.removed_rows),
     )
 
 
-def _first(*versions: int | None) -> int | None:
-    """The first version that there is."""
+def _first_known(*versions: int | None) -> int | None:
+    """Return the first version that is not None; None if there is none."""
     return next((version for version in versions if version is not None), None)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
+def _add_known(one: int | None, other: int | None) -> int | None:
+    """Return the sum of two numbers; None if one of them is None: unknown."""
     return None if one is None or other is None else one + other
 
 
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
-    """The sums of two counts; what one of them does not know is not known of both."""
+def _add_counts(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the sums of two counts; names that only one of them has are left out."""
     if not one or not other:
         return one or other
     return {name: one[name] + other[name] for name in one if name in other}
 
 
-def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
+def _join_unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts of both, each once, in order."""
     return tuple(dict.fromkeys((*one, *two)))
 
 
-def _results(
+def _add_results(
     one: Sequence[ExpectationResult], two: Sequence[ExpectationResult]
 ) -> tuple[ExpectationResult, ...]:
-    """The results of two batches together, by name."""
+    """Return the results of two batches by name, with rows checked and failed added up."""
     found = {result.name: result for result in one}
     for new in two:
         if old := found.get(new.name):

@@ -1,11 +1,11 @@
-"""Cancellation of a load: no commit begins any more, and the outcome of the last is told.
+"""Cancellation of a load: begin no further commit, and find out what became of the last one.
 
 ```
-signal ─▶ no commit begins ─▶ wait for the batch in progress ─┬─ it ends ───────▶ what it came to
+signal ─▶ no commit begins ─▶ wait for the batch in progress ─┬─ it ends ───────▶ its outcome
                                                               └─ time is over ─▶ end Spark, look
 ```
-A commit that was begun may be made by a request that is under way, also after this process has
-gone. So it counts as unknown until somebody has seen what became of it.
+A request that is under way may make a commit even after this process has ended. So the outcome of
+a begun commit is unknown until it was seen.
 """
 
 from __future__ import annotations
@@ -24,121 +24,121 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
-_END_SECONDS = 4.0  # for the batch in progress to end by itself,
-_LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
+_END_SECONDS = 4.0  # that the batch in progress has to end by itself,
+_LOOK_SECONDS = 4.0  # and to find out its outcome, once it was cut off
 
 
 class Cancelled(Exception):
-    """A commit was not begun, as the load was asked to end."""
+    """Raised in place of a commit that was not begun, as the load was asked to end."""
 
 
 class EndRequested(KeyboardInterrupt):
-    """Another thread has asked the load to end."""
+    """Raised in the load's thread when another thread has asked the load to end."""
 
 
 class Cancellation:
-    """Whether a load was asked to end, and its commits of unknown outcome.
+    """The state of a load's end: whether one was requested, and its commits of unknown outcome.
 
     Attributes:
-        at_once: it was asked a second time, so that there is no time to tidy up.
+        at_once: whether the end was requested a second time: there is no time to clean up.
     """
 
     def __init__(self) -> None:
         self.at_once = False
-        self._asked = self._cancelled = False
-        self._ask: Future[None] = Future()
-        self._open: dict[str, None] = {}
+        self._requested = self._cancelled = False
+        self._request: Future[None] = Future()
+        self._commits: dict[str, None] = {}
         self._lock = threading.Lock()
-        _loads.add(self)
+        _cancellations.add(self)
 
     @classmethod
     def of_this_thread(cls) -> Cancellation:
-        """Return the cancellation of this thread's load, see `used`; a new one without."""
-        return _used.get() or cls()
+        """Return the cancellation that is active in this thread; a new one where none is."""
+        return _active.get() or cls()
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Make this the cancellation of the load that this thread runs in the body."""
-        before = _used.set(self)
+    def activate(self) -> Iterator[None]:
+        """Make this the active cancellation of this thread while the body runs."""
+        before = _active.set(self)
         try:
             yield
         finally:
-            _used.reset(before)
+            _active.reset(before)
 
-    def ask(self) -> None:
-        """Have the load end, from another thread than its own: as an interrupt would there."""
+    def request_end(self) -> None:
+        """Ask the load to end, from another thread than its own, as an interrupt would."""
         with self._lock:
-            self._asked = True
-        if not self._ask.done():
-            self._ask.set_result(None)
+            self._requested = True
+        if not self._request.done():
+            self._request.set_result(None)
 
     def check(self) -> None:
-        """See whether another thread has asked for an end.
+        """Raise EndRequested if another thread has asked the load to end.
 
         Raises:
-            Asked: one has.
+            EndRequested: one has.
         """
-        if self._ask.done():
+        if self._request.done():
             raise EndRequested
 
-    def outcome(self, landing: Future[None]) -> None:
-        """Wait for a batch.
+    def wait_for(self, landing: Future[None]) -> None:
+        """Wait until a flush has landed; raise what it raised.
 
         Raises:
-            Asked: another thread asks for an end meanwhile.
+            EndRequested: another thread asked the load to end meanwhile.
         """
-        wait([landing, self._ask], return_when=FIRST_COMPLETED)
+        wait([landing, self._request], return_when=FIRST_COMPLETED)
         if not landing.done():
             raise EndRequested
         landing.result()
 
     @contextmanager
-    def committing(self, table: str) -> Iterator[None]:
-        """A commit to a table.
+    def track_commit(self, table: str) -> Iterator[None]:
+        """Note a commit to a table while the body makes it; its outcome may stay unknown.
 
         Raises:
             Cancelled: the load was asked to end before.
         """
         with self._lock:
-            if self._asked:
+            if self._requested:
                 raise Cancelled
-            self._open[table] = None
+            self._commits[table] = None
         try:
             yield
         except (DestinationError, SparkFailure) as error:
             if isinstance(error, CommitConflict):
-                self._close(table)
+                self._forget_commit(table)
             raise
         except LakeportError:
-            self._close(table)
+            self._forget_commit(table)
             raise
         else:
-            self._close(table)
+            self._forget_commit(table)
 
-    def unknown(self) -> str:
-        """Return a clause that names the tables of commits with unknown outcome; empty for none."""
-        tables = ", ".join(self._open)
+    def unknown_commits(self) -> str:
+        """Return a clause on the tables of commits with unknown outcome; empty for none."""
+        tables = ", ".join(self._commits)
         return f"whether the batch in progress has landed in {tables} is unknown" if tables else ""
 
     @classmethod
-    def unknown_anywhere(cls) -> str:
-        """As `unknown`, of all loads of this process."""
-        return "; ".join(filter(None, (load.unknown() for load in list(_loads))))
+    def all_unknown_commits(cls) -> str:
+        """Return the clauses of `unknown_commits` of all loads of this process; empty for none."""
+        return "; ".join(filter(None, (load.unknown_commits() for load in list(_cancellations))))
 
     def cancel(self, landing: Future[None] | None, engine: Engine, storage: Storage) -> None:
         """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
 
-        Without effect at a second call.
+        A second call has no effect.
 
         Args:
-            landing: the batch in progress.
-            engine: ended where it might go on with a commit, unless others use its session.
+            landing: the batch in progress; None for none.
+            engine: stopped if the batch goes on after four seconds, unless others use its session.
             storage: where the tables are.
         """
         with self._lock:
             if self._cancelled:
                 return
-            self._asked = self._cancelled = True
+            self._requested = self._cancelled = True
         running = [landing] if landing is not None else []
         try:
             left = wait(running, _END_SECONDS).not_done
@@ -150,30 +150,31 @@ class Cancellation:
         except KeyboardInterrupt:
             self.at_once = True
 
-    def _close(self, table: str) -> None:
+    def _forget_commit(self, table: str) -> None:
+        """Forget the commit to a table: its outcome is known."""
         with self._lock:
-            self._open.pop(table, None)
+            self._commits.pop(table, None)
 
 
-_loads: WeakSet[Cancellation] = WeakSet()
-_used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
+_cancellations: WeakSet[Cancellation] = WeakSet()
+_active: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
 
 
 @contextmanager
 def wait_unless_interrupted(
     executor: ThreadPoolExecutor, *, cancels: bool = False
 ) -> Iterator[ThreadPoolExecutor]:
-    """Threads that are waited for, unless what they work for was interrupted.
+    """Shut an executor down after the body; wait for its threads unless the body was interrupted.
 
     Args:
         executor: the threads.
-        cancels: whether what none of them has begun is dropped then.
+        cancels: whether an interrupt also drops work that no thread has begun.
     """
-    patient = True
+    waits = True
     try:
         yield executor
     except KeyboardInterrupt:
-        patient = False
+        waits = False
         raise
     finally:
-        executor.shutdown(wait=patient, cancel_futures=cancels and not patient)
+        executor.shutdown(wait=waits, cancel_futures=cancels and not waits)

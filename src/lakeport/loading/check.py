@@ -1,7 +1,7 @@
-"""The connection test: item by item, what a load into a destination needs.
+"""The connection test of a destination: try, item by item, what a load needs.
 
-The store is asked first, through our own client, which takes under 10 seconds. For Delta tables in
-a cloud, Spark starts meanwhile, and then commits to a log of its own, as it does to tables there.
+The test asks the store first, by our own client, in under 10 seconds. For Delta tables in a cloud,
+Spark starts meanwhile, and then commits to a log of its own, as it would to a table there.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _LATE_HINT = "check the endpoint, DNS, the proxy and the firewall."
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a connection test found.
+    """Report of a connection test.
 
     Attributes:
         target: the destination's URI.
-        items: in the order in which they were looked at.
+        items: the checks in the order in which they were made.
     """
 
     target: str
@@ -49,7 +49,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether a load would get through."""
+        """Whether no check failed, so that a load would succeed."""
         return all(item.status != "failed" for item in self.items)
 
 
@@ -59,13 +59,13 @@ def check(
     spark_seconds: float | None = None,
     **keys: Unpack[TargetKeys],
 ) -> CheckReport:
-    """Test the connection to a destination.
+    """Test the connection to a destination; return a report of each check.
 
     Args:
         to: as for `lakeport.land`; bucket and credentials are enough.
-        seconds: after which the store counts as failed if it has not answered.
-        spark_seconds: after which Spark, where tables need it, counts as not looked at; None: it
-            counts as failed, after 70 seconds. Both count from now.
+        seconds: after which the store's check fails if the store has not answered.
+        spark_seconds: after which Spark's check, where tables need it, is skipped; None: it fails
+            after 70 seconds. Both times count from now.
         keys: keys of the config, which win over those in `to`.
 
     Raises:
@@ -78,41 +78,42 @@ def check(
     tables = bool(config.connector_jars())
     with ExitStack() as stack:
         by_spark = tables and config.engine == "spark"
-        begun = _begin_spark(config, storage, stack) if by_spark else None
+        begun = _start_spark(config, storage, stack) if by_spark else None
         late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
-        items = _within(seconds, lambda: _all(config, storage, tables=tables), late)
+        items = _run_within(seconds, lambda: _check_store(config, storage, tables=tables), late)
         if begun is not None and all(item.status != "failed" for item in items):
             waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
             late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
             if spark_seconds:
                 hint = "the store itself is fit; `lakeport check` waits longer for Spark."
                 late = CheckItem("spark", "skipped", waited, hint)
-            items += _within(end - time.monotonic(), lambda: _spark_items(begun), late)
+            items += _run_within(end - time.monotonic(), lambda: _check_spark(begun), late)
         return CheckReport(storage.uri(), items)
 
 
-def _all(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
+def _check_store(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
+    """Yield the store's checks; for runs with an id that land files, the journal's, too."""
     failed = False
     for item in storage.checks(tables=tables):
         failed |= item.status == "failed"
         yield item
     if config.run_id and config.file_type != "delta" and not failed:
-        yield item_of("journal", lambda: _journal(storage))
+        yield item_of("journal", lambda: _read_journal(storage))
 
 
-def _journal(storage: Storage) -> str:
-    """What a load of files does first: looking for a run's entry, which is not there yet."""
+def _read_journal(storage: Storage) -> str:
+    """Look for a journal entry that does not exist, as a load of files does at first."""
     storage.get(f"{HOME}/journal/probe")
     return "the journal that `run_id` needs can be read"
 
 
-def _begin_spark(
+def _start_spark(
     config: DestinationConfig, storage: Storage, stack: ExitStack
 ) -> Callable[[], LogStoreProbe]:
-    """Have Spark start, and `stack` close its engine.
+    """Begin to start Spark; `stack` closes its engine.
 
     Returns:
-        Waits for Spark, or raises what went wrong.
+        A function that waits for Spark and returns a probe of its log store, or raises the error.
     """
     begun = Future[Engine]()
     try:
@@ -131,8 +132,8 @@ def _begin_spark(
     return ready
 
 
-def _spark_items(begun: Callable[[], LogStoreProbe]) -> Checks:
-    """One commit through Spark, step by step; a failure ends it, except that of the last."""
+def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
+    """Make one commit by Spark, step by step, until a step fails; a failed deletion is skipped."""
     logs: list[LogStoreProbe] = []
 
     def start() -> str:
@@ -152,11 +153,11 @@ def _spark_items(begun: Callable[[], LogStoreProbe]) -> Checks:
     )
     try:
         for name, step, words in steps:
-            found = _item(name, step, words)
+            found = _try_step(name, step, words)
             yield found
             if found.status == "failed":
                 return
-        found = _item("spark delete", log.delete, "Spark can delete")
+        found = _try_step("spark delete", log.delete, "Spark can delete")
         if found.status == "ok":
             yield found
         else:
@@ -165,7 +166,9 @@ def _spark_items(begun: Callable[[], LogStoreProbe]) -> Checks:
         log.close()
 
 
-def _item(name: str, step: Callable[[], None], words: str) -> CheckItem:
+def _try_step(name: str, step: Callable[[], None], words: str) -> CheckItem:
+    """Run a step; return its item, with `words` as the detail where it succeeds."""
+
     def run() -> str:
         step()
         return words
@@ -173,8 +176,10 @@ def _item(name: str, step: Callable[[], None], words: str) -> CheckItem:
     return item_of(name, run)
 
 
-def _within(seconds: float, begin: Callable[[], Checks], late: CheckItem) -> tuple[CheckItem, ...]:
-    """Run the checks in a thread; when the time is over it is left alone, and `late` comes last."""
+def _run_within(
+    seconds: float, begin: Callable[[], Checks], late: CheckItem
+) -> tuple[CheckItem, ...]:
+    """Run checks in a thread, for `seconds` at most; add `late` if the time is over by then."""
     found: queue.SimpleQueue[CheckItem | Exception | None] = queue.SimpleQueue()
 
     def run() -> None:

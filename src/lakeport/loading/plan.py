@@ -1,4 +1,4 @@
-"""Plan a load: read the source and the table, write neither, and tell what would be done."""
+"""Plan a load: read its source and its table, and say what the load would do; write nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lakeport.sources.files.declared_columns import Declared
     from lakeport.writers.base import Current, TableWriter
 
-_FIRST: Final = 3  # bad records that are told
-_FAILS: Final = (
+_MOST_FAULTS: Final = 3  # bad records that a plan describes
+_FAILS_WARNING: Final = (
     "the load would fail on its bad records; `on_bad_record: quarantine` (`--on-bad-record "
     "quarantine`) lands the good ones and sets the bad ones aside."
 )
@@ -44,7 +44,7 @@ class ColumnPlan:
     Attributes:
         name: its name in the table.
         type: its type in the table, in words such as `integer`.
-        change: what happens to the table's column: empty for nothing, `new`, or a sentence.
+        change: how the table's column changes: empty for not at all, `new`, or a sentence.
     """
 
     name: str
@@ -59,16 +59,16 @@ class StreamPlan:
     Attributes:
         stream: the stream's name.
         table: the table's URI.
-        exists: whether it is there.
+        exists: whether the table exists.
         columns: the stream's columns, then those that only the table has.
-        partition_keys: columns by which it is partitioned.
-        rows: an estimate; None when unknown.
-        files: an estimate; None when unknown.
-        version: the newest one of a Delta table that exists; None otherwise.
+        partition_keys: columns by which the table is partitioned.
+        rows: estimated rows that the load adds; None when unknown.
+        files: estimated files that the load writes; None when unknown.
+        version: the newest version of a Delta table that exists; None otherwise.
         warnings: sentences for the user.
         notes: see `lakeport.model.Batch`.
-        bad: how many records can't be landed; a load fails, or sets them aside, as configured.
-        first_bad: what the first three of them are.
+        bad: how many records can't be landed: the load fails, or quarantines them, as configured.
+        first_bad: the faults of the first three bad records.
     """
 
     stream: str
@@ -93,10 +93,10 @@ class LandingPlan:
         target: URI of the destination.
         file_type: `delta`, `parquet` or `csv`.
         mode: `append`, `overwrite` or `merge`.
-        streams: what it would do to each table.
+        streams: a plan for each table.
         warnings: sentences that concern no single stream.
-        source: what the source is called, such as a file's name; may be empty.
-        engine: what would run the tasks, and why.
+        source: the source's name, such as a file's; may be empty.
+        engine: the engine that would run the tasks, and why.
     """
 
     target: str
@@ -108,25 +108,25 @@ class LandingPlan:
     engine: str = ""
 
     def __repr__(self) -> str:
-        """Where to, and which tables; `to_dict` has the rest."""
+        """Return file type, mode, target and tables, in one line; `to_dict` has the rest."""
         tables = ", ".join(stream.table for stream in self.streams)
         return (
             f"LandingPlan({self.file_type}, {self.mode}, to {self.target}: {tables or 'nothing'})"
         )
 
     def _repr_html_(self) -> str:
-        """The plan as notebooks show it: source, steps, tables and their columns."""
+        """Return the plan as notebooks show it: source, steps, tables and their columns."""
         from lakeport.html.document import notebook
         from lakeport.html.run import plan_body
 
         return notebook(plan_body(self.to_dict()))
 
     def to_json(self) -> str:
-        """The plan as one JSON object on one line; numbers that are None are -1 there."""
+        """Return the plan as one JSON object on one line; streams have -1 in place of None."""
         return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain values, with the attributes' names as keys, as in `to_json`."""
+        """Return the plan as plain values, by the names of the attributes, as in `to_json`."""
         streams = [
             {name: -1 if value is None else value for name, value in asdict(stream).items()}
             for stream in self.streams
@@ -151,13 +151,13 @@ def plan(
     full_refresh: bool = False,
     **keys: Unpack[TargetKeys],
 ) -> LandingPlan:
-    """Tell what `lakeport.land` would do with the same arguments, without writing anything.
+    """Return what `lakeport.land` would do with the same arguments; write nothing.
 
-    The source is read to its end, because schemas, rows and types are known only then. Undeclared
-    fields of Singer records are not looked for.
+    The source is read to its end, because only that shows schemas, rows and types. Undeclared
+    fields of Singer records are not searched.
 
     Raises:
-        LakeportError: as `lakeport.land`, as far as it shows without landing.
+        LakeportError: as `lakeport.land`, for all that shows without landing.
     """
     from lakeport.sources.files.declared_columns import declaration
 
@@ -170,7 +170,7 @@ def plan(
 
         rules = RowRules.from_arguments(prepared, sql, python, views, expect)
         rules.check()
-        seen: dict[str, _StreamScan] = {}
+        streams: dict[str, _StreamScan] = {}
         notes: list[str] = []
         with (
             prepared.open_source(source, options, lambda *_: None) as (opened, ready),
@@ -181,79 +181,85 @@ def plan(
                 names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
                 check_streams(prepared.config, names, bool(rules))
                 for batch in (batch for batch in flush.batches if not batch.schema_only):
-                    found = _scan(ready.engine, batch)
-                    seen.setdefault(batch.stream, _StreamScan()).add(batch, found)
+                    counts = _count_records(ready.engine, batch)
+                    streams.setdefault(batch.stream, _StreamScan()).add(batch, counts)
                 for record in flush.bad:
-                    if record.stream in seen:
-                        seen[record.stream].found += _RecordCounts(0, 1, (record.fault,))
+                    if record.stream in streams:
+                        streams[record.stream].counts += _RecordCounts(0, 1, (record.fault,))
                 notes += flush.notes.values()
                 opened.discard(flush)
         config, storage = prepared.config, prepared.storage
-        streams = tuple(_stream(prepared, stream, each, rules) for stream, each in seen.items())
+        plans = tuple(_plan_stream(prepared, name, one, rules) for name, one in streams.items())
         warnings = (*ready.warnings, *notes)
         mode = config.mode.value
         engine = prepared.engine.describe("engine" in config.model_fields_set)
         return LandingPlan(
-            storage.uri(), config.file_type, mode, streams, warnings, opened.name, engine
+            storage.uri(), config.file_type, mode, plans, warnings, opened.name, engine
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordCounts:
-    """Good records (-1: unknown) and bad ones of a stream, and the first faults."""
+    """Numbers of good (-1: unknown) and bad records of a stream, and the first faults in words."""
 
     good: int
     bad: int = 0
-    first: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
     def __add__(self, other: _RecordCounts) -> _RecordCounts:
         good = -1 if self.good < 0 or other.good < 0 else self.good + other.good
-        return _RecordCounts(good, self.bad + other.bad, (self.first + other.first)[:_FIRST])
+        return _RecordCounts(
+            good, self.bad + other.bad, (self.faults + other.faults)[:_MOST_FAULTS]
+        )
 
 
-_NOTHING: Final = _RecordCounts(0)
+_NO_RECORDS: Final = _RecordCounts(0)
 
 
 @dataclass
 class _StreamScan:
-    """One stream of the source, read to its end."""
+    """One stream of the source, read to its end: its last batch, record counts and sizes."""
 
     batch: Batch | None = None
-    found: _RecordCounts = _NOTHING
+    counts: _RecordCounts = _NO_RECORDS
     bytes: int = 0
     batches: int = 0
 
-    def add(self, batch: Batch, found: _RecordCounts) -> None:
+    def add(self, batch: Batch, counts: _RecordCounts) -> None:
+        """Add a batch; keys of deleted rows don't stand for the stream."""
         if self.batch is None or not batch.gone:
             self.batch = batch
-        self.found += found
+        self.counts += counts
         self.bytes += max(0, batch.bytes)
         self.batches += 1
 
 
-def _scan(engine: Engine, batch: Batch) -> _RecordCounts:
-    """The good and the bad records of a batch; Parquet and frames hold values, and so no bad ones.
+def _count_records(engine: Engine, batch: Batch) -> _RecordCounts:
+    """Return the record counts of a batch; tasks scan text, other formats have no bad records.
 
-    A Spark frame's are not counted.
+    The rows of a Spark frame are not counted.
     """
     from lakeport.sources.json.reader import JsonReader
 
     if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
         return _RecordCounts(batch.records)
     with activity("checking", batch.stream, total=batch.bytes):
-        read = partial(_scan_split, batch.reader)
+        read = partial(_count_split, batch.reader)
         parts = engine.run_tasks(f"check {batch.stream}", read, batch.splits)
-    return sum(parts, _NOTHING)
+    return sum(parts, _NO_RECORDS)
 
 
-def _scan_split(reader: Reader, split: Split) -> list[_RecordCounts]:
-    found = reader.scan(split)
-    return [
-        _RecordCounts(found.rows, len(found.bad), tuple(bad.fault for bad in found.bad[:_FIRST]))
-    ]
+def _count_split(reader: Reader, split: Split) -> list[_RecordCounts]:
+    """Scan a split, in a task; return its record counts, as a list of one."""
+    scan = reader.scan(split)
+    faults = tuple(bad.fault for bad in scan.bad[:_MOST_FAULTS])
+    return [_RecordCounts(scan.rows, len(scan.bad), faults)]
 
 
-def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules) -> StreamPlan:
+def _plan_stream(
+    prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules
+) -> StreamPlan:
+    """Return the plan of one stream that was read to its end."""
     from lakeport.loading.batches import BatchPart, Policies, columns_of
     from lakeport.schema.types import check_column_count
 
@@ -270,27 +276,27 @@ def _stream(prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRu
     now = writer.current()
     size = int(seen.bytes * seen.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
-    found = seen.found
+    counts = seen.counts
     part = BatchPart(batch, batch.reader if batch is seen.batch else None, shape)
-    fails = (_FAILS,) if found.bad and prepared.config.on_bad_record == "fail" else ()
+    fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
         writer.uri,
         now is not None,
-        _columns(shape.schema, now),
+        _plan_columns(shape.schema, now),
         keys or (now.partition_keys if now else ()),
-        None if found.good < 0 or batch is not seen.batch else found.good,
+        None if counts.good < 0 or batch is not seen.batch else counts.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*batch.warnings, *_warnings(writer, part, keys, now), *fails),
+        (*batch.warnings, *_table_warnings(writer, part, keys, now), *fails),
         (*batch.notes, *planned.notes),
-        found.bad,
-        found.first,
+        counts.bad,
+        counts.faults,
     )
 
 
-def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
-    """The stream's columns and what each means for the table, then those that only it has."""
+def _plan_columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
+    """Return the stream's columns with their changes, then the columns that only the table has."""
     from lakeport.schema.types import format_type, get_logical_type
 
     table = {} if now is None else {field.name.lower(): field for field in now.schema}
@@ -315,24 +321,24 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
     return tuple(plans)
 
 
-def _warnings(
+def _table_warnings(
     writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
-    """Return a load's warnings about its table, or the error that it would end with."""
+    """Return a load's warnings about its table; for a load that would fail, the error as one."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit
     from lakeport.schema.evolution import TypeConflict
 
-    def planned(part: BatchPart) -> tuple[str, ...]:
+    def plan_part(part: BatchPart) -> tuple[str, ...]:
         return writer.plan(part.shape.schema, part.batch, keys, datetime.now(UTC), 1).warnings
 
     try:
         try:
-            return planned(part)
+            return plan_part(part)
         except TypeConflict as conflict:
             if now is None:
                 raise
             fitted, names = part.fit_table(now.schema), dict(part.shape.names)
-            warnings = planned(fitted)
+            warnings = plan_part(fitted)
             for source, type_ in fitted.shape.narrowed.items():
                 narrow = TypeConflict(
                     names[source], type_, part.shape.schema.field(names[source]).type, conflict.hint
@@ -341,11 +347,12 @@ def _warnings(
                     raise narrow from None
             return warnings
     except TypeConflict as conflict:
-        told = explain_conflict(conflict, writer.uri, now, find_misfit(conflict, [part]))
-        return (f"the load would fail: {_sentence(told)}",)
+        explained = explain_conflict(conflict, writer.uri, now, find_misfit(conflict, [part]))
+        return (f"the load would fail: {_sentence(explained)}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)
 
 
 def _sentence(error: LakeportError) -> str:
+    """Return an error's message, with its hint in parentheses."""
     return f"{error.message} ({error.hint})" if error.hint else error.message

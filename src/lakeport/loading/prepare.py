@@ -1,10 +1,10 @@
-"""Prepare a load, or the plan of one: all that is done before its source is read.
+"""Prepare a load, or the plan of one: config, store, engine and source, before rows are read.
 
 ```
 config ─▶ layout ─▶ store ─▶ Spark with the jars that the tables need ─▶ place ─▶ source ─▶ workers
 ```
-The engine is chosen here, once. What is wrong shows as early as it can be seen; nothing is written.
-Spark starts meanwhile.
+The engine is chosen here, once. Errors show as early as possible, while Spark starts. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakeport.writers.base import TableWriter
 
 
-_MOUNT = (
+_MOUNT_WARNING = (
     "the target is a folder and Spark's tasks run on other machines: every worker and this "
     "machine have to mount it under the same path."
 )
@@ -43,43 +43,43 @@ _MOUNT = (
 
 @dataclass(frozen=True)
 class PreparedLoad:
-    """A load that is prepared: config, store and engine, without its source.
+    """Config, store and engine of a load whose source is not open yet.
 
     Attributes:
         config: the target's config.
         storage: the target's store.
-        engine: runs the tasks; its Spark may be starting yet.
-        warnings: what the user has to know.
-        of_workers: those of them that `check_workers` has found.
+        engine: runs the tasks; its Spark may still be starting.
+        warnings: sentences for the user.
+        worker_warnings: the warnings that `check_workers` has added.
         original_mode: of a full refresh, the mode that the config had; None: sources go on from
             the bookmarks of their tables.
-        writes: whether anything is written at all; a plan writes nothing.
+        writes: whether the load writes; a plan does not.
     """
 
     config: DestinationConfig
     storage: Storage
     engine: Engine
     warnings: tuple[str, ...]
-    of_workers: tuple[str, ...] = ()
+    worker_warnings: tuple[str, ...] = ()
     original_mode: Mode | None = None
     writes: bool = True
 
     def check_workers(self, source: object = None) -> PreparedLoad:
-        """Check that the workers have the packages that tasks import; waits for Spark on a cluster.
+        """Check that workers have the packages of tasks; return the load with warnings about them.
 
-        Returns:
-            The same, with what the user has to know of the workers.
+        Waits for Spark on a cluster.
 
         Raises:
-            MissingDependency: a package is absent there.
-            ConfigError: their Python does not fit.
+            MissingDependency: the workers lack a package.
+            ConfigError: the workers have another Python version.
         """
         if self.engine.has_own_workers:
             return self
         self.engine.check_workers(destinations.worker_packages(self.config, source))
         if self.engine.is_local or self.config.destination != "local":
             return self
-        return replace(self, warnings=(*self.warnings, _MOUNT), of_workers=(_MOUNT,))
+        warnings = (*self.warnings, _MOUNT_WARNING)
+        return replace(self, warnings=warnings, worker_warnings=(_MOUNT_WARNING,))
 
     def for_full_refresh(self) -> PreparedLoad:
         """Return the load with the mode that replaces its tables by what the sources have now.
@@ -106,13 +106,13 @@ class PreparedLoad:
         on_progress: Callable[[str, int, int], None],
         check: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[OpenedSource, PreparedLoad]]:
-        """Open the source while the body runs; yield it, and what `check_workers` returns.
+        """Open the source while the body runs; yield it, and the load from `check_workers`.
 
         Args:
             source: as for `lakeport.land`.
             options: how to read it.
-            on_progress: takes a stream, its records and its bytes so far.
-            check: called while input is waited for; raises when the load is to end.
+            on_progress: takes a stream, and its records and bytes that were read so far.
+            check: called while the source waits for input; raises when the load is to end.
 
         Raises:
             InputError: the source can't be landed as it is.
@@ -123,7 +123,10 @@ class PreparedLoad:
 
         with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
-                self._memory, self._keys, self.storage, self.original_mode or self.config.mode
+                self._open_memory,
+                self._read_keys,
+                self.storage,
+                self.original_mode or self.config.mode,
             )
             opener = SourceOpener(
                 options, self.config, spool, self.engine, on_progress, tables, check
@@ -141,14 +144,14 @@ class PreparedLoad:
             writer.replace_rows()
         return writer
 
-    def _memory(self, stream: str) -> Memory:
-        """Return the bookmarks of a stream's table; empty ones for a full refresh."""
+    def _open_memory(self, stream: str) -> Memory:
+        """Return the memory of a stream's table; one without bookmarks for a full refresh."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
         return _EmptyMemory(memory) if self.original_mode else memory
 
-    def _keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
-        """Read key columns of a stream's table, rows with a mark left out; None without a table."""
+    def _read_keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
+        """Return key columns of a stream's table without its marked rows; None without a table."""
         if self.original_mode:
             return None
         from lakeport.schema.spark_schema import quote_identifier
@@ -169,7 +172,7 @@ class PreparedLoad:
 
 @dataclass(frozen=True, slots=True)
 class _EmptyMemory:
-    """A table's memory that recalls nothing; loads that move its bookmarks meanwhile conflict."""
+    """A table's memory without bookmarks; loads that move the table's bookmarks still conflict."""
 
     memory: Memory
 
@@ -198,20 +201,18 @@ def prepare(
     source: Any = None,
     begin: bool = True,
 ) -> PreparedLoad:
-    """Check the config, open the store, choose the engine and have it begin to start.
-
-    Never waits for it.
+    """Check the config, open the store, choose the engine and begin to start it; never wait.
 
     Args:
         config: the target's config.
-        keep, also: as for `DriverSession.start`.
+        keep, also: as for `SessionRequest`.
         warm: whether the config may ask for a warm session's Spark.
-        observer: hears the warnings at once, also where the load does not get any further.
-        source: what is going to be landed, where that is known; tables ask for Spark.
-        begin: whether Spark begins to start now, not when the first task is there.
+        observer: hears the warnings at once, even if the load fails then.
+        source: what is going to be landed, where that is known; tables need Spark.
+        begin: whether Spark starts now, rather than with the first task.
 
     Raises:
-        ConfigError: a table can't be laid out so, or a running Spark session lacks something.
+        ConfigError: the table's layout is refused, or a running Spark session lacks something.
         MissingDependency: the store's SDK or Java is not installed.
     """
     warnings = (*config.warnings, *check_layout(config))
@@ -219,7 +220,7 @@ def prepare(
     if observer is not None:
         for text in warnings:
             observer.on_warning(text)
-    by_spark = config.table_properties or config.cluster_by  # else the log's files may do
+    by_spark = config.table_properties or config.cluster_by  # others may do without Spark
     needs = config.jars if config.file_type == "delta" and by_spark else frozenset()
     if isinstance(source, TablesSource):
         needs |= config.jars | source.jars

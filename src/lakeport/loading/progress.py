@@ -1,4 +1,4 @@
-"""Progress of what goes on: as lines of a log, in a notebook, or handed to a function."""
+"""Displays of a load's activities: as lines of a log, in a notebook, or by a user's function."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from typing import Any, Protocol, TextIO
 from lakeport.host.activity import Activity, running
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
-_MOST = 4  # activities at once
-
-_WIDTH = 100
+_MOST_ACTIVITIES = 4  # shown at once
+_NOTEBOOK_COLUMNS = 100
 
 Hook = Callable[[tuple[Activity, ...]], object]
-"""Takes what goes on; called about five times a second, from a thread of its own."""
+"""Takes the activities that go on; called about five times a second, in a thread of its own."""
 
 _VARIABLE = "LAKEPORT_PROGRESS"
 _OFF = frozenset({"off", "false", "no", "0"})
-_EVERY = 0.2  # seconds
-_UNLIMITED = 10_000  # columns
+_INTERVAL_SECONDS = 0.2
+_UNLIMITED_COLUMNS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What is to be shown at a moment.
+class ProgressState:
+    """State of a command at one time, for a display to draw.
 
     Attributes:
-        label: what the whole is called.
-        began: when it began, by `time.monotonic`.
-        now: the time, by the same clock.
-        activities: what goes on.
+        label: the name of the whole, shown while there is no activity.
+        began: when the whole began, by `time.monotonic`.
+        now: the time of this state, by the same clock.
+        activities: the activities that go on.
         note: a further line; empty for none.
     """
 
@@ -48,47 +47,47 @@ class Moment:
     note: str = ""
 
 
-def lines(moment: Moment, width: int) -> list[str]:
-    """Return a line for each activity: the newest activities, or the label while there is none.
+def format_lines(state: ProgressState, width: int) -> list[str]:
+    """Return one line for each of the newest activities, the number of others, and the note.
 
     Args:
-        moment: what is to be shown.
-        width: columns of a line.
+        state: the state to draw.
+        width: most columns of a line.
     """
-    told = [line(each, moment.now, width) for each in newest(moment)]
-    if (more := len(moment.activities) - _MOST) > 0:
-        told.append(f"and {more} more")
-    if moment.note and len(moment.note) <= width:
-        told.append(moment.note)
-    return told
+    texts = [format_line(each, state.now, width) for each in newest_activities(state)]
+    if (more := len(state.activities) - _MOST_ACTIVITIES) > 0:
+        texts.append(f"and {more} more")
+    if state.note and len(state.note) <= width:
+        texts.append(state.note)
+    return texts
 
 
-def newest(moment: Moment) -> tuple[Activity, ...]:
-    """Return the activities to show: those that began last, or the whole while there is none."""
-    return (moment.activities or (Activity(moment.label, "", moment.began),))[-_MOST:]
+def newest_activities(state: ProgressState) -> tuple[Activity, ...]:
+    """Return the four activities that began last; one named by the label while there is none."""
+    return (state.activities or (Activity(state.label, "", state.began),))[-_MOST_ACTIVITIES:]
 
 
-def line(activity: Activity, now: float, width: int) -> str:
-    """Format one activity as one line; what does not fit is left out, what matters least first.
+def format_line(activity: Activity, now: float, width: int) -> str:
+    """Format one activity as one line of at most `width` columns, without parts that don't fit.
 
     >>> it = Activity("reading", "people", 0.0, total=93_100_000, done=45_200_000, rows=210_000)
-    >>> line(it, 2.0, 100)
+    >>> format_line(it, 2.0, 100)
     'reading people: 45.2 of 93.1 MB (49%), 210,000 rows, 22.6 MB/s, 2 s left'
-    >>> line(it, 2.0, 48)
+    >>> format_line(it, 2.0, 48)
     'reading people: 45.2 of 93.1 MB (49%), 2 s left'
-    >>> line(it, 2.0, 30)
+    >>> format_line(it, 2.0, 30)
     'reading: 45.2 of 93.1 MB (49%)'
-    >>> line(Activity("fetching", "jars", 0.0, total=9_600_000, count_total=2), 5.0, 100)
+    >>> format_line(Activity("fetching", "jars", 0.0, total=9_600_000, count_total=2), 5.0, 100)
     'fetching 0 of 2 jars: 9.6 MB, 5 s'
     """
     passed = now - activity.began
-    parts = dict(zip("brsl", _parts(activity, now), strict=True))
-    name = _printable(activity.name)
+    parts = dict(zip("brsl", _format_parts(activity, now), strict=True))
+    name = _replace_unprintable(activity.name)
     if activity.count_total > 0:
         name = f"{activity.count} of {activity.count_total} {name}"
     for left_out in ("", "s", "sr", "srl", "srlb"):
         kept = [part for key, part in parts.items() if part and key not in left_out]
-        said = ", ".join(kept) or seconds(passed)
+        said = ", ".join(kept) or format_duration(passed)
         for head in (f"{activity.what} {name}".rstrip(), activity.what):
             text = f"{head}: {said}" if kept or passed >= 1 else f"{head} ..."
             if len(text) <= width:
@@ -98,10 +97,10 @@ def line(activity: Activity, now: float, width: int) -> str:
     return activity.what[:width]
 
 
-def seconds(value: float) -> str:
+def format_duration(value: float) -> str:
     """Format a duration of seconds for people.
 
-    >>> seconds(4.6), seconds(75), seconds(3700)
+    >>> format_duration(4.6), format_duration(75), format_duration(3700)
     ('5 s', '1 m 15 s', '1 h 1 m')
     """
     whole = round(value)
@@ -112,32 +111,32 @@ def seconds(value: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} m"
 
 
-def _parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
-    """Bytes, rows, rate, and time left, or passed while nothing is done; empty if not known."""
+def _format_parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
+    """Return bytes, rows, rate, and time left (passed, if nothing is done); empty if unknown."""
     passed, share = now - activity.began, activity.share
     percent = "" if share is None else f" ({share:.0%})"
     amount = ""
     if activity.done > 0:
         of = activity.total if activity.done <= activity.total else -1
-        amount = _bytes(activity.done, of) + percent
+        amount = _format_bytes(activity.done, of) + percent
     elif activity.total > 0:
-        amount = _bytes(activity.total, -1)
+        amount = _format_bytes(activity.total, -1)
     rows = f"{activity.rows:,} rows" if activity.rows > 0 else ""
     if rows and percent and not amount:
         rows += percent
     known = activity.done > 0 and passed > 0.1
-    rate = f"{_bytes(int(activity.done / passed), -1)}/s" if known else ""
+    rate = f"{_format_bytes(int(activity.done / passed), -1)}/s" if known else ""
     left = activity.left(now)
     if left is not None:
-        return amount, rows, rate, f"{seconds(left)} left"
+        return amount, rows, rate, f"{format_duration(left)} left"
     waiting = amount and not activity.done and not rows and passed >= 1
-    return amount, rows, rate, seconds(passed) if waiting else ""
+    return amount, rows, rate, format_duration(passed) if waiting else ""
 
 
-def _bytes(done: int, total: int) -> str:
-    """Bytes, of a total if that is known, in one unit.
+def _format_bytes(done: int, total: int) -> str:
+    """Format bytes, and a total unless it is negative, in one unit.
 
-    >>> _bytes(1_500_000, 93_100_000), _bytes(999, -1), _bytes(0, 2_000)
+    >>> _format_bytes(1_500_000, 93_100_000), _format_bytes(999, -1), _format_bytes(0, 2_000)
     ('1.5 of 93.1 MB', '999 B', '0.0 of 2.0 KB')
     """
     largest, power = float(max(done, total)), 0
@@ -149,12 +148,13 @@ def _bytes(done: int, total: int) -> str:
     return f"{' of '.join(texts)} {_UNITS[power]}"
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
+    """Return the text with `?` in place of unprintable characters."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 class Notebook:
-    """An output of the running cell, changed in place and empty in the end.
+    """Display below a notebook's running cell, updated in place and empty in the end.
 
     Args:
         handle: IPython's handle of the output.
@@ -172,53 +172,52 @@ class Notebook:
             return None
         display = sys.modules["IPython.display"].display  # a kernel has loaded it
 
-        return cls(display(_bundle([]), raw=True, display_id=True))
+        return cls(display(_to_mime_bundle([]), raw=True, display_id=True))
 
-    def draw(self, moment: Moment) -> None:
-        """Show it in place of what was there."""
-        told = lines(moment, _WIDTH)
-        self._handle.update(_bundle(told, [each.share for each in newest(moment)]), raw=True)
+    def draw(self, state: ProgressState) -> None:
+        """Draw the state in place of the one before."""
+        told = format_lines(state, _NOTEBOOK_COLUMNS)
+        self._handle.update(
+            _to_mime_bundle(told, [each.share for each in newest_activities(state)]), raw=True
+        )
 
     def clear(self) -> None:
-        """Leave an empty output."""
-        self._handle.update(_bundle([]), raw=True)
+        """Empty the output."""
+        self._handle.update(_to_mime_bundle([]), raw=True)
 
 
-def _bundle(told: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
-    """What goes on as text, and with a bar where the share that is done is known."""
+def _to_mime_bundle(told: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
+    """Return lines as text and as HTML, with a bar where the share that is done is known."""
     drawn = "".join(
-        f"<div>{_bar(share)}{html.escape(text)}</div>"
+        f"<div>{_bar_html(share)}{html.escape(text)}</div>"
         for text, share in zip_longest(told, shares[: len(told)])
     )
     return {"text/plain": "\n".join(told), "text/html": drawn}
 
 
-def _bar(share: float | None) -> str:
+def _bar_html(share: float | None) -> str:
+    """Return a progress bar for a share from 0 to 1; empty for None."""
     if share is None:
         return ""
     return f'<progress max="1" value="{share:.3f}" aria-label="share that is done"></progress> '
 
 
 class Display(Protocol):
-    """Shows what goes on."""
+    """Shows progress: a terminal, a notebook, a log or a function."""
 
-    def draw(self, moment: Moment) -> None:
-        """Show it; called again and again."""
+    def draw(self, state: ProgressState) -> None:
+        """Draw the state; called again and again."""
 
     def clear(self) -> None:
-        """Leave nothing that would stand in the way of other text; `draw` may follow."""
+        """Remove what is drawn, so that other text can be written; `draw` may follow."""
 
 
 class Progress:
-    """A display that is kept up to date by a thread, from `begin` to `end`.
-
-    Args:
-        display: shows it.
-        label: what the whole is called.
+    """Thread that draws the activities on a display, from `begin` to `end`.
 
     Attributes:
-        display: the same.
-        label: the same, which may become another one.
+        display: draws them.
+        label: the name of the whole; may be changed.
         note: a further line; empty for none.
     """
 
@@ -232,12 +231,12 @@ class Progress:
         self._thread = threading.Thread(target=self._run, name="lakeport-progress", daemon=True)
 
     def begin(self) -> Progress:
-        """Show what goes on from now on."""
+        """Start to draw; return this object."""
         self._thread.start()
         return self
 
     def end(self) -> None:
-        """Show nothing more; fine if that was so."""
+        """Stop to draw and clear the display; fine when called again."""
         self._over.set()
         with self._lock:
             self.display.clear()
@@ -252,41 +251,44 @@ class Progress:
             yield
 
     def _run(self) -> None:
+        """Draw the state every 0.2 seconds until the end, or until the display fails."""
         while True:
             with self._lock:
                 if self._over.is_set():
                     return
                 try:
                     now = time.monotonic()
-                    self.display.draw(Moment(self.label, self._began, now, running(), self.note))
+                    self.display.draw(
+                        ProgressState(self.label, self._began, now, running(), self.note)
+                    )
                 except Exception:  # whatever is wrong with the display, the load goes on
                     return
-            self._over.wait(_EVERY)
+            self._over.wait(_INTERVAL_SECONDS)
 
 
-class _Hooked:
-    """A user's function as a display."""
+class _HookDisplay:
+    """Display that calls a user's function with the activities."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
 
-    def draw(self, moment: Moment) -> None:
-        """Hand it what goes on."""
-        if moment.activities:
-            self._hook(moment.activities)
+    def draw(self, state: ProgressState) -> None:
+        """Call the function, if there is an activity."""
+        if state.activities:
+            self._hook(state.activities)
 
     def clear(self) -> None:
         """Do nothing."""
 
 
 class Lines:
-    """Plain lines at intervals that become longer, for logs and pipes.
+    """Display of plain lines, at intervals that become longer, for logs and pipes.
 
     Args:
         out: takes the lines.
     """
 
-    _FIRST = 0.4  # seconds; what is over by then needs no word
+    _FIRST_SECONDS = 0.4  # shorter commands write nothing
     _INTERVALS = ((60.0, 5.0), (600.0, 15.0), (float("inf"), 60.0))
 
     def __init__(self, out: TextIO) -> None:
@@ -294,11 +296,11 @@ class Lines:
         self._next = 0.0
         self._said: set[tuple[str, str]] = set()
 
-    def draw(self, moment: Moment) -> None:
-        """Write a line for each thing that goes on: at once if it is new, then at intervals."""
-        now, activities = moment.now, moment.activities
-        passed = now - moment.began
-        if passed < self._FIRST:
+    def draw(self, state: ProgressState) -> None:
+        """Write a line for each activity: at once if it is new, then at intervals."""
+        now, activities = state.now, state.activities
+        passed = now - state.began
+        if passed < self._FIRST_SECONDS:
             return
         due = now >= self._next
         fresh = [each for each in activities if (each.what, each.name) not in self._said]
@@ -308,29 +310,29 @@ class Lines:
             interval = next(every for end, every in self._INTERVALS if passed < end)
             self._next = now + interval
         self._said.update((each.what, each.name) for each in activities)
-        told = activities if due else tuple(fresh)
-        said = lines(replace(moment, activities=told, note=""), _UNLIMITED)
-        self._out.write("".join(f"{text}\n" for text in said))
+        shown = activities if due else tuple(fresh)
+        texts = format_lines(replace(state, activities=shown, note=""), _UNLIMITED_COLUMNS)
+        self._out.write("".join(f"{text}\n" for text in texts))
         self._out.flush()
 
     def clear(self) -> None:
-        """Do nothing: what is written stays."""
+        """Do nothing: lines that are written stay."""
 
 
-def switched_off() -> bool:
-    """Whether the environment says that no progress is to be shown: `LAKEPORT_PROGRESS=off`."""
+def is_switched_off() -> bool:
+    """Whether `LAKEPORT_PROGRESS` is `off`, `false`, `no` or `0`."""
     return os.environ.get(_VARIABLE, "").strip().lower() in _OFF
 
 
 @contextmanager
 def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
-    """Show what goes on while the body runs.
+    """Show the activities of this process while the body runs.
 
     Args:
-        wanted: a function that takes what goes on; or whether to show it. None: in notebooks.
-        label: what the whole is called.
+        wanted: a function that takes the activities; or whether to show them. None: in notebooks.
+        label: the name of the whole.
     """
-    display = _display(wanted)
+    display = _choose_display(wanted)
     if display is None:
         yield
         return
@@ -341,12 +343,13 @@ def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
         progress.end()
 
 
-def _display(wanted: bool | Hook | None) -> Display | None:
+def _choose_display(wanted: bool | Hook | None) -> Display | None:
+    """Return the display for `show_progress`; None where nothing is shown."""
     if wanted is False:
         return None
     if callable(wanted):
-        return _Hooked(wanted)
-    if wanted is None and switched_off():
+        return _HookDisplay(wanted)
+    if wanted is None and is_switched_off():
         return None
     found = Notebook.here()
     if found is None and wanted:

@@ -1,8 +1,8 @@
-"""The quarantine: bad records as JSON lines beside the lake, and how many a run may have.
+"""The quarantine of a lake: bad records as JSON lines, and the limit of a run.
 
 Each line is one object: `stream`, `line` (from 1, 0 if unknown), `column` (empty: the whole
-record), `reason`, `run_id`, and the record's bytes as they came, under `raw` where they are UTF-8,
-else under `raw_base64`.
+record), `reason`, `run_id`, and the record's bytes as they came: `raw` if they are UTF-8, else
+`raw_base64`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lakeport.model import Rejection, Storage
 QUARANTINE = "_lakeport/quarantine"
 """The folder of a lake below which its quarantine files are."""
 
-_ENDS_LIKE_A_SEQUENCE = re.compile(r"-(?=[0-9]+$)")
-_LONGEST = 200
-_MOST_KINDS = 200
-_MOST_REASONS = 20
-_OTHERS = ("", "other reasons")
+_SEQUENCE_SUFFIX = re.compile(r"-(?=[0-9]+$)")
+_MOST_NAME_CHARACTERS = 200
+_MOST_COUNTED_REASONS = 200  # of a stream that are counted each by itself
+_MOST_REASONS = 20  # of a stream that a report has
+_OTHER_REASONS = ("", "other reasons")
 
 
 class RejectedKind(Enum):
-    """Kind of the records in a quarantine file; the value ends the file's name."""
+    """Kind of the records in a quarantine file; its value is the suffix of the file's name."""
 
     RECORDS = ""
     """Records of a batch that break the schema, as they came."""
@@ -41,18 +41,18 @@ class RejectedKind(Enum):
     """Lines of a flush, with or without a stream, as they came."""
 
     ROWS = "~rows"
-    """Rows of a batch that are not what is expected of them, as JSON."""
+    """Rows of a batch that violate an expectation, as JSON."""
 
     SAMPLES = "~samples"
-    """Some of the rows for which a load has failed, as JSON: nothing of it was landed."""
+    """Some of the rows for which a load has failed, as JSON; nothing of the batch was landed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Writes the bad records of one run.
+    """Writes the bad records of one run to files below the lake.
 
     Attributes:
-        storage: where; its root is the lake's.
+        storage: the lake's store.
         run_id: the run's name.
     """
 
@@ -65,16 +65,13 @@ class Quarantine:
         sequence: int,
         kind: RejectedKind = RejectedKind.RECORDS,
     ) -> tuple[str, ...]:
-        """Write one file for each stream; write before the batch lands, so that none gets lost.
+        """Write one file for each stream, before the batch lands; return the files' URIs.
 
         Args:
             records: bad records of one batch, or bad lines of one flush.
-            sequence: the batch's (the flush's) ordinal in the run, from 0. A repeated run finds
-                its files.
-            kind: what they are.
-
-        Returns:
-            The files' URIs.
+            sequence: the batch's (the flush's) ordinal in the run, from 0, by which a repeated
+                run finds its files.
+            kind: the kind of the records.
 
         Raises:
             DestinationError: the store refused.
@@ -93,6 +90,7 @@ class Quarantine:
         )
 
     def _put(self, key: str, data: bytes) -> str:
+        """Write a file if it does not exist with this content; return its URI."""
         try:
             self.storage.put(key, data, create_only=True)
         except ObjectExists:
@@ -102,28 +100,29 @@ class Quarantine:
 
 
 class Rejections:
-    """Counts bad records by their reasons, of which a stream has a limited number."""
+    """Counts bad records by stream, column and reason; rare reasons are counted together."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without records."""
         self._streams: dict[str, Counter[tuple[str, str]]] = {}
 
     def add(self, records: Iterable[BadRecord]) -> None:
-        """Count records."""
+        """Count bad records."""
         for record in records:
             kinds = self._streams.setdefault(record.stream, Counter())
             kind = record.column, record.reason
-            kinds[kind if kind in kinds or len(kinds) < _MOST_KINDS else _OTHERS] += 1
+            counted = kind in kinds or len(kinds) < _MOST_COUNTED_REASONS
+            kinds[kind if counted else _OTHER_REASONS] += 1
 
     def most_frequent(self) -> tuple[Rejection, ...]:
-        """Return each stream's most frequent reasons, and the sum of the others."""
+        """Return each stream's 20 most frequent reasons, then one for its other reasons, if any."""
         found: list[Rejection] = []
         for stream, kinds in self._streams.items():
             named = Counter(kinds)
-            others = named.pop(_OTHERS, 0)
+            others = named.pop(_OTHER_REASONS, 0)
             ranked = named.most_common()
             others += sum(count for _, count in ranked[_MOST_REASONS:])
-            rest = [(_OTHERS, others)] if others else []
+            rest = [(_OTHER_REASONS, others)] if others else []
             for (column, reason), count in [*ranked[:_MOST_REASONS], *rest]:
                 found.append(Rejection(stream, column, reason, count))
         return tuple(found)
@@ -135,7 +134,7 @@ def quarantine_key(
     sequence: int,
     kind: RejectedKind = RejectedKind.RECORDS,
 ) -> str:
-    """Return the key of a quarantine file; no two streams, runs, batches or flushes share one.
+    """Return the key of a quarantine file, which no other stream, run, batch or flush has.
 
     Example:
         >>> quarantine_key("r/1", "orders", 0)
@@ -145,14 +144,14 @@ def quarantine_key(
         >>> quarantine_key("r1", "", 0, RejectedKind.LINES)
         '_lakeport/quarantine/r1/~lines.jsonl'
     """
-    name = _ENDS_LIKE_A_SEQUENCE.sub("%2D", _segment(stream))
+    name = _SEQUENCE_SUFFIX.sub("%2D", _escape_segment(stream))
     name += kind.value
     suffix = f"-{sequence}" if sequence else ""
-    return f"{QUARANTINE}/{_segment(run_id)}/{name}{suffix}.jsonl"
+    return f"{QUARANTINE}/{_escape_segment(run_id)}/{name}{suffix}.jsonl"
 
 
 def encode_record(record: BadRecord, run_id: str) -> bytes:
-    r"""Encode one bad record as one line of JSON.
+    r"""Encode one bad record as one line of JSON, with its line end.
 
     Example:
         >>> encode_record(BadRecord("t", 2, "n", "not a number", b'{"n": "x"}'), "r1")
@@ -204,11 +203,12 @@ def check_limit(bad: int, total: int, limit: float | None) -> None:
     )
 
 
-def _segment(name: str) -> str:
-    """Escape a name as one segment of a key."""
+def _escape_segment(name: str) -> str:
+    """Escape a name as one segment of a key; a long one is cut and ends with a hash."""
     text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
     if text.startswith((".", "_")):
         text = f"%{ord(text[0]):02X}{text[1:]}"
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST - 17]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if len(text) > _MOST_NAME_CHARACTERS:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        text = f"{text[: _MOST_NAME_CHARACTERS - 17]}~{digest}"
     return text

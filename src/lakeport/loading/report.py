@@ -1,4 +1,4 @@
-"""What a load tells: while it goes on (`Observer`), and at its end (`LandingReport`).
+"""The observer that hears of a load, the timeline of its stages, and its report.
 
 `LandingReport.to_json` writes one JSON object:
 
@@ -24,15 +24,15 @@
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
 | `warnings` | sentences that concern no single stream |
-| `parser` | what read Singer, JSON and CSV, if any: `native` or, without the kernel, `pyarrow` |
+| `parser` | what parsed Singer, JSON and CSV, if any: `native` or, without the kernel, `pyarrow` |
 | `command` | the command line, as a list without secrets; null for a run that Python code began |
 | `reasons` | bad records by reason: list of objects with `stream`, `column`, `reason`, `count` |
-| `spans` | when what was done: list of objects with `stage`, `stream`, `start`, `end` (seconds |
-| | since `started`), `tasks` (0 for the driver), `busy` (seconds of all of them) |
-| `streams_left_out` | streams that are too many for `spans` |
-| `pace` | what tasks had written by when: list of seconds, rows, bytes of files |
-| `reading_pace` | what was read of a Singer stream by when: list of seconds, records, bytes |
-| `engine` | object of what ran the tasks: `name` (`spark` or `threads`), Spark's `version`, |
+| `spans` | when each stage was done: list of objects with `stage`, `stream`, `start`, `end` |
+| | (seconds since `started`), `tasks` (0 for the driver), `busy` (seconds of all of them) |
+| `streams_left_out` | number of streams that `spans` leaves out |
+| `pace` | what tasks wrote over time: list of seconds, rows, bytes of files |
+| `reading_pace` | what was read of Singer streams over time: list of seconds, records, bytes |
+| `engine` | object about what ran the tasks: `name` (`spark` or `threads`), Spark's `version`, |
 | | `master` and `application` id, `jobs` and `tasks` |
 | `error` | null, or an object with `type`, `message`, `hint` |
 
@@ -43,8 +43,8 @@ orders                   ├─ writing ────┤├─ committing ─┤
 orders                    ├─ parsing ─┤
 orders                    ├─ encoding ─┤
 ```
-However long a run is, what is kept has a bound: the spans of a lane that are closest to each other
-become one, and streams that took the least time are left out.
+The size of a report has a bound, however long the run is. The spans of a lane that are closest to
+each other are joined, and the streams that took the least time are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from lakeport.errors import LakeportError
 from lakeport.host.activity import activity
@@ -77,70 +77,70 @@ Kind = TypeVar("Kind")
 T = TypeVar("T")
 
 MOST_SPANS = 200
-"""Spans that a report has at the most."""
+"""Most spans of a report."""
 MOST_POINTS = 120
-"""Points that each pace of a report has at the most."""
+"""Most points of each pace of a report."""
 
-_ADJACENT = 0.005
-_TOO_SHORT = 0.001
+_ADJACENT_SECONDS: Final = 0.005  # a smaller gap between two spans of a lane joins them
+_SHORTEST_SECONDS: Final = 0.001  # shorter spans of the driver are left out
 
 _Lanes = dict[tuple[str, str], list[Span]]
-"""Stream and stage -> its spans, in the order of time."""
+"""Stream and stage -> the spans of this lane, in the order of time."""
 
 
 class Observer(Protocol):
-    """Who wants to know how a load goes on, from several threads.
+    """Observer of one load; its methods are called from several threads.
 
-    A class that derives from it says nothing where it has no method of its own.
+    A class that derives from it ignores the events for which it has no method.
     """
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
-        """So much of a stream was read so far in this run: records and bytes, -1 if unknown."""
+        """Hear how many records and bytes of a stream were read so far; -1 if unknown."""
         return
 
     def on_landed(self, landed: Landed) -> None:
-        """A batch is durable and visible, or was landed by the same run before."""
+        """Hear of a batch that is durable and visible, or that the same run had landed before."""
         return
 
     def on_state(self, state: bytes) -> None:
-        """Everything before this STATE (its raw JSON value) is durable: it may go out.
+        """Hear of a STATE, as raw JSON: everything before it is durable, so that it may go out.
 
         Raises:
-            LakeportError: it can't be handed on.
+            LakeportError: the observer can't hand it on; the load fails.
         """
         return
 
     def on_warning(self, text: str) -> None:
-        """A sentence that the user has to read, although the load goes on."""
+        """Hear a sentence that the user should read, although the load goes on."""
         return
 
     def on_finished(self, report: LandingReport) -> None:
-        """The load is over."""
+        """Hear that the load is over, with its report."""
         return
 
 
 class _ObserverGroup:
-    """Hands on each call to several observers, in order."""
+    """Passes each call on to several observers, in order."""
 
     def __init__(self, observers: Iterable[object]) -> None:
         self._observers = tuple(observers)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        def tell(*told: object) -> None:
+        def call_each(*arguments: object) -> None:
             for each in self._observers:
-                getattr(each, name)(*told)
+                getattr(each, name)(*arguments)
 
-        return tell
+        return call_each
 
 
 def fan_out(*observers: Kind) -> Kind:
-    """Return one observer that tells all of these, in order."""
+    """Return one observer that passes each call on to all of these, in order."""
     return cast(Kind, _ObserverGroup(observers))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as the report and `--json` tell it."""
+    """An error as reports and `--json` show it: its type, message and hint."""
 
     type: str
     message: str
@@ -148,22 +148,22 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """The failure that an exception stands for; foreign words are left out, they quote data."""
+        """Return the failure of an exception; without foreign messages, which may quote data."""
         name = type(error).__name__
         if isinstance(error, LakeportError):
             return cls(name, error.message, error.hint)
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        return cls(name, f"unexpected {name}{_place(error)}{reason}")
+        return cls(name, f"unexpected {name}{_code_location(error)}{reason}")
 
     def scrubbed(self, secrets: Iterable[str]) -> Failure:
-        """The same failure with these secrets masked."""
+        """Return the failure with these secrets masked in message and hint."""
         known = tuple(secrets)
         return Failure(self.type, scrub(self.message, known), scrub(self.hint, known))
 
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """What a run landed. The module's docstring describes each value."""
+    """Report of one load. The module's docstring describes each value."""
 
     run_id: str
     target: str
@@ -187,7 +187,7 @@ class LandingReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the run came to its end without an error."""
+        """Whether the run ended without an error."""
         return self.error is None
 
     @property
@@ -197,7 +197,7 @@ class LandingReport:
 
     @property
     def rejected(self) -> int:
-        """Bad records that were set aside, stray lines included."""
+        """Bad records that were quarantined or skipped, stray lines included."""
         return sum(stream.rejected for stream in self.streams) + self.stray_lines
 
     @property
@@ -207,11 +207,11 @@ class LandingReport:
 
     @property
     def bytes(self) -> int:
-        """Size of these files in bytes."""
+        """Bytes of the files that this run wrote, over all streams."""
         return sum(stream.bytes for stream in self.streams)
 
     def __repr__(self) -> str:
-        """The run, where to, what came of it; `to_dict` has the rest."""
+        """Return the run, its target, its counts, and the type of its error, in one line."""
         failed = "" if self.error is None else f", {self.error.type}"
         return (
             f"LandingReport(run_id={self.run_id!r}, target={self.target!r}, "
@@ -219,7 +219,7 @@ class LandingReport:
         )
 
     def _repr_html_(self) -> str:
-        """The run as notebooks show it: figures, what was landed, where the time went."""
+        """Return the report as notebooks show it: figures, streams, and where the time went."""
         import msgspec
 
         from lakeport.html.document import notebook
@@ -229,7 +229,7 @@ class LandingReport:
         return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, as the module's docstring describes them."""
+        """Return the report as plain values, as the module's docstring describes them."""
         facts = asdict(self, dict_factory=_plain_fields)
         names = ("run_id", "target", "started", "finished", "seconds")
         run = {name: facts.pop(name) for name in names}
@@ -237,12 +237,12 @@ class LandingReport:
         return {"report": 1, "ok": self.ok, **run, **sums, **facts}
 
     def to_json(self) -> str:
-        """The report as one JSON object on one line."""
+        """Return the report as one JSON object on one line."""
         return json.dumps(self.to_dict())
 
 
 def save_report(report: LandingReport, storage: Storage) -> None:
-    """Write a report beside the lake; that it can't be written fails no load."""
+    """Write a report below `_lakeport/reports`; a store that refuses is ignored."""
     stamp = report.started.strftime("%Y%m%d-%H%M%S")
     key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
     with suppress(LakeportError):
@@ -250,35 +250,37 @@ def save_report(report: LandingReport, storage: Storage) -> None:
 
 
 def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a dataclass with plain values, for `asdict`."""
     return {name: plain_value(value) for name, value in fields}
 
 
 def plain_value(value: Any) -> Any:
-    """A value as JSON has it: seconds in milliseconds' precision, a STATE as it is in itself."""
+    """Return a value as JSON has it: floats rounded to thousandths, bytes parsed as a JSON text."""
     match value:
         case tuple():
             return [plain_value(each) for each in value]
         case float():
             return round(value, 3)
         case datetime():
-            return iso(value)
+            return format_iso(value)
         case bytes():
             return json.loads(value)
     return value
 
 
-def _place(error: BaseException) -> str:
+def _code_location(error: BaseException) -> str:
+    """Return ` in FILE, line N` of where an exception was raised; empty if it was not raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
-def iso(moment: datetime) -> str:
-    """A moment as reports have it: ISO 8601 in UTC, in microseconds."""
+def format_iso(moment: datetime) -> str:
+    """Format a moment as ISO 8601 in UTC, with microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 class Timeline:
-    """Takes down when a run does what; for several threads.
+    """Records when the stages of a run are done; several threads may call it.
 
     Args:
         tick: reads a clock that never steps back, in seconds.
@@ -300,12 +302,12 @@ class Timeline:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def elapsed(self) -> float:
-        """Seconds since the run's start."""
+        """Return the seconds since the run's start."""
         return self._tick() - self._began
 
     @contextmanager
     def stage(self, name: str, stream: str = "") -> Iterator[float]:
-        """Be at a stage for as long as the body runs; gives when it began."""
+        """Record a stage that lasts as long as the body; yield its start, in seconds of the run."""
         key, start = object(), self.elapsed()
         with self._lock:
             self._open[key] = Span(name, stream, start, start)
@@ -334,11 +336,11 @@ class Timeline:
             yield start
 
     def time_items(self, name: str, items: Iterable[T]) -> Iterator[T]:
-        """The same items; what each takes to come is a stage."""
+        """Yield the items; record the time until each comes as a stage."""
         return iterate_within(partial(self.stage, name), items)
 
     def add_stage(self, name: str, began: float | None, ended: float | None) -> None:
-        """Add a stage that was timed elsewhere, by the same clock; None: it has not been yet."""
+        """Add a stage timed by the same clock, unless `began` is None; it goes on if `ended` is."""
         if began is None:
             return
         start = max(began - self._began, 0.0)
@@ -348,10 +350,14 @@ class Timeline:
                 self._add(Span(name, "", start, end, busy=end - start))
 
     def add_tasks(self, stream: str, staged: Sequence[Staged], start: float) -> None:
-        """Add what tasks did that have run since `start`.
+        """Add the stages of tasks that have ended now, and what they wrote over time.
 
-        Their machines' clocks may differ from this one's: nothing is taken to have been before
-        they were started or after they ended.
+        The tasks' machines may have other clocks: moments before `start` or after now are clipped.
+
+        Args:
+            stream: the stream that the tasks landed.
+            staged: what the tasks staged.
+            start: when the tasks were started, in seconds of the run.
         """
         end, found = self.elapsed(), dict[str, Span]()
 
@@ -370,45 +376,46 @@ class Timeline:
                 self._add(span)
 
     def add_progress(self, stream: str, records: int, size: int) -> None:
-        """Note how much of a stream was read so far: records and bytes."""
+        """Add how many records and bytes of a stream were read so far, in all."""
         with self._lock:
             rows_before, bytes_before = self._seen.get(stream, (0, 0))
             self._seen[stream] = records, size
             self._read.add(self.elapsed(), records - rows_before, size - bytes_before)
 
     def spans(self, now: float) -> tuple[tuple[Span, ...], int]:
-        """The spans in order, and how many streams were left out; what goes on ends `now`."""
+        """Return the spans by start, and the number of streams left out; open spans end `now`."""
         with self._lock:
             lanes = {lane: list(spans) for lane, spans in self._lanes.items()}
             for one in self._open.values():
                 span = replace(one, end=now, busy=now - one.start)
                 lanes.setdefault((one.stream, one.stage), []).append(span)
-        kept, left_out = _largest(lanes)
-        found = [span for spans in _closed_up(kept, MOST_SPANS).values() for span in spans]
+        kept, left_out = _keep_largest(lanes)
+        found = [span for spans in _join_neighbours(kept, MOST_SPANS).values() for span in spans]
         return tuple(sorted(found, key=lambda span: (span.start, -span.end))), left_out
 
     def paces(self, now: float) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-        """What was read, and what was written, by when, until `now`."""
+        """Return what was read and what was written over time, until `now`."""
         with self._lock:
             read, written = self._read.points(), self._written.points()
-        return _until(now, read), _until(now, written)
+        return _clip_points(now, read), _clip_points(now, written)
 
     def _add(self, span: Span) -> None:
+        """Add a span to its lane, joined with the span before if there is hardly a gap."""
         lane = self._lanes.setdefault((span.stream, span.stage), [])
-        if lane and span.start - lane[-1].end < _ADJACENT:
+        if lane and span.start - lane[-1].end < _ADJACENT_SECONDS:
             lane[-1] = lane[-1].with_next(span)
             return
-        if lane and not span.tasks and span.end - span.start < _TOO_SHORT:
+        if lane and not span.tasks and span.end - span.start < _SHORTEST_SECONDS:
             return
         lane.append(span)
         self._count += 1
         if self._count > 2 * max(MOST_SPANS, len(self._lanes)):
-            self._lanes = _closed_up(self._lanes, max(MOST_SPANS, len(self._lanes)))
+            self._lanes = _join_neighbours(self._lanes, max(MOST_SPANS, len(self._lanes)))
             self._count = sum(map(len, self._lanes.values()))
 
 
-def _largest(lanes: _Lanes) -> tuple[_Lanes, int]:
-    """The lanes of the streams that took the most time, and how many streams have no room."""
+def _keep_largest(lanes: _Lanes) -> tuple[_Lanes, int]:
+    """Return the lanes of the streams that took the most time, and the number of other streams."""
     by_stream: dict[str, _Lanes] = {}
     for (stream, stage), spans in lanes.items():
         by_stream.setdefault(stream, {})[stream, stage] = spans
@@ -424,8 +431,8 @@ def _largest(lanes: _Lanes) -> tuple[_Lanes, int]:
     return kept, 0
 
 
-def _closed_up(lanes: _Lanes, most: int) -> _Lanes:
-    """The same lanes with at most so many spans, the smallest gaps between neighbours closed."""
+def _join_neighbours(lanes: _Lanes, most: int) -> _Lanes:
+    """Return the lanes with at most `most` spans: those with the smallest gaps are joined."""
     gaps = [
         (after.start - before.end, lane, place)
         for lane, spans in lanes.items()
@@ -444,6 +451,6 @@ def _closed_up(lanes: _Lanes, most: int) -> _Lanes:
     return found
 
 
-def _until(end: float, points: Sequence[Point]) -> tuple[Point, ...]:
-    """Points whose last step may not have been over yet."""
+def _clip_points(end: float, points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points with times of at most `end`: the last step may go on."""
     return tuple((min(at, end), rows, size) for at, rows, size in points)

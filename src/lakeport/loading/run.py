@@ -190,8 +190,8 @@ class _LoadRun:
         except BaseException as caught:
             error = caught
             mask_causes(caught, (*self.secrets, *self.engine.secrets))
-            if self.cancellation.unknown() and isinstance(caught, KeyboardInterrupt):
-                caught.add_note(self.cancellation.unknown())
+            if self.cancellation.unknown_commits() and isinstance(caught, KeyboardInterrupt):
+                caught.add_note(self.cancellation.unknown_commits())
             raise
         finally:
             report = self._finish(error)
@@ -206,7 +206,7 @@ class _LoadRun:
                 opening = self.prepared.open_source(source, options, self._on_progress, check)
                 opened, ready = stack.enter_context(opening)
             self.prepared, self.storage = ready, ready.storage
-            for text in ready.of_workers:
+            for text in ready.worker_warnings:
                 self._warn(text)
             try:
                 self._land_flushes(opened)
@@ -228,11 +228,11 @@ class _LoadRun:
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.time_items("reading", source):
                     if landing is not None:
-                        self.cancellation.outcome(landing)
+                        self.cancellation.wait_for(landing)
                     self.cancellation.check()
                     landing = self._landing = executor.submit(self._land_flush, flush, source)
             if landing is not None:
-                self.cancellation.outcome(landing)
+                self.cancellation.wait_for(landing)
         if not self._loaders:  # not even a schema came
             self._check_empty_stream(source.name)
         check_streams(self.config, source.streams(), bool(self.rules))
@@ -327,7 +327,7 @@ class _LoadRun:
             return
         writer = self._loader_of(stream).writer
         timed = self.report.timeline.stage("committing", stream)
-        with timed, self.cancellation.committing(writer.uri):
+        with timed, self.cancellation.track_commit(writer.uri):
             retired = writer.retire(version, self._lowest.get(stream, ()))
         if retired is None:
             self._warn(

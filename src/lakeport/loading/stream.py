@@ -450,7 +450,7 @@ class StreamLoader:
             batch.before_commit()
         with (
             self.timeline.show_stage("committing", batch.stream),
-            self.cancellation.committing(self.writer.uri),
+            self.cancellation.track_commit(self.writer.uri),
         ):
             return self.writer.commit(plan, staged.objects, batch, state)
 

@@ -219,7 +219,7 @@ def run_load(
     """
     own, begin = LoadObserver(load.name, observer), time.monotonic()
     error: BaseException | None = None
-    with whole(load.name), cancellation.used():
+    with whole(load.name), cancellation.activate():
         try:
             cancellation.check()
             observer.on_begun(load.name)
@@ -596,7 +596,7 @@ class _PipelineRun:
         for done in [done for done in self.running if done.cancel()]:
             del self.cancellations[self.running.pop(done)]  # it had not begun
         for stop in self.cancellations.values():
-            stop.ask()
+            stop.request_end()
         try:
             left = wait(self.running, _END_SECONDS).not_done
             if left:
@@ -609,7 +609,9 @@ class _PipelineRun:
         for name in self.cancellations:
             if self.reports[name].outcome == "waiting":
                 self._ended(replace(self.reports[name], outcome="interrupted"))
-        if unknown := [text for stop in self.cancellations.values() if (text := stop.unknown())]:
+        if unknown := [
+            text for stop in self.cancellations.values() if (text := stop.unknown_commits())
+        ]:
             interrupt.add_note("; ".join(unknown))
 
     def _finish(self) -> PipelineReport:

@@ -18,7 +18,7 @@ from lakeport.cli.output.console import Console
 from lakeport.cli.output.loads import Loads
 from lakeport.config.load import load_target
 from lakeport.host.activity import Activity
-from lakeport.loading.progress import Moment
+from lakeport.loading.progress import ProgressState
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.model import Landed, StreamReport
 from lakeport.pages.lake import open_pages
@@ -185,12 +185,14 @@ def test_a_terminal_has_a_line_for_each_load_and_a_table(
     loads.on_landed("flights", Landed("flights", "/lake/flights", 0, 1200, ("f",), 9))
     loads.on_ended(ended("airports", "failed"))
     going_on = Activity("writing", "flights", 0.0, total=2_000_000, done=1_000_000, of="flights")
-    lines = loads.lines(Moment("running", 0.0, 5.0, (going_on,)), 90)
+    lines = loads.lines(ProgressState("running", 0.0, 5.0, (going_on,)), 90)
     assert lines[0].startswith("flights  ")
     assert "1,200 rows landed, writing: 1.0 of 2.0 MB (50%)" in lines[0]
     assert lines[1].startswith("orders ")
     assert lines[2] == "1 load ended, 1 failed"
-    assert all(len(line) <= 40 for line in loads.lines(Moment("", 0.0, 5.0, (going_on,)), 40))
+    assert all(
+        len(line) <= 40 for line in loads.lines(ProgressState("", 0.0, 5.0, (going_on,)), 40)
+    )
     told = (ended("flights", rows=1200), ended("airports", "failed"), LoadReport("x", "left out"))
     loads.on_finished(PipelineReport("r1", "/lake.yaml", NOW, NOW, 1.0, told))
     text = out.getvalue().splitlines()

@@ -47,9 +47,9 @@ def end(cancellation: Cancellation, landing: Future[None] | None, streams: int =
 def test_no_commit_begins_any_more() -> None:
     cancellation = Cancellation()
     assert end(cancellation, None) == ["shorten_deadline"]
-    with pytest.raises(Cancelled), cancellation.committing(TABLE):
+    with pytest.raises(Cancelled), cancellation.track_commit(TABLE):
         raise AssertionError("it began")
-    assert cancellation.unknown() == ""
+    assert cancellation.unknown_commits() == ""
 
 
 def test_a_commit_that_ends_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_a_commit_that_ends_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
     begun = threading.Event()
 
     def land() -> None:
-        with cancellation.committing(TABLE):
+        with cancellation.track_commit(TABLE):
             begun.set()
             time.sleep(0.02)
         landing.set_result(None)
@@ -66,20 +66,20 @@ def test_a_commit_that_ends_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
     threading.Thread(target=land).start()
     assert begun.wait(30)
     assert end(cancellation, landing) == ["shorten_deadline"]
-    assert cancellation.unknown() == ""
+    assert cancellation.unknown_commits() == ""
 
 
 def test_a_commit_that_hangs_is_cut_off_and_unknown() -> None:
     cancellation, landing = Cancellation(), Future[None]()
-    with cancellation.committing(TABLE):
+    with cancellation.track_commit(TABLE):
         assert end(cancellation, landing) == ["shorten_deadline", "stop"]
-        assert cancellation.unknown() == UNKNOWN
+        assert cancellation.unknown_commits() == UNKNOWN
 
 
 def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
     cancellation, landing = Cancellation(), Future[None]()
     assert end(cancellation, landing) == ["shorten_deadline", "stop"]
-    assert cancellation.unknown() == ""
+    assert cancellation.unknown_commits() == ""
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
 )
 def test_what_a_failed_commit_leaves_unknown(error: LakeportError, unknown: str) -> None:
     cancellation = Cancellation()
-    with suppress(LakeportError), cancellation.committing(TABLE):
+    with suppress(LakeportError), cancellation.track_commit(TABLE):
         raise error
-    assert cancellation.unknown() == unknown
+    assert cancellation.unknown_commits() == unknown
 
 
 def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,27 +111,27 @@ def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> No
 def test_another_thread_asks() -> None:
     cancellation = Cancellation()
     cancellation.check()
-    cancellation.ask()
-    cancellation.ask()
+    cancellation.request_end()
+    cancellation.request_end()
     with pytest.raises(EndRequested):
         cancellation.check()
     with pytest.raises(EndRequested):
-        cancellation.outcome(Future())
-    with pytest.raises(Cancelled), cancellation.committing(TABLE):
+        cancellation.wait_for(Future())
+    with pytest.raises(Cancelled), cancellation.track_commit(TABLE):
         raise AssertionError("it began")
 
 
 def test_who_waits_for_a_batch_hears_that_another_thread_asks() -> None:
     cancellation = Cancellation()
-    threading.Timer(0.02, cancellation.ask).start()
+    threading.Timer(0.02, cancellation.request_end).start()
     with pytest.raises(EndRequested):
-        cancellation.outcome(Future())
+        cancellation.wait_for(Future())
 
 
 def test_a_batchs_outcome_passes() -> None:
     good, bad = Future[None](), Future[None]()
     good.set_result(None)
     bad.set_exception(InputError("no"))
-    Cancellation().outcome(good)
+    Cancellation().wait_for(good)
     with pytest.raises(InputError):
-        Cancellation().outcome(bad)
+        Cancellation().wait_for(bad)

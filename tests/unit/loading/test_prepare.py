@@ -77,6 +77,6 @@ def test_what_the_workers_bring_comes_behind_what_the_config_says(
     monkeypatch.setattr(FakeEngine, "is_local", False)
     prepared = prepare(config.with_warnings("of the config"))
     ready = prepared.check_workers()
-    assert ready.warnings == (*prepared.warnings, *ready.of_workers)
-    assert "on other machines" in ready.of_workers[0]
+    assert ready.warnings == (*prepared.warnings, *ready.worker_warnings)
+    assert "on other machines" in ready.worker_warnings[0]
     assert prepared.warnings[0] == "of the config" and len(prepared.warnings) == 2

@@ -27,7 +27,7 @@ class AsksBehind(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if any(self._log.glob("*.json")):
-            self._stop.ask()
+            self._stop.request_end()
         self._held = self._held or singer(record("t", id=1))
         part, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
         buffer[: len(part)] = part
@@ -37,7 +37,7 @@ class AsksBehind(io.RawIOBase):
 @pytest.mark.timeout(120)
 def test_what_has_landed_stays_and_nothing_lands_any_more(tmp_path: Path) -> None:
     stop = Cancellation()
-    with pytest.raises(EndRequested), stop.used():
+    with pytest.raises(EndRequested), stop.activate():
         lakeport.land(
             AsksBehind(stop, tmp_path / "lake"),
             tmp_path / "lake",

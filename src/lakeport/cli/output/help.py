@@ -249,7 +249,7 @@ class Guard:
     def _tell_cut_off(self, kind: type[KeyboardInterrupt]) -> None:
         """Tell that the command is ended from outside, while it still does something."""
         end = kind()
-        if unknown := Cancellation.unknown_anywhere():
+        if unknown := Cancellation.all_unknown_commits():
             end.add_note(unknown)
         with suppress(Exception):
             self._output.close()

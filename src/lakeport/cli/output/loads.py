@@ -13,7 +13,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import cells, padded, shown
 from lakeport.cli.pages import leave_page
 from lakeport.host.scratch import check_output, write_output
-from lakeport.loading.progress import Moment, line, seconds
+from lakeport.loading.progress import ProgressState, format_duration, format_line
 from lakeport.loading.report import fan_out
 from lakeport.pages.file import alone
 from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
@@ -83,7 +83,7 @@ class Loads(PipelineObserver):
                 self._console.say(f"  {shown(load.load)}: {shown(note)}", hanging=2)
         self._console.say(_closing_line(report))
 
-    def lines(self, moment: Moment, width: int) -> list[str]:
+    def lines(self, moment: ProgressState, width: int) -> list[str]:
         """A line for each load that runs: since when, the rows that it has landed, what it does."""
         with self._lock:
             running = dict(self._running)
@@ -93,10 +93,14 @@ class Loads(PipelineObserver):
         first = min(_LONGEST, max(map(cells, running)))
         told = []
         for name, (began, rows) in list(running.items())[:_MOST]:
-            start = f"{padded(shown(name, first), first)}  {seconds(moment.now - began):>5}  "
+            start = (
+                f"{padded(shown(name, first), first)}  {format_duration(moment.now - began):>5}  "
+            )
             landed = f"{pluralize(rows, 'row')} landed" if rows else ""
             room = width - cells(start) - len(landed) - 2
-            now = line(replace(does[name], name=""), moment.now, room) if name in does else ""
+            now = (
+                format_line(replace(does[name], name=""), moment.now, room) if name in does else ""
+            )
             told.append(f"{start}{', '.join(filter(None, (landed, now)))}"[:width].rstrip())
         if (more := len(running) - _MOST) > 0:
             told.append(f"and {more} more")

@@ -10,7 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
 from lakeport.host.process import verb_of
-from lakeport.loading.progress import Display, Lines, Moment, Progress, lines, switched_off
+from lakeport.loading.progress import (
+    Display,
+    Lines,
+    Progress,
+    ProgressState,
+    format_lines,
+    is_switched_off,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -38,11 +45,11 @@ class Terminal:
     """
 
     def __init__(self, out: TextIO) -> None:
-        self.lines: Callable[[Moment, int], list[str]] = lines
+        self.lines: Callable[[ProgressState, int], list[str]] = format_lines
         self._out = out
         self._live: Live | None = None
 
-    def draw(self, moment: Moment) -> None:
+    def draw(self, moment: ProgressState) -> None:
         """Draw the lines in place of those that are there."""
         width = shutil.get_terminal_size().columns - 1
         told = "\n".join(self.lines(moment, width))
@@ -86,7 +93,7 @@ def begin(label: str, out: TextIO, err: TextIO) -> None:
     """
     if _shown:
         _shown[0].label = label
-    elif not switched_off():
+    elif not is_switched_off():
         dumb = os.environ.get("TERM", "") in ("", "dumb")
         terminal = next((each for each in (err, out) if each.isatty() and not dumb), None)
         display: Display = Lines(err) if terminal is None else Terminal(terminal)
@@ -110,11 +117,11 @@ def note(text: str) -> None:
         each.note = text
 
 
-def tell(lines: Callable[[Moment, int], list[str]]) -> None:
+def tell(lines: Callable[[ProgressState, int], list[str]]) -> None:
     """Have a terminal show other lines from now on; see `Terminal`."""
     for each in _shown:
         if isinstance(each.display, Terminal):
-            each.display.lines = lines
+            each.display.lines = format_lines
 
 
 def end() -> None:

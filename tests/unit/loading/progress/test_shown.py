@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.host.activity import Activity, activity, advance
-from lakeport.loading.progress import Lines, Moment, Progress, show_progress
+from lakeport.loading.progress import Lines, Progress, ProgressState, show_progress
 
 
 def test_a_function_hears_what_goes_on() -> None:
@@ -72,7 +72,7 @@ class _Clocked:
     def at(self, now: float, *activities: Activity) -> list[str]:
         self.out.seek(0)
         self.out.truncate()
-        self.lines.draw(Moment("landing", 0.0, now, activities))
+        self.lines.draw(ProgressState("landing", 0.0, now, activities))
         return self.out.getvalue().splitlines()
 
 
