@@ -1,7 +1,8 @@
 """Writes the tables of the pages that the code knows best: keys, options, errors.
 
-`python -m tests.docs.generate` brings the pages up to date; a test compares them. A page holds such
-a part between `<!-- generated: NAME -->` and `<!-- end -->`.
+`python -m tests.docs.generate` brings the pages up to date, and draws the picture of the packages.
+A test compares both. A page holds such a part between `<!-- generated: NAME -->` and
+`<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
 from lakeport.config.lake import Lineage, Notices
 from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from lakeport.sources.files.discovery import FORMATS
+from tests.docs.architecture import PICTURE, package_imports, picture
 from tests.docs.pages import pages
 
 CONFIGS: Mapping[str, type[DestinationConfig]] = {
@@ -52,6 +54,7 @@ def main() -> None:
         if new != text:
             page.write_text(new, "utf-8")
             print(f"wrote {page}")
+    PICTURE.write_text(picture(package_imports()), "utf-8")
 
 
 def rendered(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -122,17 +121,6 @@ def test_an_import_inside_a_function_keeps_something_heavy_out() -> None:
         if not heavy([other]) - heavy([name])
     }
     assert idle == NEEDED.keys()
-
-
-def test_the_floors_of_the_contributing_page_are_those_of_the_contract() -> None:
-    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text("utf-8"))
-    contract = project["tool"]["importlinter"]["contracts"][0]
-    layers = [set(re.split(r" [|:] ", layer)) for layer in contract["layers"]]
-    page = (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
-    floors: dict[int, set[str]] = {}
-    for floor, packages in re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE):
-        floors.setdefault(int(floor), set()).update(re.findall(r"`(\w+)/?`", packages))
-    assert [floors[floor] for floor in sorted(floors, reverse=True)] == layers
 
 
 def test_only_the_engine_names_the_types_of_spark() -> None:

@@ -19,7 +19,8 @@ from lakeport.errors import ConfigError, LakeportError
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 _HERE = Path(errors.__file__).parent
-_ELSEWHERE = ("adr/", "benchmarks/", "errors/")  # for developers; what `explain` shows
+_ELSEWHERE = ("adr/", "architecture", "benchmarks/", "errors/")
+"""Pages for developers, and those that `explain` shows."""
 _PAGES = "`lakeport docs PAGE` shows one of these, `lakeport explain CODE` that of an error"
 _CODES = "or give an exit code from 1 to 7 (130: interrupted, 143: terminated)."
 _PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package, of a checkout
