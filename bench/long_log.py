@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.writer import DeltaWriter
@@ -35,7 +36,8 @@ def append(storage: LocalStorage, number: int, folder: str = "t") -> tuple[float
     """Append a file whose content is known by its own name; return ms, and ms of the processor."""
     begun, worked = time.perf_counter(), time.process_time()
     rows = pa.table({"id": [number], "name": [f"row {number}"], "amount": [number / 7]})
-    writer = DeltaWriter(no_session, storage, folder, folder, by_log=True)
+    config = LocalConfig(path=storage.root)
+    writer = DeltaWriter(no_session, storage, folder, folder, config, by_log=True)
     plan = writer.plan(rows.schema)
     staged = writer.sink(plan).write(iter(rows.to_batches()), 0)
     content = {f"{number}.csv": hashlib.sha256(str(number).encode()).hexdigest()}

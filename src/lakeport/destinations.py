@@ -18,7 +18,6 @@ from lakeport.sources.target import open_folder_storage
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
-from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.enclosing import enclosed_error, enclosing_folders
 from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import encoder_for
@@ -177,12 +176,12 @@ def open_table(
             storage,
             folder,
             stream,
-            DeltaOptions.of(config),
+            config,
             run,
             by_log=engine.commits_by_log,
             engine=engine,
         )
-        return DeltaTableWriter.of(config, writer, engine)
+        return DeltaTableWriter.of(writer, engine)
     return FilesWriter(
         storage,
         encoder_for(config.file_type, _compression(config)),

@@ -177,7 +177,7 @@ NAMING = {
         sources/input/plain_files sources/json/reader sources/json/documents sources/open
         sources/typed/plan tables/lake tables/location
         tables/maintenance tables/overview tables/runs tables/table tables/undo tables/views
-        writers/delta/alter writers/delta/commit writers/delta/merge/merger writers/delta/writer
+        writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/formatting cli/target
         config/base config/lake/read""",
@@ -191,7 +191,7 @@ NAMING = {
         engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/report sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/bookmarks
-        writers/delta/merge/files""",
+        writers/delta/files""",
 }
 
 

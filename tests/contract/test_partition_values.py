@@ -77,7 +77,7 @@ class Taken(LocalStorage):
 def test_names_that_are_all_taken_end_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.writers.files.writer._MOST_TAKEN", 20)
+    monkeypatch.setattr("lakeport.writers.files.journal._MOST_TAKEN", 20)
     monkeypatch.setattr("lakeport.loading.stream._MOST_CLASHES", 3)
     monkeypatch.setattr(LocalStorage, "publish", Taken.publish)
     for file_type in ("parquet", "delta"):

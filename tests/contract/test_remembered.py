@@ -204,8 +204,8 @@ def test_a_load_of_files_that_was_cut_off_is_finished_by_the_next(
     lakeport.land(source, target.config(table="t"))
     (folder / "1.csv").write_text("id\n1\n")
     owner = {
-        "publish": "lakeport.writers.files.writer.FilePublisher.run",
-        "finish": "lakeport.writers.files.journal.Journal.finish",
+        "publish": "lakeport.writers.files.journal.FilePublisher.publish",
+        "finish": "lakeport.writers.files.journal.Journal.write_done",
     }
 
     def cut_off(*about: Any) -> None:

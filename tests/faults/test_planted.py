@@ -29,14 +29,14 @@ def wrong(scenario: Scenario, point: str, fault: str) -> str:
 def test_files_deleted_before_the_log_is_looked_at(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def settle(_log: Any, _ours: Any, _read: int, failure: Exception) -> None:
+    def recover_commit(_log: Any, _ours: Any, _read: int, failure: Exception) -> None:
         raise failure
 
     scenario = found["local_delta:append:no-run-id"]
     case = ("link t/_delta_log/N.json#1", "EIO-after")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(commit, "settle", settle)
-    monkeypatch.setattr(StagedFiles, "_is_named", lambda self: False)
+    monkeypatch.setattr(commit, "recover_commit", recover_commit)
+    monkeypatch.setattr(StagedFiles, "_may_be_in_log", lambda self: False)
     assert "unreadable" in wrong(scenario, *case)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.writer import DeltaWriter
 
@@ -37,9 +37,9 @@ def session() -> Any:
 
 
 def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:
-    options = DeltaOptions(**more)
+    config = LocalConfig(path=root, **more)
     return DeltaWriter(
-        lambda: DeltaSession(session()), LocalStorage(str(root)), folder, stream, options
+        lambda: DeltaSession(session()), LocalStorage(str(root)), folder, stream, config
     )
 
 

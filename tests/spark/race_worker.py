@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
@@ -32,8 +33,7 @@ from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
-from lakeport.writers.delta.merge.merger import DeltaMerger
-from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned
 
@@ -93,7 +93,7 @@ def change(driver: DriverSession, task: dict[str, Any]) -> dict[str, Any]:
         storage,
         task["table"],
         "stream",
-        DeltaOptions(properties=SELDOM),
+        LocalConfig(path=".", table_properties=SELDOM),
     )
     done, errors = [], []
     for ordinal in range(task["count"]):

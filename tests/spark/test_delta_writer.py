@@ -154,9 +154,9 @@ def test_a_repeated_run_adds_nothing_and_other_content_is_refused(tmp_path: Path
     land(into, ids(2), run_id="r", sequence=1, digest="d1", singer_state=b'{"at":  2}')
     landed = land(into, ids(1), **again)
     assert (landed.skipped, landed.rows, landed.version) == (True, 0, 1)
-    assert into.landed(run_id="r", sequence=1, digest="d1") is not None
-    assert into.landed(run_id="r", sequence=2, digest="d2") is None
-    assert into.landed(run_id="other", sequence=0, digest="d0") is None
+    assert into.find_landed_batch(run_id="r", sequence=1, digest="d1") is not None
+    assert into.find_landed_batch(run_id="r", sequence=2, digest="d2") is None
+    assert into.find_landed_batch(run_id="other", sequence=0, digest="d0") is None
     with pytest.raises(RunMismatch, match="batch 0"):
         land(into, ids(9), run_id="r", sequence=0, digest="zz")
     assert rows(tmp_path / "t") == [{"id": 1}, {"id": 2}]
@@ -379,7 +379,7 @@ def test_columns_that_a_table_fills_itself_may_be_left_out(tmp_path: Path) -> No
 
 
 def test_a_table_that_only_grows_is_not_overwritten(tmp_path: Path) -> None:
-    into = writer(tmp_path, properties={"delta.appendOnly": "true"})
+    into = writer(tmp_path, table_properties={"delta.appendOnly": "true"})
     land(into, ids(1))
     with pytest.raises(DestinationError, match=r"its property `delta\.appendOnly`"):
         into.plan(ids(2).schema, mode="overwrite")
@@ -404,7 +404,7 @@ def test_texts_fit_the_columns_of_tables_that_limit_them(tmp_path: Path) -> None
 def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) -> None:
     path = tmp_path / "t"
     properties = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"}
-    into = writer(tmp_path, properties=properties)
+    into = writer(tmp_path, table_properties=properties)
     for number in range(3):
         land(into, ids(number), run_id=f"r{number}", digest="d")
     assert list((path / "_delta_log").glob("*.checkpoint.*"))

@@ -194,7 +194,7 @@ def test_writers_of_two_kinds_at_once(target: Target, driver: DriverSession, soa
     storage = open_storage(config)
     session = delta_session(config, storage, engine(), "")
     folder = table_folder(config.table_folder_name(table_name(config.table_pattern, "t")))
-    by_spark = DeltaWriter(session, storage, folder, "t", run="race")
+    by_spark = DeltaWriter(session, storage, folder, "t", config, run="race")
     land(by_spark, rows(0))
 
     def write(number: int) -> list[int]:

@@ -69,10 +69,10 @@ class TableState:
     protocol: Mapping[str, Any]
     clustering: tuple[str, ...] = ()
 
-    def plans_as(self, other: TableState) -> bool:
-        """Whether what was planned for another state holds for this one.
+    def allows_same_plan(self, other: TableState) -> bool:
+        """Whether a plan on another state holds on this one: same schema, properties, features.
 
-        The two may have been read in different ways, which spell absent values differently.
+        Absent values may differ: a checkpoint has null where a commit leaves them out.
         """
         mine, theirs = (
             (one.schema_json, one.partition_columns, one.properties, one.features)
@@ -123,8 +123,8 @@ class TableState:
         return self.properties.get(MAPPING_MODE, "none") != "none"
 
     @property
-    def filled(self) -> frozenset[str]:
-        """The columns whose values the table makes itself where a batch lacks them."""
+    def generated_columns(self) -> frozenset[str]:
+        """Columns with generated, identity or default values, which a batch may lack."""
         return frozenset(
             field["name"]
             for field in self.schema_json["fields"]
@@ -205,8 +205,8 @@ def grow_schema(
     return merged
 
 
-def retyped(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
-    """A table's schema with another type of one column, whose old files go."""
+def replace_type(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
+    """Return a table's schema with another type of one column, whose old files are removed."""
     wanted = json.loads(to_spark_json(pa.schema([to_table_field(name, type_)])))["fields"][0]
     fields = []
     for field in schema["fields"]:

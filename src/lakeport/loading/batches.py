@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.folders import FolderReader
-from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -64,9 +64,16 @@ class Policies:
         return int(self.config.min_file_size_mb * 2**20)
 
     def number_of_files(self, size: int, cores: int) -> int:
-        """Return how many files `size` bytes should become; see `number_of_files`."""
+        """Return how many files to write for `size` bytes, at least 1.
+
+        One per core while each has the minimum size; more where files would pass the target size.
+        An unknown size (negative) gets one per core.
+        """
+        if size < 0:
+            return max(1, cores)
         target = int(self.config.target_file_size_mb * 2**20)
-        return number_of_files(size, cores, self.min_file_bytes, target)
+        parallel = min(cores, size // max(1, self.min_file_bytes))
+        return max(1, parallel, math.ceil(size / max(1, target)))
 
     def group_splits(self, batch: Batch, cores: int) -> list[tuple[Split, ...]]:
         """Group a batch's splits into one group a task, as many as it should become files."""

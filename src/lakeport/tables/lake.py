@@ -31,7 +31,7 @@ from lakeport.storage.local import LocalStorage
 from lakeport.tables.records import plain_values
 from lakeport.tables.views import FilesView, data_kind
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
-from lakeport.writers.files.writer import growth, loads
+from lakeport.writers.files.manifests import count_rows_after, read_manifests
 from lakeport.writers.naming import HOME, safe_segment
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Describe
         files=len(files),
         last_change=_moment(last),
         small_files=sum(item.bytes < SMALL_FILE_BYTES for item in files),
-        growth=growth(loads(storage, key, points), None) if points else (),
+        growth=count_rows_after(read_manifests(storage, key, points), None) if points else (),
     )
     return one, files
 

@@ -22,12 +22,12 @@ from lakeport.model import StoredObject
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type, get_logical_type, parse_type_name, to_arrow_field
 from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
-from lakeport.writers.delta.alter import Alteration
+from lakeport.writers.delta.alter import alter_column
 from lakeport.writers.delta.optimize import (
     SMALL_FILE_BYTES,
-    Group,
+    PartitionFiles,
     condition_error,
-    groups,
+    group_by_partition,
     pack_sizes,
     target_bytes,
 )
@@ -275,7 +275,7 @@ def _vacuumable(
 def report(contents: Contents) -> CompactReport:
     """What `optimize` would do with a table, partition by partition, the worst first."""
     target = target_bytes(contents.state.properties)
-    rows = [_partition(group, target) for group in groups(contents)]
+    rows = [_partition(group, target) for group in group_by_partition(contents)]
     rows.sort(key=lambda row: (-row.small_files, row.partition))
     return CompactReport(
         version=contents.state.version,
@@ -291,7 +291,7 @@ def report(contents: Contents) -> CompactReport:
     )
 
 
-def _partition(group: Group, target: int) -> PartitionReport:
+def _partition(group: PartitionFiles, target: int) -> PartitionReport:
     merged = pack_sizes(group.sizes, target)
     return PartitionReport(
         partition=_format_partition(group.values),
@@ -328,9 +328,10 @@ def alter(
         location.storage,
         location.folder,
         stream=location.uri.rstrip("/").rsplit("/", 1)[-1],
+        config=location.config,
         by_log=engine.commits_by_log,
     )
-    done = Alteration(writer, engine, column, wanted, dry_run).run()
+    done = alter_column(writer, engine, column, wanted, dry_run=dry_run)
     return AlterReport(
         done.version,
         column,

@@ -46,7 +46,7 @@ from lakeport.tables.views import (
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
 from lakeport.writers.delta.stats import leaves, stats_json
-from lakeport.writers.files.writer import growth, loads
+from lakeport.writers.files.manifests import count_rows_after, read_manifests
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -580,7 +580,7 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         SourceError: a file is damaged.
         DestinationError: the store refused.
     """
-    found = loads(storage, folder, _LOADS)
+    found = read_manifests(storage, folder, _LOADS)
     landed = {file.uri: file.rows for load in found for file in load.files}
     read = view.kind == "parquet" and len(view.files) <= _FOOTERS
     known, columns = _footer_columns(view) if read else ([], [])
@@ -606,7 +606,7 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         ),
         by_partition=partition_facts(zip(names, file_sizes, counts, strict=True)),
         partition_columns=partition_columns,
-        growth=growth(found, rows)[-MOST_POINTS:],
+        growth=count_rows_after(found, rows)[-MOST_POINTS:],
         last_change=datetime.fromtimestamp(last, UTC) if last else None,
         notes=() if read else (_UNREAD[view.kind],),
     )

@@ -24,7 +24,7 @@ from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import from_spark_json
 from lakeport.schema.types import format_type
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
-from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
+from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, group_by_partition
 from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class DeltaView:
             **size_facts([f.bytes for f in files], self.storage.uri(self.folder)),
             version=state.version,
             partition_columns=state.partition_columns,
-            partitions=len(groups(self.contents)) if state.partition_columns else 0,
+            partitions=len(group_by_partition(self.contents)) if state.partition_columns else 0,
             cluster_columns=self.contents.state.clustering,
             protocol=f"reader {protocol['minReaderVersion']}, "
             f"writer {protocol['minWriterVersion']}",

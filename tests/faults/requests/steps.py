@@ -13,9 +13,9 @@ STEPS = {
     "step stage": "lakeport.loading.stream:StreamLoader._stage",
     "step publish": "lakeport.writers.delta.commit:StagedFiles.publish",
     "step commit": "lakeport.writers.delta.commit:TableTransaction.commit",
-    "step intend": "lakeport.writers.files.journal:Journal.intend",
-    "step finish": "lakeport.writers.files.journal:Journal.finish",
-    "step state": "lakeport.loading.run:_LoadRun._emit_state",
+    "step intend": "lakeport.writers.files.journal:Journal.write_intent",
+    "step finish": "lakeport.writers.files.journal:Journal.write_done",
+    "step state": "lakeport.loading.run:_LoadRun._emit",
     "step report": "lakeport.loading.run:_LoadRun._finish",
 }
 """Where each step is."""

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.threads import ThreadEngine
 from lakeport.errors import (
     ConfigError,
@@ -24,7 +25,7 @@ from lakeport.errors import (
     SourceError,
 )
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.alter import Alteration
+from lakeport.writers.delta.alter import AlterResult, alter_column
 from lakeport.writers.delta.writer import DeltaWriter
 
 
@@ -195,16 +196,18 @@ class Crowded(LocalStorage):
         super().put(key, data, create_only=create_only)
 
 
-def alteration(storage: LocalStorage, type_: pa.DataType) -> Alteration:
+def alter(storage: LocalStorage, type_: pa.DataType) -> AlterResult:
     engine = ThreadEngine()
     session = lambda: engine.require_spark("a test").delta_session("test")  # noqa: E731
-    return Alteration(DeltaWriter(session, storage, "t", "t", by_log=True), engine, "c", type_)
+    config = LocalConfig(path=storage.root)
+    writer = DeltaWriter(session, storage, "t", "t", config, by_log=True)
+    return alter_column(writer, engine, "c", type_)
 
 
 def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
     land(tmp_path, [1])
     more = [lambda: land(tmp_path, [3]), lambda: land(tmp_path, [2])]
-    done = alteration(Crowded(str(tmp_path), more), pa.float64()).run()
+    done = alter(Crowded(str(tmp_path), more), pa.float64())
     assert (done.version, done.files) == (3, 3)
     assert read(tmp_path) == [1.0, 2.0, 3.0]
     named = {Path(uri).name for uri in DeltaTable(str(tmp_path / "t")).file_uris()}
@@ -218,9 +221,9 @@ def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
 
 def test_a_value_that_lands_meanwhile_can_stop_it(tmp_path: Path) -> None:
     land(tmp_path, [1])
-    made = alteration(Crowded(str(tmp_path), [lambda: land(tmp_path, [2**60 + 1])]), pa.float64())
+    others = [lambda: land(tmp_path, [2**60 + 1])]
     with pytest.raises(SchemaConflict, match=str(2**60 + 1)):
-        made.run()
+        alter(Crowded(str(tmp_path), others), pa.float64())
     assert read(tmp_path) == [1, 2**60 + 1]
 
 

@@ -1,24 +1,23 @@
-"""Another type for a column of a Delta table: every value exactly, in one commit, or not at all.
+"""Change the type of a Delta table's column: in one commit, and only if every value stays equal.
 
 ```
-no file has the column   the metadata change
-the table widens types   the metadata change, where Delta's protocol lets old files be
-else                     the files that have the column are written anew
+no file has the column   change the metadata
+the table widens types   change the metadata, where Delta's protocol allows it for old files
+else                     rewrite the files that have the column
 ```
-A change that meets another writer's is made again on the table's new state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.state import TableState, grow_schema, physical_names, retyped
+from lakeport.delta_log.state import TableState, grow_schema, physical_names, replace_type
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode
 from lakeport.schema.casting import InexactError, can_convert, convert_exactly
@@ -33,17 +32,24 @@ from lakeport.schema.nested import is_json, replace_untyped_columns
 from lakeport.schema.spark_schema import write_untyped_marks
 from lakeport.schema.text import to_json_column, unquote_json
 from lakeport.schema.types import format_type, get_logical_type, to_table_field
-from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction, write_change
-from lakeport.writers.delta.merge.files import (
+from lakeport.writers.delta.commit import TableChange, TableTransaction, make_write_change
+from lakeport.writers.delta.files import (
     ConvertedFile,
     FileConverter,
     TableFiles,
     convert_files,
     discard_rewritten,
+    find_text_files,
+    open_stored_columns,
 )
-from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest, check_takes_changes
-from lakeport.writers.delta.untyped import find_holders, open_stored_columns, stored_columns
-from lakeport.writers.delta.writer import DeltaWriter
+from lakeport.writers.delta.plan import (
+    WIDENING,
+    DeltaPlan,
+    TableRequest,
+    check_takes_changes,
+    stored_columns,
+)
+from lakeport.writers.delta.writer import DeltaWriter, TableOperation
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -53,14 +59,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class AlterResult:
-    """What became of a column.
+    """Result of a change of a column's type.
 
     Attributes:
-        version: the table's version after it; the newest one if nothing was committed.
+        version: the table's version after the change; the newest one if nothing was committed.
         before: the column's type before; `null` if it never had a value.
-        files: data files that were, or would be, written anew.
-        rows: rows of these.
-        bytes: size of these.
+        files: number of data files that were, or would be, rewritten.
+        rows: their rows.
+        bytes: their size.
     """
 
     version: int
@@ -70,116 +76,105 @@ class AlterResult:
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Alteration:
-    """Gives one column of a table another type.
+def alter_column(
+    writer: DeltaWriter, engine: Engine, column: str, type_: pa.DataType, *, dry_run: bool = False
+) -> AlterResult:
+    """Change the type of a column.
+
+    Args:
+        writer: writes the table.
+        engine: runs the tasks that read and rewrite data files.
+        column: the column, in any case.
+        type_: its new type.
+        dry_run: read every value, and write nothing.
+
+    Raises:
+        ConfigError: there is no such column.
+        SchemaConflict: a value has no equal of the type, or the column's type can't be changed.
+        DestinationError: only the table's own engine may change it.
+        LakeportError: as `DeltaWriter.commit_operation`.
+    """
+    state = _require_table(writer.log.state())
+    plan = _plan_type(state, column, type_, writer.uri)
+    before = get_logical_type(state.open_schema.field(_spell_column(state, column, writer.uri)))
+    result = AlterResult(state.version, before)
+    if before == type_:
+        return result
+    operation = AlterOperation(
+        writer,
+        plan,
+        writer.mark(),
+        engine=engine,
+        column=column,
+        type=type_,
+        dry_run=dry_run,
+        result=result,
+    )
+    landed = writer.commit_operation(operation)
+    assert landed.version is not None
+    return replace(operation.result, version=landed.version)
+
+
+@dataclass
+class AlterOperation(TableOperation):
+    """Changes the type of a column, and rewrites the files that have the column.
 
     Attributes:
-        writer: writes the table.
-        engine: runs the kernels.
-        column: the column, as the table spells it or in any other case.
+        engine: runs the tasks.
+        column: the column, in any case.
         type: its new type.
-        dry_run: look at every value, and write nothing.
+        dry_run: read every value, and write nothing.
+        result: the result of the newest attempt.
     """
 
-    writer: DeltaWriter
-    engine: Engine
-    column: str
-    type: pa.DataType
-    dry_run: bool = False
+    engine: Engine = field(kw_only=True)
+    column: str = field(kw_only=True)
+    type: pa.DataType = field(kw_only=True)
+    dry_run: bool = field(kw_only=True)
+    result: AlterResult = field(kw_only=True)
 
-    def run(self) -> AlterResult:
-        """Change the column's type.
+    def replan(self, state: TableState | None) -> DeltaPlan:
+        """Plan the new type on another state of the table; raises as `alter_column`."""
+        return _plan_type(_require_table(state), self.column, self.type, self.writer.uri)
 
-        Raises:
-            ConfigError: there is no such column.
-            SchemaConflict: a value has no equal of the type, or such a column can't be changed.
-            DestinationError: only the table's own engine may change it.
-            LakeportError: as `DeltaWriter.commit`.
-        """
-        writer = self.writer
-        plan = self._planned(writer.log.state())
-        state = _require_table(plan.base)
-        before = get_logical_type(
-            state.open_schema.field(_column_name(state, self.column, writer.uri))
-        )
-        if before == self.type:
-            return AlterResult(state.version, before)
-        mark, told = writer.mark(), AlterResult(state.version, before)
-
-        def change(
-            current: DeltaPlan, txn: TableTransaction, files: StagedFiles
-        ) -> TableChange | Landed:
-            nonlocal told
-            found = self._holders(current, txn)
-            done = self._converted(current, found)
-            files.add(item for one in done for item in one.staged)
-            rows, size = sum(one.rows for one in done), sum(file.bytes for file in found)
-            told = AlterResult(txn.version, before, len(found), rows, size)
-            if self.dry_run:
-                return Landed(writer.stream, writer.uri, -1, 0, version=txn.version)
-            return write_change(current, mark, files.staged, found, overwrite=bool(found))
-
-        landed = writer.until_committed(plan, mark, change, planned=self._planned)
-        assert landed.version is not None
-        return replace(told, version=landed.version)
-
-    def _planned(self, state: TableState | None) -> DeltaPlan:
-        """A plan to change the column in the table as it is."""
-        state = _require_table(state)
-        name = _check_change(state, self.column, self.type, self.writer.uri)
-        before = state.schema.field(name).type
-        in_place = state.properties.get(WIDENING) == "true" and can_widen(before, self.type)
-        columns = pa.schema(
-            [to_table_field(name, self.type) if f.name == name else f for f in state.open_schema]
-        )
-        if in_place:
-            schema_json = grow_schema(
-                state.schema_json, replace_untyped_columns(columns), widened=True
-            )
-            evolution = Evolution(columns, widened={name: before})
-        else:
-            schema_json = retyped(state.schema_json, name, self.type)
-            evolution = Evolution(columns, replaced=True)
-        return DeltaPlan(
-            incoming=pa.schema([]),
-            schema=stored_columns(columns, state.partition_columns),
-            schema_json=write_untyped_marks(schema_json, columns),
-            partition_columns=state.partition_columns,
-            request=TableRequest(Mode.OVERWRITE),
-            dynamic=False,
-            evolution=evolution,
-            properties=state.properties,
-            base=state,
-            mapped=state.mapped,
-        )
-
-    def _holders(self, plan: DeltaPlan, txn: TableTransaction) -> Sequence[DataFile]:
-        """The files that have to be written anew.
+    def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
+        """Convert the files that have the column; return a report of no rows for a dry run.
 
         Raises:
-            DestinationError: there are some, and the table only takes appends.
+            SchemaConflict: a value has no equal of the type.
+            DestinationError: files are to be rewritten, and the table only takes appends.
         """
+        files = self._find_files(plan, txn)
+        converted = self._convert(plan, files)
+        txn.files.add(item for one in converted for item in one.staged)
+        rows, size = sum(one.rows for one in converted), sum(file.bytes for file in files)
+        self.result = AlterResult(txn.version, self.result.before, len(files), rows, size)
+        if self.dry_run:
+            return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
+        return make_write_change(plan, self.mark, txn.files.staged, files, overwrite=bool(files))
+
+    def _find_files(self, plan: DeltaPlan, txn: TableTransaction) -> Sequence[DataFile]:
+        """Return the data files to rewrite: those that have the column, unless its type widens."""
         state, writer = _require_table(plan.base), self.writer
-        name = _column_name(state, self.column, writer.uri)
+        name = _spell_column(state, self.column, writer.uri)
         if plan.evolution.widened or get_logical_type(state.schema.field(name)) == self.type:
             return ()
         physical = physical_names(state.schema_json, [name])[name]
-        there, after = {physical: None}, {physical: self.type}
-        found = find_holders(writer.storage, writer.folder, txn.all_files(), there, after)
-        if found:
-            check_takes_changes(state, f"{len(found)} files of the table can't be written anew")
-        return found
+        before, after = {physical: None}, {physical: self.type}
+        files = find_text_files(writer.storage, writer.folder, txn.all_files(), before, after)
+        if files:
+            check_takes_changes(state, f"{len(files)} files of the table can't be written anew")
+        return files
 
-    def _converted(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[ConvertedFile]:
-        """Write files anew, or only look at their values.
+    def _convert(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[ConvertedFile]:
+        """Stage files with the new type; a dry run only reads their values.
 
         Raises:
-            SchemaConflict: some have no equal of the type.
+            SchemaConflict: some values have no equal of the type.
         """
         state, writer = _require_table(plan.base), self.writer
-        name = _column_name(state, self.column, writer.uri)
-        columns = _with_text(state, name)
+        name = _spell_column(state, self.column, writer.uri)
+        columns = _open_other_columns(state, name)
         table = TableFiles.of(
             writer.log,
             state.schema_json,
@@ -189,28 +184,56 @@ class Alteration:
         )
         sink = None if self.dry_run else writer.sink(plan)
         kernel = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))
-        done = convert_files(kernel, files, self.engine)
-        wrong = [one.wrong for one in done if one.wrong]
+        converted = convert_files(kernel, files, self.engine)
+        misfits = [one.misfit for one in converted if one.misfit]
         known = get_logical_type(state.schema.field(name))
-        if wrong:
-            discard_rewritten(writer.storage, done)
-            listed_values = ", ".join(wrong[:_SHOWN])
+        if misfits:
+            discard_rewritten(writer.storage, converted)
+            listed_values = ", ".join(misfits[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {format_type(self.type)}: {listed_values}",
                 f"nothing was changed. {_suggest_type(writer.uri, name, known, self.type)}, or "
                 "correct the values first.",
             )
-        return done
+        return converted
+
+
+def _plan_type(state: TableState, column: str, type_: pa.DataType, uri: str) -> DeltaPlan:
+    """Plan another type of a column on a state of the table; raises as `alter_column`."""
+    name = _check_change(state, column, type_, uri)
+    before = state.schema.field(name).type
+    in_place = state.properties.get(WIDENING) == "true" and can_widen(before, type_)
+    columns = pa.schema(
+        [to_table_field(name, type_) if f.name == name else f for f in state.open_schema]
+    )
+    if in_place:
+        schema_json = grow_schema(state.schema_json, replace_untyped_columns(columns), widened=True)
+        evolution = Evolution(columns, widened={name: before})
+    else:
+        schema_json = replace_type(state.schema_json, name, type_)
+        evolution = Evolution(columns, replaced=True)
+    return DeltaPlan(
+        incoming=pa.schema([]),
+        schema=stored_columns(columns, state.partition_columns),
+        schema_json=write_untyped_marks(schema_json, columns),
+        partition_columns=state.partition_columns,
+        request=TableRequest(Mode.OVERWRITE),
+        dynamic=False,
+        evolution=evolution,
+        properties=state.properties,
+        base=state,
+        mapped=state.mapped,
+    )
 
 
 @dataclass(frozen=True)
 class _ExactCast:
-    """Gives a column of batches another type.
+    """Kernel that casts one column of a batch to another type, value by value exactly.
 
     Attributes:
-        column: its name.
+        column: the column's name.
         before: the column as the files have it.
-        schema: the columns then.
+        schema: the batch's columns after the cast.
     """
 
     column: str
@@ -228,10 +251,10 @@ class _ExactCast:
 
 
 def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
-    """A column of another type, with the same values; JSON becomes text where it is all strings.
+    """Return the column cast to another type; JSON strings become text without their quotes.
 
     Raises:
-        InexactError: the first value that has no equal of the type.
+        InexactError: with the first value that has no equal of the type.
     """
     if is_json(after):
         return to_json_column(column, before, after.name)
@@ -247,23 +270,20 @@ def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Arra
 
 
 def _require_table(state: TableState | None) -> TableState:
+    """Return the state; DestinationError if the table is gone."""
     if state is None:
         raise DestinationError("there is no Delta table any more", "look at the folder.")
     return state
 
 
-def _with_text(state: TableState, name: str) -> pa.Schema:
-    """The table's columns, one of them with text in places that never had a value."""
+def _open_other_columns(state: TableState, name: str) -> pa.Schema:
+    """Return the columns, open where no value came yet but for one, which has text there."""
     closed = state.schema.field(name)
     return pa.schema([closed if f.name == name else f for f in state.open_schema])
 
 
-def _column_name(state: TableState, column: str, uri: str) -> str:
-    """A column as the table spells it.
-
-    Raises:
-        ConfigError: there is none.
-    """
+def _spell_column(state: TableState, column: str, uri: str) -> str:
+    """Return the column's name as the table spells it; ConfigError if there is none."""
     names = {name.lower(): name for name in state.schema.names}
     if column.lower() not in names:
         nested = [f.name.lower() for f in state.schema if pa.types.is_nested(f.type)]
@@ -282,7 +302,7 @@ def _column_name(state: TableState, column: str, uri: str) -> str:
 
 
 def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
-    """Say which type holds every value of a column, once another one does not."""
+    """Return advice on a type that holds every value of a column, after `tried` did not."""
     text = pa.string()
     if before == text:
         return "Leave it as it is"
@@ -291,14 +311,14 @@ def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) 
 
 
 def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
-    """The column's name, once it is one whose type can be changed.
+    """Return the column's name as the table spells it, if its type can be changed.
 
     Raises:
-        ConfigError: there is none.
-        SchemaConflict: it is a partition column, or no value of it is one of the type.
+        ConfigError: there is no such column.
+        SchemaConflict: it is a partition column, or none of its values can be of the type.
         DestinationError: only the table's own engine may change it.
     """
-    name = _column_name(state, column, uri)
+    name = _spell_column(state, column, uri)
     before = get_logical_type(state.open_schema.field(name))
     if name in state.partition_columns:
         raise SchemaConflict(

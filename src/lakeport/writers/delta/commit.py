@@ -1,24 +1,24 @@
-"""Commits to Delta tables: the change as a value, the transaction, and what became of it.
+"""Commit changes to Delta tables: the change as a value, the transaction, and a commit's outcome.
 
 ```
 TableChange ─┬▶ TableTransaction ─┬▶ the log's next file, which one writer alone can create
              │                    └▶ delta-spark, for tables that are not plain
              └▶ Spark's own writer, for tables with rules about rows
 ```
-Who comes second looks at what the first has done, and follows it or plans anew.
+Of two writers, the second reads the first one's commit: it commits behind that, or plans again.
 
-An append of files leaves a `txn` action of its own name for each file that was read, and an
-overwrite one for itself: content from before it is not in the table any more. Bringing an older
-version back sets them back, as it does with runs. Source: Delta's protocol, transaction
+An append writes a `txn` action for each source file, named by the file's content. An overwrite
+writes one for itself: content from before it is no longer in the table. Restoring an older
+version restores these numbers, and those of runs. Source: Delta's protocol, transaction
 identifiers.
 
-Every way to commit ends in `settle` when it fails, on every store. An answer may be lost, or say
+Every failed commit goes through `recover_commit`, on every store. An answer may be lost, or say
 that the version exists because the first of two requests has made it. So nothing is skipped,
 planned again or deleted before the log was read:
 ```
-failure ─▶ read the log ─┬─ names our commit ──▶ it landed
-                         ├─ does not ──────────▶ the failure, as it was raised
-                         └─ nobody can tell ───▶ OutcomeUnknown
+failure ─▶ read the log ─┬─ has our commit ─────────▶ it landed
+                         ├─ does not ───────────────▶ the failure, as it was raised
+                         └─ no answer, no refusal ──▶ OutcomeUnknown
 ```
 """
 
@@ -86,104 +86,102 @@ _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class KnownContent:
-    """The content of an append's files, by which a table notices it when it comes again.
+class BatchContent:
+    """Names of the content of an append's source files, by which a table recognises a repeat.
 
     Attributes:
-        files: file -> the name of its content; none where it is not to be known again.
-        once: whether what the table has is left out.
+        files: file -> the name of its content; empty where no repeat is to be recognised.
+        once: whether files that the table has loaded before are left out.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
 
-    def landed(self, last: Callable[[Collection[str]], Mapping[str, int]]) -> frozenset[str]:
-        """Return the files that appends have landed since the table was last overwritten.
+    def find_loaded(
+        self, last_transactions: Callable[[Collection[str]], Mapping[str, int]]
+    ) -> frozenset[str]:
+        """Return the files that appends have loaded since the table was last overwritten.
 
         Args:
-            last: takes ids of applications; gives the number that each has come to.
+            last_transactions: returns the newest number of each application id, -1 for none.
         """
         if not self.files:
             return frozenset()
-        # An overwrite that comes second is made anew on what came first: its number is higher.
+        # An overwrite that loses a race is planned again: its number is above the winner's.
         apps = {file: CONTENT + name for file, name in self.files.items()}
-        known = last({*apps.values(), _OVERWRITTEN})
-        since = max(0, known[_OVERWRITTEN])
-        return frozenset(file for file, app in apps.items() if known[app] >= since)
+        newest = last_transactions({*apps.values(), _OVERWRITTEN})
+        since = max(0, newest[_OVERWRITTEN])
+        return frozenset(file for file, app in apps.items() if newest[app] >= since)
 
-    def landed_before(self, again: Collection[str]) -> LandedBefore:
-        """Return the exception that has the other files landed without those that came again."""
-        some = f"{len(again):,} of {len(self.files):,} files"
-        return LandedBefore(again, f"left out {some}: the table has had their content before")
+    def landed_before(self, loaded: Collection[str]) -> LandedBefore:
+        """Return the exception by which the batch lands again without its loaded files."""
+        some = f"{len(loaded):,} of {len(self.files):,} files"
+        return LandedBefore(loaded, f"left out {some}: the table has had their content before")
 
-    def duplicate_note(self, again: Collection[str]) -> str:
-        """Return the note that the table has the rows of some files twice now."""
-        if len(again) == len(self.files):
+    def duplicate_note(self, loaded: Collection[str]) -> str:
+        """Return the report's note that the table now has the rows of loaded files twice."""
+        if len(loaded) == len(self.files):
             return f"the table had this content before, and has its rows twice now; {_ONCE}"
-        some = f"{len(again):,} of these {len(self.files):,} files"
+        some = f"{len(loaded):,} of these {len(self.files):,} files"
         return f"the table had {some} before, whose rows are there twice now; {_ONCE}"
 
-    def actions(self, version: int, moment: int) -> list[str]:
-        """Return the `txn` actions that name the content in the commit.
+    def txn_actions(self, version: int, moment: int) -> list[str]:
+        """Return one `txn` action per content name, as JSON text.
 
         Args:
-            version: that it makes, if no other comes first.
+            version: the version that the commit makes if no other comes first.
             moment: milliseconds since 1970.
         """
         names = dict.fromkeys(self.files.values())
         return [transaction_action(CONTENT + name, version, moment) for name in names]
 
 
-NO_CONTENT: Final = KnownContent()
+NO_CONTENT: Final = BatchContent()
 
 
-def overwrite_action(version: int, moment: int) -> str:
-    """Return the `txn` action of an overwrite; for the arguments see `KnownContent.actions`."""
-    return transaction_action(_OVERWRITTEN, version, moment)
-
-
-def settle(
-    log: DeltaLog, ours: Callable[[Commit], bool], read: int, failure: LakeportError
+def recover_commit(
+    log: DeltaLog, is_ours: Callable[[Commit], bool], read: int, failure: LakeportError
 ) -> Commit:
-    """Find our commit in the log after its maker was told that it failed; return it.
+    """Return our commit if the log has it although it was reported as failed; else raise.
 
     Args:
-        log: the table's log, which names each commit that was made.
-        ours: tells our own commit.
-        read: the version that it was to follow, or an earlier one.
-        failure: what its maker was told.
+        log: the table's log.
+        is_ours: whether a commit is the one that was tried.
+        read: the version that the commit was to follow, or an earlier one.
+        failure: how the commit was reported to have failed.
 
     Raises:
-        OutcomeUnknown: the log can't be read, or it does not name the commit, but nobody has
-            refused it either, so that it may be made yet.
+        OutcomeUnknown: the log can't be read; or it lacks the commit, but no store or JVM has
+            refused that, so that it may still be made.
         LakeportError: `failure`: the commit was not made.
     """
-    told = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
+    problem = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
     hint = _HINT.format(history=format_command("table", "history", log.uri))
     if failure.hint and not isinstance(failure, OutcomeUnknown):
         hint = f"{hint} Before that: {failure.hint}"
     if _is_unanswered(failure):
-        log.storage.shorten_deadline()  # the store has had the time that it gets
+        log.storage.shorten_deadline()  # the store has used up its time
     try:
-        found = next(filter(ours, log.since(read)), None)
+        found = next(filter(is_ours, log.since(read)), None)
     except LakeportError as unread:
-        text = f"{told}; and the table's log can't be read: {unread.message}"
+        text = f"{problem}; and the table's log can't be read: {unread.message}"
         raise OutcomeUnknown(text, hint) from failure
     if found is not None:
         return found
     if _is_unanswered(failure):
-        raise OutcomeUnknown(f"{told}; the table's log does not name it so far", hint) from failure
+        text = f"{problem}; the table's log does not name it so far"
+        raise OutcomeUnknown(text, hint) from failure
     raise failure
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
+    """Whether the JVM or the store gave no answer, so that the commit may still be under way."""
     silent = (OutcomeUnknown, Unreachable)
     return any(isinstance(cause, silent) or is_lost_call(cause) for cause in walk_causes(error))
 
 
 class StagedFiles:
-    """A batch's files: a context that removes those it has made visible, unless they are kept.
+    """Data files of a commit: a context that deletes those it has published, unless they are kept.
 
     Args:
         storage: where the files are staged.
@@ -201,16 +199,16 @@ class StagedFiles:
         self.staged = list(staged)
         self._log = log
         self._read: int | None = None
-        self._visible: set[str] = set()
+        self._published: set[str] = set()
         self._kept = False
 
     def add(self, staged: Iterable[Staged]) -> None:
-        """Take over further files, which are not visible yet."""
+        """Add staged files, which are not published yet."""
         self.staged += staged
 
     @contextmanager
-    def of_attempt(self) -> Iterator[StagedFiles]:
-        """Yield the files of one attempt to commit: these, or new ones where there are none."""
+    def for_attempt(self) -> Iterator[StagedFiles]:
+        """Yield the files of one attempt to commit: these, or a new empty set if these are none."""
         if self.staged:
             yield self
             return
@@ -223,17 +221,17 @@ class StagedFiles:
         Raises:
             DestinationError: the store refused.
         """
-        waiting = [item for item in self.staged if item.key not in self._visible]
+        waiting = [item for item in self.staged if item.key not in self._published]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
             list(pool.map(self._publish, waiting))
 
     def keep(self) -> None:
-        """Leave the visible files where they are."""
+        """Keep the published files when the context ends."""
         self._kept = True
 
     @contextmanager
-    def committing(self, read: int) -> Iterator[None]:
-        """Keep the files while a commit is tried, and after it unless its outcome is known.
+    def keep_while_committing(self, read: int) -> Iterator[None]:
+        """Keep the published files during a commit, and after one whose outcome is unknown.
 
         Args:
             read: the version that the commit is to follow.
@@ -250,32 +248,32 @@ class StagedFiles:
         self._kept = False
 
     def __enter__(self) -> StagedFiles:
-        """Begin."""
+        """Return the files."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Drop what was staged, and what is visible unless that is kept. Never raises.
+        """Discard staged files, and delete published ones unless they are kept. Never raises.
 
-        No file goes before the table's log was read and is found not to name it.
+        No file is deleted before the table's log was read and found not to name any of them.
         """
-        going = () if self._kept or self._is_named() else tuple(self._visible)
-        for key in going:
+        deleted = () if self._kept or self._may_be_in_log() else tuple(self._published)
+        for key in deleted:
             with suppress(LakeportError):
                 self._storage.delete(key)
         for item in self.staged:
             self._storage.discard(item)
 
-    def _is_named(self) -> bool:
-        """Whether the table's log may name one of the visible files."""
-        if not self._visible or self._log is None:
+    def _may_be_in_log(self) -> bool:
+        """Whether the table's log may name one of the published files."""
+        if not self._published or self._log is None:
             return False
         try:
-            return self._read is None or self._log.adds_any(self._visible, self._read)
+            return self._read is None or self._log.adds_any(self._published, self._read)
         except LakeportError:
             return True
 
     def _publish(self, item: Staged) -> None:
-        self._visible.add(item.key)
+        self._published.add(item.key)
         self._storage.publish(item, item.key)
 
 
@@ -283,17 +281,18 @@ _log = logging.getLogger(__name__)
 
 
 class TableTransaction:
-    """One optimistic transaction on a table. Use each for one commit.
+    """One optimistic transaction on a table, for one commit.
 
     Args:
         log: the table's log.
-        contents: what the table holds; None where there is none.
-        session: gives the session in which delta-spark commits; None for a plain table, whose
+        contents: what the table holds; None where there is no table.
+        session: returns the session in which delta-spark commits; None for a plain table, whose
             commit is written as the log's next file.
 
     Attributes:
         version: the version that it has read; -1 for no table.
-        engine: what ran the tasks whose files are committed, for the history.
+        files: the data files that are staged for its commit.
+        engine: the engine that ran the tasks which wrote them, for the history.
     """
 
     def __init__(
@@ -307,7 +306,8 @@ class TableTransaction:
         self._metadata: str | None = None
         self._replaces = False
         self._read_all = False
-        self._reads: Callable[[Mapping[str, str | None]], bool] | None = None
+        self._is_read: Callable[[Mapping[str, str | None]], bool] | None = None
+        self.files = StagedFiles(log.storage, (), log)
         self.engine = EngineReport()
         self.version = -1 if contents is None else contents.state.version
 
@@ -315,16 +315,16 @@ class TableTransaction:
     def begin(
         cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], DeltaSession], *, by_log: bool
     ) -> TableTransaction:
-        """Start on the newest version.
+        """Begin a transaction on the newest version.
 
         Args:
             log: the table's log.
-            plan: what is planned.
-            session: gives the session in which delta-spark commits.
-            by_log: whether plain tables are committed to without it.
+            plan: the planned change.
+            session: returns the session in which delta-spark commits.
+            by_log: whether commits to plain tables do without delta-spark.
 
         Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
+            SourceError: files of the log are missing or damaged.
             DestinationError: the store refused.
         """
         without_files = plan.mode is Mode.APPEND or plan.needs_spark
@@ -333,15 +333,15 @@ class TableTransaction:
         return cls(log, contents, None if by_log and stays_plain else session)
 
     def state(self) -> TableState | None:
-        """The table as it is; None when there is none."""
+        """Return the table's state at the version read; None when there is no table."""
         return None if self._contents is None else self._contents.state
 
     def watch(self, app_id: str) -> None:
-        """Conflict with commits that others make for the same application."""
+        """Make later commits of others with a `txn` action of this application id conflict."""
         self._watched.add(app_id)
 
     def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
-        """The number that each application has come to, -1 for none.
+        """Return the newest `txn` number of each application id, -1 for none.
 
         Raises:
             DestinationError: the store refused.
@@ -349,45 +349,47 @@ class TableTransaction:
         known = {} if self._contents is None else self._contents.transactions
         return self._log.last_transactions(self.version, apps, known)
 
+    def read_all(self) -> None:
+        """Make any later change of the table conflict with this commit."""
+        self._read_all = True
+
     def all_files(self) -> Sequence[DataFile]:
-        """Every file of the table. Any change to the table then conflicts with this commit."""
+        """Return every data file of the table; see `read_all`."""
         if self._contents is None:
             return ()
         self.read_all()
         return self._contents.files
 
+    def files_in_partitions(
+        self, is_read: Callable[[Mapping[str, str | None]], bool]
+    ) -> list[DataFile]:
+        """Return the files of some partitions; later changes of these conflict with this commit.
+
+        Args:
+            is_read: whether partition values, as the log spells them, are of one of these.
+        """
+        self._is_read = is_read
+        files = () if self._contents is None else self._contents.files
+        return [file for file in files if is_read(file.partition)]
+
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
-        """Change the table's schema, or create the table.
+        """Set the commit's `metaData` action, which changes the table's schema or creates it.
 
         Args:
             action: a `metaData` action as JSON text.
-            replaces: the schema need not fit the data files that are there, as these are removed.
+            replaces: whether the commit removes all data files, so that these need not fit.
         """
         self._metadata, self._replaces = action, replaces
 
-    def read_all(self) -> None:
-        """Have any change to the table conflict with this commit."""
-        self._read_all = True
-
-    def files_of(self, reads: Callable[[Mapping[str, str | None]], bool]) -> list[DataFile]:
-        """Return the files of some partitions; a change to these then conflicts with this commit.
-
-        Args:
-            reads: whether partition values, as the log spells them, are of one of them.
-        """
-        self._reads = reads
-        there = () if self._contents is None else self._contents.files
-        return [file for file in there if reads(file.partition)]
-
     def remove(self, files: Sequence[DataFile], *, changes_rows: bool = True) -> None:
-        """Remove files with the commit.
+        """Add files to those that the commit removes.
 
         Args:
-            files: the files.
-            changes_rows: whether the table has other rows by the commit.
+            files: data files of the table.
+            changes_rows: whether the commit changes the table's rows.
 
         Raises:
-            DestinationError: it has, and the table only takes appends.
+            DestinationError: the commit changes rows, and the table only takes appends.
         """
         if files and changes_rows and self._contents is not None:
             check_takes_changes(
@@ -396,39 +398,37 @@ class TableTransaction:
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
-        """Commit, whatever blind appends others have made meanwhile.
+        """Commit, behind blind appends that others have committed meanwhile; return the version.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
-            operation: what the history says.
-
-        Returns:
-            The new version.
+            operation: the commit's entry in the history.
 
         Raises:
             CommitConflict: another writer changed what this transaction has read; nothing landed.
-            OutcomeUnknown: nothing tells whether the commit was made, or will be.
-            LakeportError: it was not made.
+            OutcomeUnknown: whether the commit was made, or will be, is unknown.
+            LakeportError: the commit was not made.
         """
         if self._session is not None:
             return self._commit_by_spark(self._session(), actions, operation)
-        own = str(uuid.uuid4())
-        data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
+        txn_id = str(uuid.uuid4())
+        lines = self._commit_lines(actions, operation, txn_id)
+        data = "".join(f"{line}\n" for line in lines).encode()
         version = self.version + 1
         while True:
             try:
-                there = self._create(version, data)
+                other = self._create_version(version, data)
             except LakeportError as failure:
-                return self._settled(own, failure)
-            if there is None or there.info.get("txnId") == own:
+                return self._recover_version(txn_id, failure)
+            if other is None or other.info.get("txnId") == txn_id:
                 break
-            self._check_followed(there)
+            self._check_no_conflict(other)
             version += 1
-        self._checkpoint(version)
+        self._write_due_checkpoint(version)
         return version
 
-    def _create(self, version: int, data: bytes) -> Commit | None:
-        """Create a version's file in the log; return the commit that has the version, if one has.
+    def _create_version(self, version: int, data: bytes) -> Commit | None:
+        """Create a version's commit file; return the commit that has the version, None for ours.
 
         Raises:
             LakeportError: the file may have been created all the same.
@@ -437,25 +437,25 @@ class TableTransaction:
         try:
             log.storage.put(log.key(version), data, create_only=True)
         except ObjectExists:
-            there = log.read(version)
-            if there is None:
+            other = log.read(version)
+            if other is None:
                 key = log.storage.uri(log.key(version))
                 raise OutcomeUnknown(f"{key} is said to exist, and is not there", "") from None
-            return there
+            return other
         return None
 
     def _commit_by_spark(
         self, session: DeltaSession, actions: Sequence[str], operation: Operation
     ) -> int:
-        """Have delta-spark commit; commits since this transaction's version are followed first."""
+        """Commit by delta-spark, behind others' commits since this version; return the version."""
         txn = session.transaction(self._log.hadoop_uri)
         if txn.version < self.version:
             raise conflict()
         for other in takewhile(lambda c: c.version <= txn.version, self._log.since(self.version)):
-            self._check_followed(other)
+            self._check_no_conflict(other)
         for app in self._watched:
             txn.watch(app)
-        if self._read_all or self._reads:
+        if self._read_all or self._is_read:
             txn.read_all()
         if self._metadata is not None:
             txn.set_metadata(self._metadata, replaces=self._replaces)
@@ -465,68 +465,61 @@ class TableTransaction:
         try:
             return txn.commit_actions(actions, operation)
         except LakeportError as failure:
-            return self._settled(txn.id, failure)
+            return self._recover_version(txn.id, failure)
 
-    def _settled(self, own: str, failure: LakeportError) -> int:
-        """The version that the commit was made as, whatever its maker was told; see `settle`."""
-        ours = settle(self._log, lambda c: c.info.get("txnId") == own, self.version, failure)
-        return ours.version
+    def _recover_version(self, txn_id: str, failure: LakeportError) -> int:
+        """Return the version of a commit that was reported as failed; see `recover_commit`."""
+        commit = recover_commit(
+            self._log, lambda c: c.info.get("txnId") == txn_id, self.version, failure
+        )
+        return commit.version
 
-    def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
-        """The commit, an action a line."""
+    def _commit_lines(self, actions: Sequence[str], operation: Operation, txn_id: str) -> list[str]:
+        """Return the lines of the commit file, one action each."""
         now = int(time.time() * 1000)
-        lines = [action_line("commitInfo", self._info(operation, own, now))]
+        lines = [action_line("commitInfo", self._commit_info(operation, txn_id, now))]
         if self._contents is None:
             lines.append(action_line("protocol", _PROTOCOL))
         if self._metadata is not None:
             lines.append(self._metadata)
         lines += [
-            action_line("remove", _removal(file, now, changes_rows=changes_rows))
+            action_line("remove", _remove_body(file, now, changes_rows=changes_rows))
             for file, changes_rows in self._removed
         ]
         return [*lines, *actions]
 
-    def _info(self, operation: Operation, own: str, now: int) -> dict[str, Any]:
-        """What the history says, in delta-spark's words."""
+    def _commit_info(self, operation: Operation, txn_id: str, now: int) -> dict[str, Any]:
+        """Return the `commitInfo` action as delta-spark writes it; `now` is Unix milliseconds."""
+        parameters = {**_operation_parameters(operation), **self.engine.parameters}
         return {
             "timestamp": now,
             "operation": operation.name,
-            "operationParameters": {**_parameters(operation), **self.engine.parameters},
+            "operationParameters": parameters,
             **({"readVersion": self.version} if self.version >= 0 else {}),
             "isolationLevel": "Serializable",
-            "isBlindAppend": not (self._read_all or self._reads),
+            "isBlindAppend": not (self._read_all or self._is_read),
             "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
             "userMetadata": operation.user_metadata,
             "engineInfo": " ".join(filter(None, [f"lakeport/{__version__}", self.engine.info])),
-            "txnId": own,
+            "txnId": txn_id,
         }
 
-    def _check_followed(self, other: Commit) -> None:
-        """See that what this transaction has read still holds after another writer's commit.
-
-        Raises:
-            CommitConflict: it does not.
-        """
-        follows = (
+    def _check_no_conflict(self, other: Commit) -> None:
+        """Raise CommitConflict if another writer's commit changes what this one has read."""
+        is_read = self._is_read
+        no_conflict = (
             other.protocol is None
             and not other.changes_metadata
             and self._metadata is None
             and not self._read_all
             and self._watched.isdisjoint(other.transactions)
-            and (self._reads is None or self._is_apart(other, self._reads))
+            and (is_read is None or not _changes_partitions(other, is_read))
         )
-        if not follows:
+        if not no_conflict:
             raise conflict()
 
-    @staticmethod
-    def _is_apart(other: Commit, reads: Callable[[Mapping[str, str | None]], bool]) -> bool:
-        """Whether a commit changed nothing in the partitions that were read."""
-        if other.removed_from is None:
-            return False
-        return not any(map(reads, (*other.touched, *other.removed_from)))
-
-    def _checkpoint(self, version: int) -> None:
-        """Write a checkpoint where one is due. The commit is durable: nothing may fail now."""
+    def _write_due_checkpoint(self, version: int) -> None:
+        """Write a checkpoint where one is due. Never raises, as the commit is durable."""
         state = self.state()
         if state is None or not checkpoint_due(version, state.properties):
             return
@@ -536,8 +529,17 @@ class TableTransaction:
             _log.info("no checkpoint of %s, version %d: %s", self._log.uri, version, error)
 
 
-def _parameters(operation: Operation) -> dict[str, str]:
-    """What the history says of how the rows were changed, in delta-spark's words."""
+def _changes_partitions(
+    commit: Commit, is_read: Callable[[Mapping[str, str | None]], bool]
+) -> bool:
+    """Whether a commit changes files of the partitions read; True if it does not name them."""
+    if commit.removed_from is None:
+        return True
+    return any(map(is_read, (*commit.touched, *commit.removed_from)))
+
+
+def _operation_parameters(operation: Operation) -> dict[str, str]:
+    """Return `operationParameters` of the history, as delta-spark writes them."""
     if operation.name != "WRITE":
         actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
         clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
@@ -547,7 +549,8 @@ def _parameters(operation: Operation) -> dict[str, str]:
     return {"mode": "Overwrite" if operation.overwrite else "Append", **by}
 
 
-def _removal(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
+def _remove_body(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
+    """Return the body of a `remove` action; `now` is Unix milliseconds."""
     known = {"partitionValues": file.partition, "size": file.size, "tags": file.tags}
     return {
         "path": file.path,
@@ -566,7 +569,7 @@ class CommitOutcome:
         version: the version that it made.
         removed_files: how many files it removed.
         removed_rows: the rows in them; None where the log does not tell.
-        metrics: what Spark's own writer has counted.
+        metrics: counts of Spark's own writer.
     """
 
     version: int
@@ -577,21 +580,21 @@ class CommitOutcome:
 
 @dataclass(frozen=True)
 class TableChange:
-    """What one commit does to a table: a value, made for the table's present state.
+    """The change that one commit makes to a table, planned on the table's present state.
 
     Attributes:
-        plan: on the table's present state.
-        mark: what the commit says about itself.
-        operation: how it describes itself in the table's history.
-        staged: the data files that it adds.
-        removed: the data files that it removes.
-        content: what the batch is known by, when it comes again.
-        changes_rows: whether the table has other rows after it: those who follow it look at them.
+        plan: the plan on that state.
+        mark: the commit's mark, by which lakeport recognises it.
+        operation: the commit's entry in the table's history.
+        staged: the data files that the commit adds.
+        removed: the data files that the commit removes.
+        content: names by which the table recognises the batch's content when it comes again.
+        changes_rows: whether the commit changes the table's rows, for readers of changes.
         by_spark: changes the rows in Spark, where only Spark may; None for an append or overwrite.
-        rows: how many rows it lands; None for those of its files.
-        same: how many rows of a merge had their values before; None where nothing tells.
-        notes: what to tell of it.
-        warnings: what to warn of.
+        rows: how many rows the commit lands; None for those of its files.
+        unchanged: how many matched rows of a merge keep their values; None where unknown.
+        notes: sentences for the report.
+        warnings: warnings for the report.
     """
 
     plan: DeltaPlan
@@ -599,23 +602,20 @@ class TableChange:
     operation: Operation
     staged: Sequence[Staged] = ()
     removed: Sequence[DataFile] = ()
-    content: KnownContent = NO_CONTENT
+    content: BatchContent = NO_CONTENT
     changes_rows: bool = True
-    by_spark: Callable[[DeltaSession, DeltaRows], None] | None = None
+    by_spark: Callable[[DeltaRows], None] | None = None
     rows: int | None = None
-    same: int | None = None
+    unchanged: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def commit(
-        self, log: DeltaLog, txn: TableTransaction, publish: Callable[[], None]
-    ) -> CommitOutcome:
-        """Commit our own actions.
+    def commit(self, log: DeltaLog, txn: TableTransaction) -> CommitOutcome:
+        """Publish the files and commit their actions.
 
         Args:
-            log: the table's.
-            txn: a fresh transaction, on the state that the plan is for.
-            publish: makes the files visible.
+            log: the table's log.
+            txn: a fresh transaction on the state that the change is planned on.
 
         Raises:
             LakeportError: as `TableTransaction.commit`.
@@ -624,7 +624,7 @@ class TableChange:
         if plan.metadata_changes:
             if plan.evolution.typed:
                 txn.read_all()  # no file with the column may come meanwhile
-            txn.set_metadata(self._metadata(moment), replaces=plan.evolution.replaced)
+            txn.set_metadata(self._metadata_action(moment), replaces=plan.evolution.replaced)
         txn.remove(self.removed, changes_rows=self.changes_rows)
         above = f"{log.folder}/" if log.folder else ""
         actions = [
@@ -643,28 +643,28 @@ class TableChange:
             actions.append(clustering_action([[name] for name in names.values()]))
         for app, number in self.mark.transactions.items():
             actions.append(transaction_action(app, number, moment))
-        actions += self.content.actions(txn.version + 1, moment)
+        actions += self.content.txn_actions(txn.version + 1, moment)
         if plan.mode is Mode.OVERWRITE and plan.base is not None:
-            actions.append(overwrite_action(txn.version + 1, moment))
-        publish()
+            actions.append(transaction_action(_OVERWRITTEN, txn.version + 1, moment))
+        txn.files.publish()
         version = txn.commit(actions, self.operation)
         return CommitOutcome(version, len(self.removed), row_count(self.removed))
 
     def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> CommitOutcome:
-        """Have Spark's writer read the published files and write them, with every rule checked.
+        """Let Spark's writer read the published files and commit their rows, checking every rule.
 
-        The version that it makes is found by the commit's mark.
+        The version that Spark makes is found by the commit's mark.
 
         Args:
-            log: the table's.
-            session: Spark's.
-            read: the table's version before.
+            log: the table's log.
+            session: the Spark session.
+            read: the table's version before the commit.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
             InputError: a row breaks a constraint of the table.
-            OutcomeUnknown: nothing tells whether the commit was made, or will be.
-            LakeportError: it was not made.
+            OutcomeUnknown: whether the commit was made, or will be, is unknown.
+            LakeportError: the commit was not made.
         """
         plan = self.plan
         table = session.rows(
@@ -678,10 +678,10 @@ class TableChange:
         failure: LakeportError = nothing
         try:
             if self.by_spark is not None:
-                self.by_spark(session, table)
+                self.by_spark(table)
             else:
-                filled = plan.base.filled if plan.base else frozenset()
-                absent = filled & {*plan.evolution.missing}
+                generated = plan.base.generated_columns if plan.base else frozenset()
+                absent = generated & {*plan.evolution.missing}
                 uris = [log.storage.hadoop_uri(item.key) for item in self.staged]
                 table.write(
                     plan.schema,
@@ -693,19 +693,20 @@ class TableChange:
         except LakeportError as error:
             failure = error
         try:
-            done = settle(log, self._is_mine, read, failure)
+            commit = recover_commit(log, self._has_mark, read, failure)
         except SparkFailure as error:
             if error is nothing and self.by_spark is not None:
-                return CommitOutcome(read)
+                return CommitOutcome(read)  # no row was to be changed
             raise
-        metrics = done.info.get("operationMetrics") or {}
-        return CommitOutcome(done.version, done.removed, None if done.removed else 0, metrics)
+        metrics = commit.info.get("operationMetrics") or {}
+        removed_rows = None if commit.removed else 0
+        return CommitOutcome(commit.version, commit.removed, removed_rows, metrics)
 
-    def landed(self, log: DeltaLog, done: CommitOutcome) -> Landed:
-        """What its commit has landed."""
+    def report(self, log: DeltaLog, outcome: CommitOutcome) -> Landed:
+        """Return the report of the rows and files that the commit has landed."""
         plan, staged, storage = self.plan, self.staged, log.storage
-        metrics = self.operation.metrics or done.metrics
-        merge = self.operation.name == "MERGE"
+        metrics = self.operation.metrics or outcome.metrics
+        is_merge = self.operation.name == "MERGE"
         return Landed(
             stream=self.mark.stream,
             table=log.uri,
@@ -713,24 +714,25 @@ class TableChange:
             rows=sum(item.rows for item in staged) if self.rows is None else self.rows,
             files=() if plan.needs_spark else tuple(storage.uri(item.key) for item in staged),
             bytes=sum(item.bytes for item in staged),
-            version=done.version,
-            removed_files=done.removed_files,
-            removed_rows=done.removed_rows,
-            merged=_row_counts(metrics, self.same) if merge else {},
+            version=outcome.version,
+            removed_files=outcome.removed_files,
+            removed_rows=outcome.removed_rows,
+            merged=_count_merged_rows(metrics, self.unchanged) if is_merge else {},
             notes=self.notes,
             warnings=(
                 *plan.warnings,
-                *_plan_warnings(plan, staged),
-                *self._features(log, done.version),
+                *_write_warnings(plan, staged),
+                *self._feature_notes(log, outcome.version),
                 *self.warnings,
             ),
             lowest_version=self.mark.lowest_version,
         )
 
-    def _is_mine(self, commit: Commit) -> bool:
+    def _has_mark(self, commit: Commit) -> bool:
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
 
-    def _metadata(self, moment: int) -> str:
+    def _metadata_action(self, moment: int) -> str:
+        """Return the `metaData` action, as JSON text; `moment` is Unix milliseconds."""
         plan = self.plan
         if plan.base is None:
             return metadata_action(
@@ -744,8 +746,8 @@ class TableChange:
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
-    def _features(self, log: DeltaLog, version: int) -> tuple[str, ...]:
-        """What a report says about table features that the commit brought."""
+    def _feature_notes(self, log: DeltaLog, version: int) -> tuple[str, ...]:
+        """Return the report's notes on table features that the commit has turned on."""
         plan = self.plan
         if not plan.metadata_changes:
             return ()
@@ -758,7 +760,7 @@ class TableChange:
         return feature_notes(had | said, (commit and commit.protocol) or {})
 
 
-def write_change(
+def make_write_change(
     plan: DeltaPlan,
     mark: Mark,
     staged: Sequence[Staged],
@@ -767,7 +769,7 @@ def write_change(
     overwrite: bool,
     **more: Any,
 ) -> TableChange:
-    """Return the change that adds files and removes others; `more` is of `TableChange`."""
+    """Return the change of a WRITE, which adds and removes files; `more`: TableChange's fields."""
     operation = Operation(
         overwrite=overwrite,
         dynamic=plan.dynamic,
@@ -784,12 +786,12 @@ def write_change(
     return TableChange(plan, mark, operation, staged, removed, **more)
 
 
-def replaced_files(
+def find_replaced_files(
     plan: DeltaPlan, staged: Sequence[Staged], txn: TableTransaction
 ) -> Sequence[DataFile]:
-    """Return the files that a batch replaces: none, all, or those of its partitions.
+    """Return the data files that a batch replaces: none, all, or those of its partitions.
 
-    Partitions are compared by value, as several writers spell one in several ways.
+    Partitions are compared by value, as writers differ in how they spell one.
     """
     if plan.mode is not Mode.OVERWRITE or plan.base is None:
         return ()
@@ -800,41 +802,42 @@ def replaced_files(
     names = physical_names(plan.schema_json, plan.partition_columns)
     types = {names[column]: plan.schema.field(column).type for column in plan.partition_columns}
 
-    def typed(values: Any) -> tuple[Any, ...]:
+    def parse_partition(values: Any) -> tuple[Any, ...]:
         return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
 
-    present = {typed(item.partition) for item in staged}
-    return txn.files_of(lambda values: typed(values) in present)
+    batch = {parse_partition(item.partition) for item in staged}
+    return txn.files_in_partitions(lambda values: parse_partition(values) in batch)
 
 
-def _row_counts(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
-    """Return the rows that a merge inserted, updated and deleted, by the commit's metrics.
+def _count_merged_rows(metrics: Mapping[str, int | str], unchanged: int | None) -> dict[str, int]:
+    """Return how many rows a merge inserted, updated and deleted, by the commit's metrics.
 
-    Of those updated, `same` had their values before: they count as unchanged.
+    Of the updated rows, `unchanged` had their values before: they are counted apart.
 
-    >>> _row_counts({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
+    >>> _count_merged_rows({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
     {'inserted': 2, 'updated': 2, 'unchanged': 1}
     """
     names = ("Inserted", "Updated", "Deleted")
-    found = {name.lower(): metrics.get(f"numTargetRows{name}") for name in names}
-    told = {name: int(value) for name, value in found.items() if value is not None}
-    if same is not None:
-        told["updated"] -= same
-        told["unchanged"] = same
-    return told
+    values = {name.lower(): metrics.get(f"numTargetRows{name}") for name in names}
+    counts = {name: int(value) for name, value in values.items() if value is not None}
+    if unchanged is not None:
+        counts["updated"] -= unchanged
+        counts["unchanged"] = unchanged
+    return counts
 
 
-def _plan_warnings(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
-    notes = []
+def _write_warnings(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+    """Return the warnings about empty partition values, and about a batch that Spark wrote."""
+    warnings = []
     emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
     if emptied:
-        notes.append(
+        warnings.append(
             f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
             "and reads it as null."
         )
     if plan.needs_spark:
-        notes.append(
+        warnings.append(
             f"Spark wrote this batch itself, which takes longer: the table has "
             f"{', '.join(plan.needs_spark)}."
         )
-    return notes
+    return warnings

@@ -1,7 +1,8 @@
-"""Compact small files of Delta tables: by OPTIMIZE, on request and after a run.
+"""Merge small files of Delta tables by Delta's OPTIMIZE, on request and after a run.
 
-OPTIMIZE merges the files of one partition that are smaller than the target, smallest first, as
-long as they fit into one file of the target's size: Delta's own way to pack them.
+OPTIMIZE packs the files of one partition that are smaller than the target size into new ones,
+smallest first. delta-spark plans, commits and retries it in its own transaction, so that it is no
+`TableOperation`; only a lost answer is recovered here, as for any other commit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakeport.delta_log.transactions import Mark
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier, to_spark_json
 from lakeport.units import parse_size
-from lakeport.writers.delta.commit import settle
+from lakeport.writers.delta.commit import recover_commit
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DeltaSession
@@ -31,23 +32,23 @@ if TYPE_CHECKING:
 SMALL_FILE_BYTES = 32 << 20
 """Below this a data file counts as small."""
 MANY_SMALL_FILES = 20
-"""So many small files in one partition are a pile."""
+"""From this number of small files on a partition is crowded."""
 
-_TARGET = 256 << 20
+_TARGET_BYTES = 256 << 20
 
 Values = Mapping[str, str | None]
 
 _AT_ONCE = 100
-"""Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
+"""Partitions that one OPTIMIZE names: Spark parses a longer condition slowly."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The files of one partition, or of a table without partitions.
+class PartitionFiles:
+    """The data files of one partition, or of a table without partitions.
 
     Attributes:
-        values: partition column -> its value as the log spells it.
-        sizes: the files' sizes in bytes.
+        values: partition column -> value as the log spells it.
+        sizes: size of each file in bytes.
     """
 
     values: Values
@@ -55,34 +56,34 @@ class Group:
 
     @property
     def small(self) -> int:
-        """How many of the files are small."""
+        """Number of files below 32 MB."""
         return sum(size < SMALL_FILE_BYTES for size in self.sizes)
 
 
 def target_bytes(properties: Mapping[str, str]) -> int:
-    """The size that a table's data files are to have.
+    """Return the table's target size of a data file in bytes: 256 MB without the property.
 
     >>> target_bytes({}), target_bytes({"delta.targetFileSize": "128mb"})
     (268435456, 134217728)
     """
-    found = parse_size(properties.get("delta.targetFileSize", ""))
-    return _TARGET if found is None else found
+    size = parse_size(properties.get("delta.targetFileSize", ""))
+    return _TARGET_BYTES if size is None else size
 
 
-def groups(contents: Contents) -> list[Group]:
-    """A table's files by partition; two spellings of one value are one partition."""
-    columns = _columns(contents)
-    found: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
+def group_by_partition(contents: Contents) -> list[PartitionFiles]:
+    """Group a table's files by partition; two spellings of one value are one partition."""
+    columns = _partition_columns(contents)
+    partitions: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
     for file in contents.files:
         values = file.partition
         key = tuple(parse_value(values.get(name), type_) for name, (_, type_) in columns.items())
         named = {logical: values.get(name) for name, (logical, _) in columns.items()}
-        found.setdefault(key, (named, []))[1].append(file.bytes)
-    return [Group(values, tuple(sizes)) for values, sizes in found.values()]
+        partitions.setdefault(key, (named, []))[1].append(file.bytes)
+    return [PartitionFiles(values, tuple(sizes)) for values, sizes in partitions.values()]
 
 
 def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
-    """The files that are merged, one tuple for each new file.
+    """Pack file sizes as OPTIMIZE does; return the merged ones, one tuple for each new file.
 
     >>> pack_sizes([5, 1, 4, 30, 7], target=10)
     [(1, 4, 5)]
@@ -92,46 +93,48 @@ def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
         if sum(bins[-1]) + size > target:
             bins.append([])
         bins[-1].append(size)
-    return [tuple(found) for found in bins if len(found) > 1]
+    return [tuple(sizes) for sizes in bins if len(sizes) > 1]
 
 
-def crowded_groups(contents: Contents, touched: Iterable[Values]) -> list[Group]:
-    """The partitions that hold a pile of small files, of those that were written to.
+def find_crowded_partitions(contents: Contents, written: Iterable[Values]) -> list[PartitionFiles]:
+    """Return the partitions written to that have 20 or more small files.
 
     Args:
-        contents: what the table holds now.
-        touched: partition values as the log has them, by the columns' names in data files.
+        contents: the table's newest contents.
+        written: partition values as the log has them, by the columns' names in data files.
     """
-    columns = _columns(contents)
+    columns = _partition_columns(contents)
 
-    def typed(values: Values, names: Iterable[str]) -> tuple[Any, ...]:
-        kinds = (type_ for _, type_ in columns.values())
-        return tuple(parse_value(values.get(n), k) for n, k in zip(names, kinds, strict=True))
+    def parse(values: Values, names: Iterable[str]) -> tuple[Any, ...]:
+        types = (type_ for _, type_ in columns.values())
+        return tuple(parse_value(values.get(n), t) for n, t in zip(names, types, strict=True))
 
-    wanted = {typed(values, columns) for values in touched}
+    wanted = {parse(values, columns) for values in written}
     logical = [name for name, _ in columns.values()]
     return [
-        group
-        for group in groups(contents)
-        if group.small >= MANY_SMALL_FILES and typed(group.values, logical) in wanted
+        partition
+        for partition in group_by_partition(contents)
+        if partition.small >= MANY_SMALL_FILES and parse(partition.values, logical) in wanted
     ]
 
 
-def condition(partitions: Sequence[Group], schema: pa.Schema) -> str:
-    """A condition on partition columns that holds for these partitions only.
+def partition_condition(partitions: Sequence[PartitionFiles], schema: pa.Schema) -> str:
+    """Return the SQL condition on partition columns that is true for these partitions only.
 
-    Values are written as hexadecimal UTF-8, so that no value can be anything but a value.
+    Values are written as hexadecimal UTF-8, so that no value can be read as SQL.
 
-    >>> condition([Group({"p": "a'b"}, ()), Group({"p": None}, ())], pa.schema([("p", "string")]))
+    >>> partitions = [PartitionFiles({"p": "a'b"}, ()), PartitionFiles({"p": None}, ())]
+    >>> partition_condition(partitions, pa.schema([("p", "string")]))
     "(`p` <=> CAST(X'612762' AS STRING)) OR (`p` IS NULL)"
     """
     return " OR ".join(
-        "(" + " AND ".join(_equals(n, v, schema.field(n).type) for n, v in g.values.items()) + ")"
-        for g in partitions
+        "(" + " AND ".join(_equals(n, v, schema.field(n).type) for n, v in p.values.items()) + ")"
+        for p in partitions
     )
 
 
 def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
+    """Return the SQL condition that a column has a value, as the log spells that."""
     column = quote_identifier(name)
     if value is None or value == "":
         return f"{column} IS NULL"
@@ -142,8 +145,8 @@ def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
     return f"{column} <=> {text}"
 
 
-def _columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
-    """Partition column's name in the log -> its own name and type."""
+def _partition_columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
+    """Return each partition column's name in the log -> its name in the table and its type."""
     state = contents.state
     schema = state.partition_schema
     names = physical_names(state.schema_json, state.partition_columns)
@@ -152,7 +155,7 @@ def _columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeResult:
-    """What one OPTIMIZE did; sizes in bytes."""
+    """Counts of one OPTIMIZE; sizes in bytes."""
 
     files_removed: int = 0
     files_added: int = 0
@@ -172,30 +175,30 @@ def compact(
 
     Args:
         storage: where the table is.
-        folder: its key; empty when it is the storage's root.
-        session: gives the Spark session, which is only asked for when it is needed.
-        versions: the table's versions that the run made.
-        roots: prefixes that files of the table may lie in, beside its folder.
+        folder: the table's key; empty when it is the storage's root.
+        session: returns the Spark session; called only when that is needed.
+        versions: the table's versions that the run has made.
+        roots: URI prefixes below which data files may lie, beside the table's folder.
 
     Raises:
-        SourceError: the table's log names files outside of them.
+        SourceError: the table's log names files elsewhere, or the table is gone.
         LakeportError: the store or Delta refused; the run's rows are as durable as before.
     """
     log = DeltaLog(storage, folder)
     commits = [commit for commit in map(log.read, versions) if commit is not None]
-    touched = [values for commit in commits for values in commit.touched]
+    written = [values for commit in commits for values in commit.touched]
     files = log.files()
     if files.newest < 0:
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
     contents = files.contents(files.newest)
-    groups = crowded_groups(contents, touched)
-    if groups:
+    crowded = find_crowded_partitions(contents, written)
+    if crowded:
         session().check_files(storage, folder, files.newest, roots)
-    if groups and (contents.state.clustering or not contents.state.partition_columns):
+    if crowded and (contents.state.clustering or not contents.state.partition_columns):
         optimize(session(), log, contents)
         return
-    for start in range(0, len(groups), _AT_ONCE):
-        where = condition(groups[start : start + _AT_ONCE], contents.state.schema)
+    for start in range(0, len(crowded), _AT_ONCE):
+        where = partition_condition(crowded[start : start + _AT_ONCE], contents.state.schema)
         optimize(session(), log, contents, where=where)
 
 
@@ -207,18 +210,18 @@ def optimize(
     sort_by: Sequence[str] = (),
     where: str | None = None,
 ) -> OptimizeResult:
-    """Merge small files; return how many files and bytes came and went.
+    """Merge small files by OPTIMIZE; return the counts of files and bytes added and removed.
 
     Args:
-        session: reaches the table.
-        log: tells what became of the commit, should its answer be lost.
-        contents: the table as it is.
+        session: the Spark session.
+        log: the table's log, in which a commit is found whose answer was lost.
+        contents: the table's newest contents.
         sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
-        where: a condition on partition columns, one expression that is safe to be run.
+        where: SQL condition on partition columns, one expression that is safe to run.
 
     Raises:
         ConfigError: the condition does not fit the table.
-        OutcomeUnknown: nothing tells whether the commit was made, or will be.
+        OutcomeUnknown: whether the commit was made, or will be, is unknown.
         LakeportError: Delta refused.
     """
     state = contents.state
@@ -240,7 +243,8 @@ def optimize(
     except ConfigError:
         raise
     except LakeportError as failure:
-        return _result_of(settle(log, lambda c: c.mark == mark, state.version, failure))
+        commit = recover_commit(log, lambda c: c.mark == mark, state.version, failure)
+        return _read_result(commit)
     return OptimizeResult(
         files_removed=metrics.get("numFilesRemoved", 0),
         files_added=metrics.get("numFilesAdded", 0),
@@ -251,7 +255,7 @@ def optimize(
 
 
 def condition_error(where: str, reason: str, contents: Contents) -> ConfigError:
-    """The error for what is no condition on the table's partitions."""
+    """Return the error for a text that is no condition on the table's partition columns."""
     columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
     return ConfigError(
         f"{where!r} is no condition on partition columns: {reason}",
@@ -260,8 +264,8 @@ def condition_error(where: str, reason: str, contents: Contents) -> ConfigError:
     )
 
 
-def _result_of(commit: Commit) -> OptimizeResult:
-    """The same of a commit whose maker lost the answer."""
+def _read_result(commit: Commit) -> OptimizeResult:
+    """Return the counts of an OPTIMIZE from its commit, where its answer was lost."""
     metrics = commit.info.get("operationMetrics") or {}
     return OptimizeResult(
         files_removed=commit.removed,

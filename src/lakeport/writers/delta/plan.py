@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,8 @@ from lakeport.delta_log.state import MAPPING_MODE, TableState, grow_schema, need
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
-from lakeport.schema.nested import fill_untyped_columns, replace_untyped_columns
+from lakeport.schema.nested import fill_untyped_columns, replace_untyped_columns, to_file_field
 from lakeport.schema.spark_schema import fill_marked_types, write_untyped_marks
-from lakeport.writers.delta.untyped import stored_columns
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -191,6 +190,26 @@ def plan_table(
         needs_spark=by_spark,
         warnings=warnings,
     )
+
+
+def stored_columns(
+    columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] = ()
+) -> pa.Schema:
+    """Return the table's columns without those that never had a value, which no data file stores.
+
+    Where no column would be left for the files, all stay: a file without columns has no rows.
+
+    Args:
+        columns: the table's columns, with the types of `lakeport.schema.nested`. Columns of the
+            type null are left out, and of others the parts that `stored_field` leaves out.
+        partitions: names of the partition columns, which stay.
+        keep: names, in any case, of columns that stay as text.
+    """
+    apart = {name.lower() for name in partitions}
+    kept = apart | {name.lower() for name in keep}
+    left = [f for f in columns if not pa.types.is_null(f.type) or f.name.lower() in kept]
+    own = [f for f in left if f.name.lower() not in apart]
+    return pa.schema([to_file_field(f) for f in (left if own else columns)])
 
 
 def check_takes_changes(state: TableState, refusal: str) -> None:

@@ -1,4 +1,4 @@
-"""A Delta table as a load sees it: `DeltaWriter` bound to one run's mode, policy and name."""
+"""The Delta table of a stream as a load writes it: with the config's mode, policy and keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeport.config.keys import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.shape import DELETED_AT, apply_header_case, combine_lowest_versions
 from lakeport.writers.base import Current, TablePlan, TableWriter
-from lakeport.writers.delta.merge.merger import DeltaMerger
+from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
 
@@ -27,18 +27,17 @@ class DeltaTableWriter(TableWriter):
     """Lands one stream's batches in its Delta table.
 
     Attributes:
-        config: says what a load does with the rows that are there.
-        writer: plans, stages and commits what is appended or overwritten.
-        merger: changes rows that the table has.
+        writer: plans, stages and commits appends and overwrites.
+        merger: merges batches and retires rows.
     """
 
-    config: DestinationConfig
     writer: DeltaWriter
     merger: DeltaMerger
 
     @classmethod
-    def of(cls, config: DestinationConfig, writer: DeltaWriter, engine: Engine) -> DeltaTableWriter:
-        """Bind a table to what a destination's configuration says."""
+    def of(cls, writer: DeltaWriter, engine: Engine) -> DeltaTableWriter:
+        """Return the writer of a table, with a merger by the writer's config."""
+        config = writer.config
         created, updated = (
             apply_header_case(
                 f"{config.internal_columns_prefix}{name}", config.column_header_format
@@ -47,7 +46,12 @@ class DeltaTableWriter(TableWriter):
             else ""
             for name in ("created_at", "updated_at")
         )
-        return cls(config, writer, DeltaMerger(writer, engine, created, updated))
+        return cls(writer, DeltaMerger(writer, engine, created, updated))
+
+    @property
+    def config(self) -> DestinationConfig:
+        """Config of the load."""
+        return self.writer.config
 
     @property
     def uri(self) -> str:
@@ -55,19 +59,21 @@ class DeltaTableWriter(TableWriter):
         return self.writer.uri
 
     def current(self) -> Current | None:
-        """The table as it is now; None when there is none."""
+        """Return the table as it is now; None when there is none."""
         state = self.writer.log.state()
         if state is None:
             return None
         return Current(state.open_schema, tuple(state.partition_columns), state.version)
 
     def landed_before(self, batch: Batch) -> Landed | None:
-        """Find the same run's commit of this batch, or any load's of its content; else None."""
+        """Return the report of this batch if its run, or with `once` any load, has landed it."""
         run_id = self.config.run_id or ""
-        found = self.writer.landed(run_id=run_id, sequence=batch.sequence, digest=batch.digest)
-        if found is not None or self.config.mode is not Mode.APPEND:
-            return found
-        return self.writer.landed_content(batch.sequence, batch.content)
+        landed = self.writer.find_landed_batch(
+            run_id=run_id, sequence=batch.sequence, digest=batch.digest
+        )
+        if landed is not None or self.config.mode is not Mode.APPEND:
+            return landed
+        return self.writer.find_landed_content(batch.sequence, batch.content)
 
     def plan(
         self,
@@ -79,7 +85,7 @@ class DeltaTableWriter(TableWriter):
     ) -> TablePlan:
         """Check the batch against the table before anything is written."""
         if self.config.mode is Mode.MERGE:
-            return self._merge_plan(incoming, batch, partition_keys)
+            return self._plan_merge(incoming, batch, partition_keys)
         plan = self.writer.plan(
             incoming,
             mode=self.config.mode,
@@ -88,7 +94,7 @@ class DeltaTableWriter(TableWriter):
         )
         return TablePlan(plan.schema, self.writer.sink(plan), plan, untyped=plan.evolution.untyped)
 
-    def _merge_plan(
+    def _plan_merge(
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
     ) -> TablePlan:
         config = self.config
@@ -120,7 +126,7 @@ class DeltaTableWriter(TableWriter):
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
-        """Land what was staged, in one commit."""
+        """Land the staged files in one commit."""
         mark = self.writer.mark(
             self.config.run_id or "", batch.sequence, batch.digest, singer_state, batch.bookmark
         )
@@ -131,25 +137,25 @@ class DeltaTableWriter(TableWriter):
         return self.writer.commit(plan.detail, staged, mark, batch.content)
 
     def replace_rows(self) -> None:
-        """Have the commit of the next merged batch delete the rows that the table has."""
+        """Make the next merged batch's commit remove all rows that the table has."""
         self.merger.replaces_rows = True
 
     def memory(self, *, writes: bool = True) -> Memory:
-        """What the table remembers of its sources; a commit is there, or is not."""
+        """Return the table's bookmarks; `writes` is without effect, as commits are atomic."""
         return self.writer.memory()
 
     def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
-        """Remove rows of earlier versions of the stream, or mark them as deleted."""
+        """Remove rows of earlier stream versions, or mark them as deleted; see `DeltaMerger`."""
         return self.merger.retire(
             version, of_run, hard=self.config.hard_delete, run_id=self.config.run_id or ""
         )
 
     def compact(self, versions: Sequence[int]) -> None:
-        """Merge small files where the commits of a run have piled them up."""
-        one = self.writer
-        compact(one.storage, one.folder, one.session, versions, one.options.roots)
+        """Merge small files of partitions that these versions wrote to."""
+        writer = self.writer
+        compact(writer.storage, writer.folder, writer.session, versions, writer.config.table_roots)
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Drop what was staged and will not be committed."""
+        """Discard staged files that will not be committed."""
         for one in staged:
             self.writer.storage.discard(one)

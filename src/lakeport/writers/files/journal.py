@@ -1,32 +1,33 @@
-"""The journal of runs with an id: what makes a repeated run add nothing twice to file tables.
+"""Publish a batch's objects so that a repeated run adds none twice: journal, publisher, recovery.
 
-One batch of a run has one place, `_lakeport/journal/<table>/<run id>/<sequence>`, and leaves two
-kinds of objects there, all created and never overwritten, so that create permission is enough:
+Runs with an id keep a journal. Each batch has one place in it,
+`_lakeport/journal/<table>/<run id>/<sequence>`, with two kinds of entries. All are created and
+never overwritten, so that create permission is enough:
 
 ```
 <sequence>.intent-0.json   before anything is published: every object's key and staging token
-<sequence>.intent-1.json   an object had to take another name, or staging began anew
+<sequence>.intent-1.json   an object had to take another name, or the batch was staged again
 <sequence>.json            everything is published: files, rows, bytes, digest
 ```
 
-The protocol, and what a repeated run finds after a crash at each step:
+The protocol, and how a repeated run recovers from a crash after each step:
 
-1. Objects are staged: not visible. *Crash*: nothing is on record; the batch is staged again, and
-   the old staged objects are swept later.
-2. The intent is written. *Crash*: no object is visible; the old staged ones are published.
-3. Objects are published one by one, each under the key that the newest intent has; a name that is
-   taken costs a new intent before the next name is tried. *Crash*: `Storage.owned` tells for each
-   key whether it is ours; the others are published from their staging tokens. If a token is no
-   longer good, what is visible of ours is deleted and the batch is staged again.
-4. The done entry is written. *Crash before*: every object is owned, only the entry is added.
+1. Stage the objects; none is visible. *Crash*: no entry exists, and the batch is staged again. The
+   old staged objects are swept later.
+2. Write the intent. *Crash*: no object is visible, and the old staged ones are published.
+3. Publish the objects one by one, each under its key in the newest intent. For a name that is
+   taken, write a new intent before the next name is tried. *Crash*: `Storage.owned` says for each
+   key whether it is ours; the others are published from their staging tokens. If a token has
+   expired, our visible objects are deleted, and the batch is staged again.
+4. Write the done entry. *Crash before*: every object is owned, and only the entry is added.
    *After*: the batch is skipped.
-5. Staging names are dropped. *Crash*: they are swept later.
+5. Discard the staging names. *Crash*: they are swept later.
 
-A done entry with another digest is a `RunMismatch`. Entries of a token whose name starts with `_`
-(capabilities, bytes held back) are never written; everything else in it has to be JSON.
+A done entry with another digest is a `RunMismatch`. Items of a token whose name starts with `_`
+(capabilities, buffered bytes) are never written; all others have to be JSON.
 
-A load on this machine can be looked up. One on another machine is taken to be at work for as long
-as publishing may take.
+Whether a load on this machine is still publishing is looked up. A load on another machine counts as
+publishing for ten minutes.
 """
 
 from __future__ import annotations
@@ -36,29 +37,37 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from lakeport.errors import CommitConflict, DestinationError, ObjectExists, RunMismatch
+from lakeport.errors import (
+    CommitConflict,
+    DestinationError,
+    ObjectExists,
+    PermissionRefused,
+    RunMismatch,
+    Unreachable,
+)
 from lakeport.host.process import is_there
-from lakeport.model import Batch, Staged, Storage
-from lakeport.writers.naming import HOME, as_utc, safe_segment
-
-if TYPE_CHECKING:
-    from lakeport.writers.base import TablePlan
-
+from lakeport.model import Staged, Storage
+from lakeport.writers.files.sink import ObjectNames
+from lakeport.writers.naming import HOME, safe_segment
 
 _VERSION = 1
 
 _LONGEST_SECONDS: Final = 600.0
+"""How long a load on another machine counts as publishing."""
+
+_MOST_TAKEN = 10_000
 
 
 @dataclass(frozen=True)
 class PlannedObject:
-    """One staged object and the key that it is published under."""
+    """A staged object and the key under which it is published."""
 
     staged: Staged
     key: str
@@ -66,16 +75,16 @@ class PlannedObject:
 
 @dataclass(frozen=True)
 class Intent:
-    """What a run is about to make visible for one batch.
+    """Journal entry of the objects that a run is about to publish for one batch.
 
     Attributes:
-        digest: digest of the batch's input, by which a repeated run knows it again.
-        objects: in the order in which they are published.
+        digest: digest of the batch's input, by which a repeated run recognises the batch.
+        objects: the objects, in the order in which they are published.
         next_ordinal: the lowest ordinal that no object of the batch has tried.
-        names: what the keys are made of, for the writer.
-        attempt: how many intents came before.
-        bookmark: what the table remembers of a source, once the objects are visible.
-        by: who publishes, see `publishing`; None where nobody asks.
+        names: parts of the keys, for the writer.
+        attempt: number of intents before this one.
+        bookmark: the bookmark's value once the objects are visible.
+        owner: who publishes, see `register_publisher`; None for runs with an id.
     """
 
     digest: str
@@ -84,12 +93,12 @@ class Intent:
     names: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
     bookmark: Mapping[str, Any] | None = None
-    by: Mapping[str, Any] | None = None
+    owner: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class DoneEntry:
-    """What a run made visible for one batch."""
+    """Journal entry of the objects that a run has published for one batch."""
 
     digest: str
     keys: tuple[str, ...]
@@ -100,13 +109,13 @@ class DoneEntry:
 
 @dataclass(frozen=True)
 class Journal:
-    """One run's entries for one table.
+    """One run's journal for one table.
 
     Attributes:
         storage: where the lake is.
-        run_id: names the run; any text.
+        run_id: the run's id; any text.
         table: the table's folder below the root, date folders not included.
-        home: folder of everything that is not data.
+        home: the folder above `journal/`.
     """
 
     storage: Storage
@@ -114,23 +123,23 @@ class Journal:
     table: str
     home: str = HOME
 
-    def done(self, sequence: int, digest: str) -> DoneEntry | None:
-        """Return what the run made visible of this batch; None if it has not finished it.
+    def read_done(self, sequence: int, digest: str) -> DoneEntry | None:
+        """Return the done entry of a batch; None if the run has not finished the batch.
 
         Raises:
-            RunMismatch: it was another content.
+            RunMismatch: the entry has another digest.
             DestinationError: the entry can't be read.
         """
         entry = self._read(self._key(sequence))
         if entry is None:
             return None
-        found = _decode_done(entry)
-        if found.digest != digest:
-            raise self.mismatch(sequence)
-        return found
+        done = _decode_done(entry)
+        if done.digest != digest:
+            raise self.mismatch_error(sequence)
+        return done
 
-    def intent(self, sequence: int) -> Intent | None:
-        """Return the newest intent for this batch; None if there is none.
+    def read_intent(self, sequence: int) -> Intent | None:
+        """Return the newest intent of a batch; None if there is none.
 
         Raises:
             DestinationError: the entry can't be read.
@@ -142,14 +151,14 @@ class Journal:
             return None
         objects = tuple(_decode_object(item) for item in newest["objects"])
         ordinal, names = newest["next_ordinal"], newest["names"]
-        marked, by = newest.get("bookmark"), newest.get("by")
-        return Intent(newest["digest"], objects, ordinal, names, attempt - 1, marked, by)
+        bookmark, owner = newest.get("bookmark"), newest.get("by")
+        return Intent(newest["digest"], objects, ordinal, names, attempt - 1, bookmark, owner)
 
-    def intend(self, sequence: int, intent: Intent) -> None:
-        """Put an intent on record before its objects are published.
+    def write_intent(self, sequence: int, intent: Intent) -> None:
+        """Write an intent, before its objects are published.
 
         Raises:
-            CommitConflict: another process does the same run's batch at this moment.
+            CommitConflict: another process lands the same run's batch now.
             DestinationError: the store refuses.
         """
         entry = {
@@ -159,15 +168,15 @@ class Journal:
             "names": dict(intent.names),
             "objects": [_describe_object(item) for item in intent.objects],
             **_bookmark_entry(intent.bookmark),
-            **({} if intent.by is None else {"by": dict(intent.by)}),
+            **({} if intent.owner is None else {"by": dict(intent.owner)}),
         }
         self._create(self._key(sequence, intent.attempt), entry)
 
-    def finish(self, sequence: int, done: DoneEntry) -> None:
-        """Put on record that everything of a batch is visible.
+    def write_done(self, sequence: int, done: DoneEntry) -> None:
+        """Write the done entry, once all objects of a batch are visible.
 
         Raises:
-            CommitConflict: another process did the same run's batch at this moment.
+            CommitConflict: another process has landed the same run's batch.
             DestinationError: the store refuses.
         """
         entry = {
@@ -180,8 +189,8 @@ class Journal:
         }
         self._create(self._key(sequence), entry)
 
-    def newest(self) -> tuple[int, DoneEntry | None]:
-        """The highest number of which everything is visible, and what that is; -1 for none.
+    def read_newest_done(self) -> tuple[int, DoneEntry | None]:
+        """Return the highest sequence that is done, and its entry; -1 and None for none.
 
         Raises:
             DestinationError: the store refuses.
@@ -193,7 +202,7 @@ class Journal:
         return (newest, _decode_done(entry)) if entry is not None else (-1, None)
 
     def prune(self, before: int) -> None:
-        """Delete the entries of all batches below a number, which no repeated run asks for.
+        """Delete the entries of all batches below a sequence, which no repeated run reads.
 
         Raises:
             DestinationError: the store refuses.
@@ -203,8 +212,8 @@ class Journal:
             if number.isdecimal() and int(number) < before:
                 self.storage.delete(entry.key)
 
-    def mismatch(self, sequence: int) -> RunMismatch:
-        """Return the error for a batch whose content is not the first run's."""
+    def mismatch_error(self, sequence: int) -> RunMismatch:
+        """Return the error for a batch with another content than the run has landed before."""
         return RunMismatch(
             f"run {self.run_id!r} landed another content as batch {sequence} of {self.table!r}",
             "repeat a run with the same input and batch sizes, or give it another `run_id`.",
@@ -234,6 +243,7 @@ class Journal:
         )
 
     def _create(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Create an entry; the same one again is no conflict."""
         data = json.dumps(entry, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
         try:
             self.storage.put(key, data, create_only=True)
@@ -246,8 +256,8 @@ class Journal:
 
 
 def _decode_done(entry: Mapping[str, Any]) -> DoneEntry:
-    keys, marked = tuple(entry["keys"]), entry.get("bookmark")
-    return DoneEntry(entry["digest"], keys, entry["rows"], entry["bytes"], marked)
+    keys, bookmark = tuple(entry["keys"]), entry.get("bookmark")
+    return DoneEntry(entry["digest"], keys, entry["rows"], entry["bytes"], bookmark)
 
 
 def _bookmark_entry(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -279,36 +289,42 @@ def _decode_object(item: Mapping[str, Any]) -> PlannedObject:
     return PlannedObject(staged, item["key"])
 
 
-_publishing: Final[set[str]] = set()
+_publishers: Final[set[str]] = set()
+"""Tokens of this process's loads that are publishing."""
 
 
 @contextmanager
-def publishing() -> Iterator[Callable[[], Mapping[str, Any]]]:
-    """Register this load as an owner who publishes, while the body runs.
+def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
+    """Register this load as publishing while the body runs.
 
     Yields:
-        Gives the owner's record for the journal, as JSON.
+        A function that returns the owner's record for the journal, as JSON values.
     """
     token = secrets.token_hex(8)
-    _publishing.add(token)
+    _publishers.add(token)
     process = os.getpid()
-    about = {"host": platform.node(), "process": process, "began": _began(process), "token": token}
+    record = {
+        "host": platform.node(),
+        "process": process,
+        "began": _start_ticks(process),
+        "token": token,
+    }
     try:
-        yield lambda: {**about, "at": time.time()}
+        yield lambda: {**record, "at": time.time()}
     finally:
-        _publishing.discard(token)
+        _publishers.discard(token)
 
 
-def may_publish(owner: Mapping[str, Any] | None) -> bool:
-    """Whether the recorded owner may still be publishing.
+def may_still_publish(owner: Mapping[str, Any] | None) -> bool:
+    """Whether the load of an intent may still be publishing.
 
     Args:
-        owner: a record that `publishing` has given; None for none.
+        owner: the owner's record, see `register_publisher`; None for none.
 
-    >>> with publishing() as owner:
-    ...     may_publish(owner())
+    >>> with register_publisher() as owner:
+    ...     may_still_publish(owner())
     True
-    >>> may_publish(owner())
+    >>> may_still_publish(owner())
     False
     """
     if owner is None:
@@ -316,15 +332,15 @@ def may_publish(owner: Mapping[str, Any] | None) -> bool:
     if owner["host"] != platform.node():
         return bool(time.time() - owner["at"] < _LONGEST_SECONDS)
     process, began = int(owner["process"]), owner["began"]
-    if process == os.getpid() and began == _began(process):
-        return owner["token"] in _publishing
-    return _began(process) == began if began else is_there(process)
+    if process == os.getpid() and began == _start_ticks(process):
+        return owner["token"] in _publishers
+    return _start_ticks(process) == began if began else is_there(process)
 
 
-def _began(process: int) -> str:
-    """When a process began, in the kernel's ticks, as its number may be another one's by now.
+def _start_ticks(process: int) -> str:
+    """Return a process's start time in kernel ticks, as another process may get its id later.
 
-    Empty where the system does not tell, or there is none. Source: proc(5).
+    Empty where there is no such process, or the system has no /proc. Source: proc(5).
     """
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
@@ -332,49 +348,167 @@ def _began(process: int) -> str:
         return ""
 
 
-def write_manifest(
-    storage: Storage,
-    table: str,
-    batch: Batch,
-    plan: TablePlan,
-    objects: Sequence[PlannedObject],
-    singer_state: bytes | None = None,
-) -> None:
-    """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json`.
+@dataclass
+class FilePublisher:
+    """Publishes the staged objects of one batch.
 
-    Args:
-        storage: where the lake is.
-        table: the table's folder below the root.
-        batch: what was landed.
-        plan: how; it has the batch's columns and its one clock reading.
-        objects: every object with its key.
-        singer_state: the STATE that the load allows, as the raw JSON that came.
+    Attributes:
+        storage: where the objects are staged.
+        names: makes further keys.
+        objects: each object with its planned key; an object gets another key if its is taken.
+        next_ordinal: the lowest ordinal that no object has tried.
+        record: writes the present plan to the journal; called before a new key is tried.
+        published: the objects that are visible.
+        clashes: objects whose key is taken and can't be changed, so that they are staged again.
+        taken: number of keys that were taken.
+    """
+
+    storage: Storage
+    names: ObjectNames
+    objects: list[PlannedObject]
+    next_ordinal: int
+    record: Callable[[FilePublisher], None]
+    published: list[PlannedObject] = field(default_factory=list)
+    clashes: list[PlannedObject] = field(default_factory=list)
+    taken: int = 0
+
+    def publish(self) -> None:
+        """Publish every object that is not visible yet.
+
+        Raises:
+            ObjectExists: there are `clashes`; every other object is visible.
+            DestinationError: the store refuses; `published` has the objects that are visible.
+        """
+        for index, planned in enumerate(self.objects):
+            if planned not in self.published:
+                self._publish_object(index)
+        if self.clashes:
+            taken = ", ".join(self.storage.uri(clash.key) for clash in self.clashes)
+            raise ObjectExists(f"{taken} exists already", "stage these rows under other names.")
+
+    def _publish_object(self, index: int) -> None:
+        """Publish one object, under further keys while one is taken, or add it to `clashes`."""
+        while True:
+            planned = self.objects[index]
+            try:
+                self.storage.publish(planned.staged, planned.key)
+            except ObjectExists:
+                if not self.storage.can_rename_staged:
+                    self.clashes.append(planned)
+                    return
+                self.taken += 1
+                if self.taken > _MOST_TAKEN:
+                    raise DestinationError(
+                        f"{_MOST_TAKEN:,} names were taken, up to {self.storage.uri(planned.key)}",
+                        "see that the store tells what is there, and run it again.",
+                    ) from None
+                self.objects[index] = PlannedObject(
+                    planned.staged, self.names.key(self.next_ordinal)
+                )
+                self.next_ordinal += 1
+                self.record(self)
+            else:
+                self.published.append(planned)
+                return
+
+    def make_intent(self, digest: str, attempt: int) -> Intent:
+        """Return the journal entry of the present plan."""
+        names = {
+            "folder": self.names.folder,
+            "clock": self.names.clock.isoformat(),
+            "extension": self.names.extension,
+            "unique": self.names.unique,
+        }
+        return Intent(digest, tuple(self.objects), self.next_ordinal, names, attempt)
+
+
+def finish_interrupted(
+    storage: Storage, journal: Journal, sequence: int, intent: Intent
+) -> DoneEntry | None:
+    """Publish the objects of an interrupted run's intent, and return the done entry written.
+
+    None if an object can't be published any more. Visible ones are deleted then, and the batch has
+    to be staged again.
 
     Raises:
         DestinationError: the store refuses.
     """
-    moment = as_utc(plan.detail.names.clock)
-    untyped = [name for name in plan.schema.names if name in plan.untyped]
-    content = {
-        "stream": batch.stream,
-        "table": storage.uri(table),
-        "at": moment.isoformat(timespec="microseconds"),
-        "rows": sum(planned.staged.rows for planned in objects),
-        "bytes": sum(planned.staged.bytes for planned in objects),
-        "files": [
-            {
-                "uri": storage.uri(planned.key),
-                "rows": planned.staged.rows,
-                "bytes": planned.staged.bytes,
-                "checksum": planned.staged.checksum,
-            }
-            for planned in objects
-        ],
-        "schema": [{"name": column.name, "type": str(column.type)} for column in plan.schema],
-        **({"untyped": untyped} if untyped else {}),
-        "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
-    }
-    name = f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"
-    key = f"{HOME}/manifests/{safe_segment(table)}/{name}"
-    data = json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
-    storage.put(key, data, create_only=True)
+    attempt = intent.attempt
+
+    def record(publisher: FilePublisher) -> None:
+        nonlocal attempt
+        attempt += 1
+        again = publisher.make_intent(intent.digest, attempt)
+        again = replace(again, bookmark=intent.bookmark, owner=intent.owner)
+        journal.write_intent(sequence, again)
+
+    objects, names = list(intent.objects), _parse_names(intent.names)
+    publisher = FilePublisher(storage, names, objects, intent.next_ordinal, record)
+    publisher.published = [o for o in objects if storage.owned(o.staged, o.key)]
+    try:
+        publisher.publish()
+    except (PermissionRefused, Unreachable):
+        raise
+    except DestinationError:
+        _delete_published(publisher)
+        return None
+    done = replace(make_done_entry(intent.digest, publisher.objects), bookmark=intent.bookmark)
+    journal.write_done(sequence, done)
+    discard_staging_names(storage, intent.objects)
+    if names.extension == "parquet":
+        from lakeport.writers.files.retype import retype_late
+
+        retype_late(storage, journal.table, done.keys)
+    return done
+
+
+def discard_staging_names(storage: Storage, objects: Iterable[PlannedObject]) -> None:
+    """Delete the staging names of visible objects, in stores that can rename staged objects."""
+    if storage.can_rename_staged:
+        for planned in objects:
+            storage.discard(planned.staged)
+
+
+def discard_interrupted(storage: Storage, intent: Intent) -> bool:
+    """Discard an interrupted run's staged objects; return False, doing nothing, if one is visible.
+
+    Raises:
+        DestinationError: the store refuses.
+    """
+    if any(storage.owned(planned.staged, planned.key) for planned in intent.objects):
+        return False
+    for planned in intent.objects:
+        storage.discard(planned.staged)
+    return True
+
+
+def _parse_names(entry: Mapping[str, Any]) -> ObjectNames:
+    """Return the names that an intent was made with."""
+    clock = datetime.fromisoformat(entry["clock"])
+    return ObjectNames(entry["folder"], clock, entry["extension"], entry["unique"])
+
+
+def make_done_entry(digest: str, objects: list[PlannedObject]) -> DoneEntry:
+    """Return the journal entry of objects that are all visible."""
+    return DoneEntry(
+        digest,
+        tuple(planned.key for planned in objects),
+        sum(planned.staged.rows for planned in objects),
+        sum(planned.staged.bytes for planned in objects),
+    )
+
+
+def _delete_published(publisher: FilePublisher) -> None:
+    """Delete a batch's visible objects, and discard its staged ones."""
+    storage = publisher.storage
+    for planned in publisher.published:
+        try:
+            storage.delete(planned.key)
+        except PermissionRefused as error:
+            keys = ", ".join(storage.uri(one.key) for one in publisher.published)
+            raise PermissionRefused(
+                f"an interrupted run left part of a batch: {keys}",
+                "delete these objects, or allow it, and repeat the run.",
+            ) from error
+    for planned in publisher.objects:
+        storage.discard(planned.staged)

@@ -1,8 +1,8 @@
-"""Sink kernel of file destinations: one task's batches -> staged objects.
+"""Sink of file destinations: encode the batches of one task and stage them as objects.
 
-Every object has a name from the start, because some stores bind an object to it: task `i` of `n`
-takes the ordinals `i`, `i + n`, `i + 2n` and so on, so that tasks never meet. Where a store can
-rename what is staged, the driver closes the gaps when it publishes.
+Every object has its key from the start, as some stores can't rename a staged object. Task `i` of
+`n` takes the ordinals `i`, `i + n`, `i + 2n` and so on, so that no two tasks take the same. Where a
+store can rename staged objects, the driver closes the gaps when it publishes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TARGET_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Names:
-    """The keys of one batch's objects.
+class ObjectNames:
+    """Makes the keys of one batch's objects.
 
     Attributes:
-        folder: the folder that the objects get, without a slash at either end.
+        folder: the objects' folder, without a slash at either end.
         clock: the batch's one clock reading.
         extension: what follows the dot.
         unique: text that makes names unique where the store ignores create-only conditions.
@@ -46,21 +46,17 @@ class Names:
     tasks: int = 1
 
     def key(self, ordinal: int) -> str:
-        """Return the key for an ordinal.
-
-        Raises:
-            ConfigError: it is longer than a store takes.
-        """
+        """Return the key for an ordinal; ConfigError above 1024 bytes."""
         name = object_name(self.clock, self.extension, ordinal, self.unique)
         return check_key(f"{self.folder}/{name}")
 
     def task_key(self, task: int, part: int) -> str:
         """Return the key of a task's object; `part` counts the task's objects from 0.
 
-        A task beyond the number that was planned marks its names with `p` and its index.
+        A task beyond the planned number has `p` and its index in its keys.
 
         Raises:
-            ConfigError: it is longer than a store takes.
+            ConfigError: the key has more than 1024 bytes.
         """
         if task < self.tasks:
             return self.key(self.first + task + part * self.tasks)
@@ -70,8 +66,8 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A range of one task's rows, in the order in which the task reads them: `start` to `end`."""
+class RowRange:
+    """A range of one task's rows, in the order in which the task reads them; `end` is exclusive."""
 
     start: int
     end: int
@@ -79,29 +75,29 @@ class Rows:
 
 @dataclass(frozen=True)
 class FileSink:
-    """Encodes and stages one task's rows. Small and picklable.
+    """Encodes and stages the rows of one task. Picklable.
 
     Attributes:
         storage: where objects are staged.
         encoder: the file format.
         schema: the columns of every batch.
-        names: the objects' keys.
-        target_bytes: size at which an object is ended and the next one begun.
+        names: makes the objects' keys.
+        target_bytes: size at which an object is finished and the next one begun.
         landed: task -> row ranges that are visible already and are left out, in order.
     """
 
     storage: Storage
     encoder: Encoder
     schema: pa.Schema
-    names: Names
+    names: ObjectNames
     target_bytes: int = _TARGET_BYTES
-    landed: Mapping[int, tuple[Rows, ...]] = field(default_factory=dict)
+    landed: Mapping[int, tuple[RowRange, ...]] = field(default_factory=dict)
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
-        """Stage the rows of task `split`; no rows, no object.
+        """Stage the rows of task `split`; return its objects, none for no rows.
 
         Raises:
-            DestinationError: the store refuses; then nothing of this task stays staged.
+            DestinationError: the store refuses; nothing of this task stays staged then.
         """
         staged: list[Staged] = []
         key, file = "", None
@@ -134,9 +130,9 @@ class FileSink:
 
 
 def _skip_landed(
-    batches: Iterator[pa.RecordBatch], landed: tuple[Rows, ...]
+    batches: Iterator[pa.RecordBatch], landed: tuple[RowRange, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches without the rows that are visible already, and without empty ones."""
+    """Yield the batches without the rows in these ranges; skip empty batches."""
     end = 0
     for batch in batches:
         first, end = end, end + batch.num_rows
@@ -150,17 +146,17 @@ def _skip_landed(
 
 
 def visible_rows(
-    before: Sequence[Rows], objects: Sequence[int], visible: Sequence[bool]
-) -> tuple[Rows, ...]:
-    """Return which of a task's rows are visible, once some of its objects are.
+    before: Sequence[RowRange], objects: Sequence[int], visible: Sequence[bool]
+) -> tuple[RowRange, ...]:
+    """Return the ranges of a task's rows that are visible, once some of its objects are published.
 
     Args:
-        before: ranges that were visible before, in order; the objects hold the rows between them.
+        before: ranges that were visible before, in order; the objects have the rows between them.
         objects: number of rows of each object, in the order in which the task wrote them.
         visible: for each object, whether it is visible now.
 
-    >>> visible_rows([Rows(2, 4)], [3, 5], [True, False])
-    (Rows(start=0, end=2), Rows(start=2, end=4), Rows(start=4, end=5))
+    >>> visible_rows([RowRange(2, 4)], [3, 5], [True, False])
+    (RowRange(start=0, end=2), RowRange(start=2, end=4), RowRange(start=4, end=5))
     """
     ranges, gaps, at = list(before), list(before), 0
     for rows, seen in zip(objects, visible, strict=True):
@@ -171,6 +167,6 @@ def visible_rows(
                 continue
             step = min(left, gaps[0].start - at) if gaps else left
             if seen:
-                ranges.append(Rows(at, at + step))
+                ranges.append(RowRange(at, at + step))
             at, left = at + step, left - step
-    return tuple(sorted(ranges, key=lambda found: found.start))
+    return tuple(sorted(ranges, key=lambda rows: rows.start))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lakeport.writers.delta.optimize import (
     MANY_SMALL_FILES,
     SMALL_FILE_BYTES,
-    condition,
-    crowded_groups,
-    groups,
+    find_crowded_partitions,
+    group_by_partition,
     pack_sizes,
+    partition_condition,
 )
 from tests.unit.writers.delta.support import SCHEMA, contents
 
@@ -21,7 +21,7 @@ def test_small_files_are_packed_as_delta_does() -> None:
     one = {"at": "2024-05-01T10:30:00.000000Z", "p": "x"}
     same = {"at": "2024-05-01 10:30:00", "p": "x"}  # as Spark spells it
     found = contents([(one, small), (same, small), (one, large), ({"at": None, "p": ""}, small)])
-    assert sorted(len(group.sizes) for group in groups(found)) == [1, 3]
+    assert sorted(len(group.sizes) for group in group_by_partition(found)) == [1, 3]
 
 
 def test_only_touched_partitions_with_a_pile_are_merged() -> None:
@@ -30,14 +30,16 @@ def test_only_touched_partitions_with_a_pile_are_merged() -> None:
     few = [({"at": None, "p": "z"}, 10)] * (MANY_SMALL_FILES - 1)
     found = contents([*piled, *other, *few])
     touched = [{"at": None, "p": "x"}, {"at": "", "p": "z"}]
-    assert [group.values["p"] for group in crowded_groups(found, touched)] == ["x"]
-    assert crowded_groups(found, []) == []
+    assert [group.values["p"] for group in find_crowded_partitions(found, touched)] == ["x"]
+    assert find_crowded_partitions(found, []) == []
 
 
 def test_a_condition_holds_values_and_nothing_else() -> None:
     evil = "x') OR 1=1 --`\\"
     stamp = "2024-05-01T10:30:00.000000Z"
-    text = condition(groups(contents([({"at": stamp, "p": evil}, 1)])), SCHEMA)
+    text = partition_condition(
+        group_by_partition(contents([({"at": stamp, "p": evil}, 1)])), SCHEMA
+    )
     assert evil not in text
     assert f"CAST(CAST(X'{stamp.encode().hex()}' AS STRING) AS timestamp)" in text
     assert f"`p` <=> CAST(X'{evil.encode().hex()}' AS STRING)" in text

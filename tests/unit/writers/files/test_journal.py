@@ -257,8 +257,8 @@ def test_a_finished_batch_is_reported_with_its_rows(store: LocalStorage) -> None
 def test_runs_tables_and_batches_do_not_meet(store: LocalStorage) -> None:
     for name, table, sequence in (("a", "t", 0), ("a/t", "t", 0), ("a", "a/t", 0), ("a", "t", 1)):
         journal = Journal(store, name, table)
-        assert journal.done(sequence, "x") is None
-        journal.finish(sequence, DoneEntry("x", (), 0, 0))
+        assert journal.read_done(sequence, "x") is None
+        journal.write_done(sequence, DoneEntry("x", (), 0, 0))
     assert len(keys(store, "_lakeport/journal")) == 4
 
 
@@ -285,16 +285,16 @@ def test_two_processes_of_one_run(store: LocalStorage) -> None:
     journal = Journal(store, "r", "t")
     staged = Staged("k", {"name": "n"}, 1, 2)
     intent = Intent("d", (PlannedObject(staged, "k"),), 1)
-    journal.intend(0, intent)
-    journal.intend(0, intent)
+    journal.write_intent(0, intent)
+    journal.write_intent(0, intent)
     with pytest.raises(CommitConflict, match="another process"):
-        journal.intend(0, Intent("d", (PlannedObject(staged, "k2"),), 1))
-    assert journal.intent(0) == intent
+        journal.write_intent(0, Intent("d", (PlannedObject(staged, "k2"),), 1))
+    assert journal.read_intent(0) == intent
 
 
 def test_capabilities_are_not_written_down(store: LocalStorage) -> None:
     staged = Staged("k", {"name": "n", "_session": "hidden", "_held": b"\xff"}, 1, 2)
-    Journal(store, "r", "t").intend(0, Intent("d", (PlannedObject(staged, "k"),), 1))
+    Journal(store, "r", "t").write_intent(0, Intent("d", (PlannedObject(staged, "k"),), 1))
     (entry,) = store.list("_lakeport/journal")
     assert b"hidden" not in (store.get(entry.key) or b"")
 
@@ -319,10 +319,10 @@ def test_pruned_entries_are_gone(tmp_path: Path) -> None:
     journals = [Journal(storage, run, "users") for run in ("stream", "other")]
     for journal in journals:
         for number in (0, 1, 2, 10):
-            journal.intend(number, Intent("d", (), 0))
-            journal.finish(number, DoneEntry("d", (), 1, 1))
+            journal.write_intent(number, Intent("d", (), 0))
+            journal.write_done(number, DoneEntry("d", (), 1, 1))
     journals[0].prune(2)
-    found = [[j.done(n, "d") is not None for n in (0, 1, 2, 10)] for j in journals]
+    found = [[j.read_done(n, "d") is not None for n in (0, 1, 2, 10)] for j in journals]
     assert found == [[False, False, True, True], [True] * 4]
-    assert journals[0].intent(1) is None
-    assert journals[0].intent(2) is not None
+    assert journals[0].read_intent(1) is None
+    assert journals[0].read_intent(2) is not None

@@ -21,8 +21,8 @@ from lakeport.writers.base import TablePlan
 from lakeport.writers.files import writer as writer_module
 from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import Encoder
-from lakeport.writers.files.sink import FileSink, Names, Rows, visible_rows
-from lakeport.writers.files.writer import Clash, FilesWriter, number_of_files
+from lakeport.writers.files.sink import FileSink, ObjectNames, RowRange, visible_rows
+from lakeport.writers.files.writer import Clash, FilesWriter
 
 CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -163,7 +163,7 @@ def test_a_clash_says_what_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_task_beyond_the_plan_has_names_of_its_own() -> None:
-    names = Names("f", CLOCK, "csv", tasks=2)
+    names = ObjectNames("f", CLOCK, "csv", tasks=2)
     found = [names.task_key(task, part) for task in range(5) for part in range(5)]
     assert len(set(found)) == 25
     assert names.task_key(3, 1) == "f/20240304-153045-p3-1.csv"
@@ -183,9 +183,9 @@ def test_a_failed_task_leaves_nothing_staged(
         else:
             monkeypatch.setattr("os.fsync", lambda _: 1 / 0)
 
-    sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
+    sink = FileSink(store, Encoder(), SCHEMA, ObjectNames("t", CLOCK, "parquet"), target_bytes=1)
     if where == "finish":
-        sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"))
+        sink = FileSink(store, Encoder(), SCHEMA, ObjectNames("t", CLOCK, "parquet"))
     with pytest.raises((ZeroDivisionError, pa.ArrowException, ValueError)):
         sink.write(broken(), 0)
     assert list(store.list("")) == []
@@ -193,21 +193,21 @@ def test_a_failed_task_leaves_nothing_staged(
 
 @pytest.mark.parametrize("at", range(12))
 def test_rows_that_are_visible_are_left_out(store: LocalStorage, at: int) -> None:
-    landed = {0: (Rows(0, at), Rows(at + 5, at + 8))}
-    sink = FileSink(store, Encoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
+    landed = {0: (RowRange(0, at), RowRange(at + 5, at + 8))}
+    sink = FileSink(store, Encoder(), SCHEMA, ObjectNames("t", CLOCK, "parquet"), landed=landed)
     (one,) = sink.write(rows(range(40), step=7), 0)
     store.publish(one, "t/x.parquet")
     assert ids(store, "t") == [*range(at, at + 5), *range(at + 8, 40)]
 
 
 def test_ranges_of_visible_rows() -> None:
-    assert visible_rows([], [10, 5, 5], [False, True, True]) == (Rows(10, 15), Rows(15, 20))
-    before = (Rows(0, 4), Rows(6, 8))
+    assert visible_rows([], [10, 5, 5], [False, True, True]) == (RowRange(10, 15), RowRange(15, 20))
+    before = (RowRange(0, 4), RowRange(6, 8))
     assert visible_rows(before, [3, 9], [True, False]) == (
         *before[:1],
-        Rows(4, 6),
+        RowRange(4, 6),
         *before[1:],
-        Rows(8, 9),
+        RowRange(8, 9),
     )
 
 
@@ -290,13 +290,13 @@ def test_columns_that_cannot_be_read_once_all_is_visible_are_a_warning(
     def refuse(_: ColumnLog) -> None:
         raise DestinationError("the store is tired")
 
-    drop = writer_module.drop_staging
+    discard = writer_module.discard_staging_names
 
     def dropped(*given: Any) -> None:
-        drop(*given)
+        discard(*given)
         monkeypatch.setattr(ColumnLog, "read", refuse)
 
-    monkeypatch.setattr(writer_module, "drop_staging", dropped)
+    monkeypatch.setattr(writer_module, "discard_staging_names", dropped)
     landed = writer.commit(plan, staged, BATCH, None)
     assert landed.rows == 1 and landed.warnings[-1].endswith("the store is tired")
 
@@ -326,16 +326,3 @@ def test_unique_names_and_content_types(
     land(writer, [range(5), range(5, 6)])
     assert keys(store) == [f"{NAME}-ab-1.parquet", f"{NAME}-ab.parquet"]
     assert seen == ["application/vnd.apache.parquet"] * 2
-
-
-@pytest.mark.parametrize(
-    ("size_mb", "cores", "files"),
-    [(0, 8, 1), (31, 8, 1), (64, 8, 2), (115, 2, 2), (512, 4, 4), (2048, 2, 8), (2049, 2, 9)],
-)
-def test_number_of_files(size_mb: int, cores: int, files: int) -> None:
-    assert number_of_files(size_mb << 20, cores) == files
-
-
-def test_number_of_files_of_unknown_input() -> None:
-    assert number_of_files(-1, 4) == 4
-    assert number_of_files(100, 0) == 1

@@ -17,8 +17,8 @@ import pytest
 from lakeport.delta_log.actions import DataFile
 from lakeport.errors import InputError
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
 from lakeport.writers.delta.plan import plan_table
+from lakeport.writers.delta.row_changes import BatchKeys, Incoming, Retire, Upsert
 
 Row = dict[str, Any]
 
@@ -54,13 +54,13 @@ class Change:
 
 def changed(change: Upsert | Retire, rows: pa.Table, key: str) -> tuple[list[Row], int]:
     """A file's rows after the change, as a task makes them, and how many were removed."""
-    hits = change.choose(rows.select([key, *change.columns[1:]]))
-    hit = np.isin(np.arange(len(rows)), hits.rows)
-    kept = rows.filter(pa.array(~hit))
-    if not hit.any():
+    matches = change.match(rows.select([key, *change.columns[1:]]))
+    is_match = np.isin(np.arange(len(rows)), matches.rows)
+    kept = rows.filter(pa.array(~is_match))
+    if not is_match.any():
         return kept.to_pylist(), 0
-    (batch,) = rows.filter(pa.array(hit)).combine_chunks().to_batches()
-    done = change.apply(batch, hits.chosen, change.context(hits.chosen))
+    (batch,) = rows.filter(pa.array(is_match)).combine_chunks().to_batches()
+    done = change.apply(batch, matches.chosen, change.read_context(matches.chosen))
     new = [] if done.rows is None else done.rows.to_pylist()
     return [*kept.to_pylist(), *new], done.removed
 
@@ -100,7 +100,7 @@ def test_rows_take_the_values_of_the_last_record_of_their_key(
     assert (len(rows), removed) == (len(wanted), len(there) - len(wanted))
 
     keys = BatchKeys.read(change)
-    matched = change.choose(pa.table({"id": list(there)})).chosen
+    matched = change.match(pa.table({"id": list(there)})).chosen
     inserted = change.incoming.take(keys.unmatched([matched])).to_pylist()
     assert {row["ID"]: row for row in inserted} == {
         key: record for key, record in last.items() if key not in there and not record["gone"]
@@ -136,9 +136,9 @@ def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> 
     pq.write_table(batch, tmp_path / "0.parquet")
     incoming = Incoming(LocalStorage(str(tmp_path)), (("0.parquet", 5),), schema, SMALL)
     change = Upsert(incoming, schema, ("id",), "made", "", "seen")
-    chosen = change.choose(there.select(["id"])).chosen
+    chosen = change.match(there.select(["id"])).chosen
     (whole,) = there.combine_chunks().to_batches()
-    assert change.apply(whole, chosen, change.context(chosen)).same == 2
+    assert change.apply(whole, chosen, change.read_context(chosen)).same == 2
 
 
 def test_a_key_has_a_value_in_every_row(tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_files_without_an_earlier_version_are_passed_over() -> None:
     assert change.may_be_in(entry(), plan)
     assert change.may_be_in(entry(nullCount={"version": 4}), plan)
     assert not change.may_be_in(versions(3), plan)
-    assert change.context(np.array([0])) is None
+    assert change.read_context(np.array([0])) is None

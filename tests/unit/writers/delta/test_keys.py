@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeport.delta_log.actions import DataFile, Statistics
-from lakeport.writers.delta.merge.changes import Hits, KeyIndex, KeyRanges
-from lakeport.writers.delta.merge.files import NO_VALUES, bounds
+from lakeport.writers.delta.files import NO_VALUES, read_bounds
+from lakeport.writers.delta.row_changes import KeyIndex, KeyRanges, RowMatches
 
 Keys = list[tuple[Any, ...]]
 
@@ -29,7 +29,7 @@ def columns(keys: Keys, types: list[pa.DataType]) -> list[pa.ChunkedArray]:
     ]
 
 
-def pairs(hits: Hits) -> list[tuple[int, int]]:
+def pairs(hits: RowMatches) -> list[tuple[int, int]]:
     return list(zip(hits.rows.tolist(), hits.chosen.tolist(), strict=True))
 
 
@@ -88,7 +88,7 @@ def test_no_file_with_a_key_is_left_out(seed: int) -> None:
             values = [row[place] for row in rows]
             low, high = pa.scalar(min(values), type_), pa.scalar(max(values), type_)
             known.append((low, high) if chance.random() < 0.8 else None)
-        if not ranges.meets(known):
+        if not ranges.overlaps(known):
             left_out += 1
             assert not batch & set(rows)
     assert left_out
@@ -114,7 +114,7 @@ MOMENT = datetime(2024, 1, 1, 0, 0, 0, 123000, UTC)
 def test_bounds_from_statistics(type_: Any, low: Any, high: Any, expected: Any) -> None:
     stats = {"numRecords": 2, "minValues": {"c": low}, "maxValues": {"c": high}}
     entry = DataFile("f", 1, {}, json.dumps(stats))
-    found = bounds(entry, entry.statistics(), "c", type_)
+    found = read_bounds(entry, entry.statistics(), "c", type_)
     assert (None if found is None else tuple(s.as_py() for s in found)) == expected
 
 
@@ -122,17 +122,17 @@ def test_bounds_that_are_unknown_empty_or_a_partition_s() -> None:
     entry = DataFile("f", 1, {"p": "7", "q": None})
     statistics = Statistics(3, null_count={"c": 3, "d": 1})
     seven = pa.scalar(7, pa.int32())
-    assert bounds(entry, statistics, "p", pa.int32()) == (seven, seven)
-    assert bounds(entry, statistics, "q", pa.int32()) == NO_VALUES
-    assert bounds(entry, statistics, "c", pa.int32()) == NO_VALUES
-    assert bounds(entry, statistics, "d", pa.int32()) is None
-    assert bounds(entry, entry.statistics(), "d", pa.int32()) is None
+    assert read_bounds(entry, statistics, "p", pa.int32()) == (seven, seven)
+    assert read_bounds(entry, statistics, "q", pa.int32()) == NO_VALUES
+    assert read_bounds(entry, statistics, "c", pa.int32()) == NO_VALUES
+    assert read_bounds(entry, statistics, "d", pa.int32()) is None
+    assert read_bounds(entry, entry.statistics(), "d", pa.int32()) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"numRecords": "x"}', '{"minValues": 1}', "NaN"])
 def test_damaged_statistics_tell_nothing(text: str) -> None:
     entry = DataFile("f", 1, {}, text)
-    assert bounds(entry, entry.statistics(), "c", pa.int64()) is None
+    assert read_bounds(entry, entry.statistics(), "c", pa.int64()) is None
 
 
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])

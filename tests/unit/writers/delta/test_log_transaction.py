@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.errors import (
     CommitConflict,
@@ -24,7 +25,6 @@ from lakeport.errors import (
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.commit import TableTransaction
-from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import is_plain
 from lakeport.writers.delta.writer import DeltaWriter
 
@@ -41,7 +41,6 @@ class Plans:
 
     root: Path
     storage: LocalStorage | None = None
-    options: DeltaOptions = field(default_factory=DeltaOptions)
 
     @property
     def place(self) -> str:
@@ -50,7 +49,8 @@ class Plans:
 
     def writer(self) -> DeltaWriter:
         storage = self.storage or LocalStorage(str(self.root))
-        return DeltaWriter(no_session, storage, "t", "t", self.options, by_log=True)
+        config = LocalConfig(path=self.root)
+        return DeltaWriter(no_session, storage, "t", "t", config, by_log=True)
 
     def land(
         self,
@@ -319,9 +319,9 @@ def test_a_checkpoint_and_commits_tell_of_one_state_each_in_its_way(plans: Plans
     by_commits, by_checkpoint = (log.replay(version) for version in (9, 10))
     assert by_commits is not None and by_checkpoint is not None
     assert by_commits.state.metadata != by_checkpoint.state.metadata  # absent, and null
-    assert by_commits.state.plans_as(by_checkpoint.state)
+    assert by_commits.state.allows_same_plan(by_checkpoint.state)
     wider = {**by_commits.state.metadata, "configuration": {"delta.appendOnly": "true"}}
-    assert not replace(by_commits.state, metadata=wider).plans_as(by_checkpoint.state)
+    assert not replace(by_commits.state, metadata=wider).allows_same_plan(by_checkpoint.state)
 
 
 @pytest.mark.parametrize("failure", [LakeportError("the disk is full", "make room."), TypeError()])

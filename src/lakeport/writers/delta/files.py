@@ -1,11 +1,18 @@
-"""The data files of a Delta table: their rows, their values' bounds, and how they are written anew.
+"""Read the data files of a Delta table, find those to rewrite, and rewrite them in tasks.
 
-Runs without Spark; `TableFiles` is pickled into tasks.
+Nothing here needs Spark; `TableFiles` and the kernels are pickled into tasks.
+
+What a file lacks is null to every reader, whatever the column's type is. So columns and members
+without a value stay out of files, and their first type is a change of the metadata alone. Parts of
+lists and maps, and objects without known members, can't be left out: files have text there, and are
+rewritten once there is a type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -17,42 +24,48 @@ import pyarrow as pa
 from lakeport.delta_log.actions import DataFile, Statistics, parse_path, parse_value
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import file_schema, physical_names
-from lakeport.errors import SchemaConflict
+from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Staged, Storage
 from lakeport.schema.casting import InexactError
 from lakeport.schema.hints import format_alter_command
-from lakeport.schema.nested import UnexpectedValue, restore_untyped
+from lakeport.schema.nested import (
+    UnexpectedValue,
+    find_untyped_columns,
+    is_untyped,
+    restore_untyped,
+)
 from lakeport.schema.rebase import HybridCalendar
+from lakeport.schema.spark_schema import list_part_types
 from lakeport.shape import fit_column
 from lakeport.writers.delta.sink import DeltaSink, relabel
-from lakeport.writers.delta.untyped import name_unreadable_file
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
 
 Bounds = tuple[pa.Scalar, pa.Scalar]
-"""The least and the greatest value of a column in a file."""
+"""The lowest and the highest value of a column in a file."""
 
 NO_VALUES = "no values"
-"""Stands for the bounds of a column that a file has only nulls of."""
+"""In place of `Bounds` for a column that is null in every row of a file."""
 
 _ROWS = 1 << 17
 _TASKS_PER_CORE = 4
 _AHEAD_BYTES = 16 << 20  # uncompressed
+_FOOTER_READERS = 16
 _EPSILON = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """How a table's rows are read from its files.
+    """Reader of a table's rows from its data files. Picklable.
 
     Attributes:
-        log: the table's.
+        log: the table's log.
         schema: the table's columns, partition columns included.
-        files: the same columns under the names that they have in the files.
+        files: the same columns under their names in the files.
         partitions: physical names of the partition columns.
-        untyped: physical names of columns with places that never had a value -> their types with
-            those of `lakeport.schema.nested` there.
+        untyped: physical names of columns with places that never had a value -> their types, with
+            those of `lakeport.schema.nested` in these places.
     """
 
     log: DeltaLog
@@ -70,13 +83,21 @@ class TableFiles:
         partitions: Sequence[str],
         untyped: Mapping[str, pa.DataType],
     ) -> TableFiles:
-        """Name the columns as files do; see `state.file_schema` for the arguments."""
+        """Return the reader of `columns`; `partitions` are names of partition columns.
+
+        Args:
+            log: the table's log.
+            schema_json: the table's schema as Delta's JSON.
+            columns: the columns to read, by their names in the table.
+            partitions: partition columns, by their names in the table.
+            untyped: as `open_stored_columns` returns it.
+        """
         physical = physical_names(schema_json, partitions).values()
         files = file_schema(schema_json, columns)
         return cls(log, columns, files, frozenset(physical), untyped)
 
-    def columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
-        """Some columns of a file, of the table's types; those that it lacks are null.
+    def read_columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
+        """Read columns of a file as the table's types; columns that the file lacks are null.
 
         Raises:
             DestinationError: the file can't be read.
@@ -85,8 +106,8 @@ class TableFiles:
         batches = list(self._read(file, places, _ROWS * 8))
         return pa.Table.from_batches(batches, pa.schema([self.schema.field(i) for i in places]))
 
-    def batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """All rows of a file, in order.
+    def read_batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a file, in order.
 
         Raises:
             DestinationError: the file can't be read.
@@ -113,7 +134,7 @@ class TableFiles:
             for stored in read_in_parts(parquet, rows, there):
                 batch = calendar.rebase(stored) if calendar else stored
                 for name in left_out.intersection(there):
-                    self._untyped_column(batch, name)  # a value in it is refused
+                    self._read_untyped(batch, name)  # a value in it is refused
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
                 yield relabel(named, schema)
@@ -122,13 +143,15 @@ class TableFiles:
         if field.name in self.partitions:
             value = parse_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
-        known = (
-            self._untyped_column(batch, field.name) if field.name in batch.schema.names else None
-        )
+        known = self._read_untyped(batch, field.name) if field.name in batch.schema.names else None
         return fit_column(known, field, len(batch))
 
-    def _untyped_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """A column of a file, of the types of `lakeport.schema.nested` where it had no value."""
+    def _read_untyped(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """Return a file's column, with types of `lakeport.schema.nested` where it had no value.
+
+        Raises:
+            SchemaConflict: it has a value there.
+        """
         column = batch.column(name)
         if name not in self.untyped:
             return column
@@ -147,14 +170,14 @@ class TableFiles:
 def read_in_parts(
     parquet: Any, rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of an open Parquet file, asked for by some row groups after the other.
+    """Yield the rows of an open Parquet file, reading some 16 MB of row groups at a time.
 
-    Arrow reads ahead all that it is asked for: few requests to a store, but all of it in memory.
+    Arrow reads ahead all row groups that one call names: few requests, but all in memory.
 
     Args:
         parquet: a `pyarrow.parquet.ParquetFile`.
-        rows: the most of a batch.
-        columns: their names in the file; None for all.
+        rows: the largest number of rows in a batch.
+        columns: names of columns in the file; None for all.
     """
     groups: list[int] = []
     size = 0
@@ -166,19 +189,19 @@ def read_in_parts(
             groups, size = [], 0
 
 
-def bounds(
+def read_bounds(
     file: DataFile, statistics: Statistics, name: str, type_: pa.DataType
 ) -> Bounds | str | None:
-    """The least and the greatest value of a column in a file.
+    """Return the lowest and the highest value of a column in a file.
 
     Args:
-        file: the file.
-        statistics: its statistics, with decimals.
+        file: the data file.
+        statistics: the file's statistics, with decimals.
         name: the column's physical name.
         type_: the column's type.
 
     Returns:
-        None if nothing is known; `NO_VALUES` if the column is null in every row.
+        None if no bound is known; `NO_VALUES` if the column is null in every row.
     """
     try:
         if name in file.partition:
@@ -189,8 +212,8 @@ def bounds(
         nulls = (statistics.null_count or {}).get(name)
         if nulls is not None and nulls == statistics.num_records:
             return NO_VALUES
-        low = _typed((statistics.min_values or {}).get(name), type_)
-        high = _typed((statistics.max_values or {}).get(name), type_)
+        low = _parse_bound((statistics.min_values or {}).get(name), type_)
+        high = _parse_bound((statistics.max_values or {}).get(name), type_)
         if low is None or high is None:
             return None
         if isinstance(high, datetime):
@@ -200,7 +223,8 @@ def bounds(
         return None
 
 
-def _typed(value: Any, type_: pa.DataType) -> Any:
+def _parse_bound(value: Any, type_: pa.DataType) -> Any:
+    """Return a bound of a file's statistics as Python's value; None for types without bounds."""
     if value is None:
         return None
     if pa.types.is_integer(type_) and isinstance(value, int):
@@ -217,76 +241,166 @@ def _typed(value: Any, type_: pa.DataType) -> Any:
     return None
 
 
-class _WithStaged(Protocol):
-    """What a task made of a file."""
+def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
+    """Return physical column -> open type, for the columns with places that never had a value.
+
+    Args:
+        schema: the table's schema as Delta's JSON.
+        columns: the table's columns, with the types of `lakeport.schema.nested`.
+    """
+    return find_untyped_columns(file_schema(schema, columns))
+
+
+def find_text_files(
+    storage: Storage,
+    folder: str,
+    files: Sequence[DataFile],
+    before: Mapping[str, pa.DataType | None],
+    after: Mapping[str, pa.DataType],
+) -> list[DataFile]:
+    """Return the data files whose footer has text in a column that gets another type.
+
+    Args:
+        storage: where the table is.
+        folder: the table's key.
+        files: the table's data files.
+        before: physical column -> its type with those of `lakeport.schema.nested` in places
+            without a value; None to find every file that has the column.
+        after: physical column -> its new type. A partition column counts if it has a value.
+
+    Raises:
+        DestinationError: a file can't be read.
+    """
+    import pyarrow.parquet as pq
+
+    def has_text(file: DataFile) -> bool:
+        values = file.partition
+        if any(values[name] is not None for name in before if name in values):
+            return True
+        names = [name for name in before if name not in values]
+        if not names:
+            return False
+        key = "/".join(filter(None, (folder, parse_path(file.path))))
+        with storage.open(key) as opened, name_unreadable_file(storage.uri(key)):
+            stored = {f.name: f.type for f in pq.ParquetFile(opened).schema_arrow}
+        return any(_misfits(stored[n], before[n], after[n]) for n in names if n in stored)
+
+    with ThreadPoolExecutor(min(_FOOTER_READERS, max(1, len(files))), "lakeport-footers") as pool:
+        are_text = list(pool.map(has_text, files))
+    return [file for file, is_text in zip(files, are_text, strict=True) if is_text]
+
+
+def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:
+    """Whether a file stores a place that never had a value as another type than `after`."""
+    if before is None:
+        return True
+    if is_untyped(before):
+        return not is_untyped(after) and not file.equals(after)
+    if pa.types.is_struct(before) and pa.types.is_struct(file) and pa.types.is_struct(after):
+        there, wanted = {f.name: f.type for f in file}, {f.name: f.type for f in after}
+        members = [f for f in before if f.name in there and f.name in wanted]
+        return any(_misfits(there[f.name], f.type, wanted[f.name]) for f in members)
+    parts = zip(
+        list_part_types(file), list_part_types(before), list_part_types(after), strict=False
+    )
+    return any(_misfits(one[2], two[2], three[2]) for one, two, three in parts)
+
+
+@contextmanager
+def name_unreadable_file(uri: str) -> Iterator[None]:
+    """Context manager that turns errors of reading a data file into ones that name the file.
+
+    Raises:
+        DestinationError: the file is damaged, or its values can't be read for sure.
+    """
+    try:
+        yield
+    except SourceError as error:
+        problem = f"can't read the data file {uri}: {error.message}"
+        raise DestinationError(problem, error.hint) from error
+    except pa.ArrowException as error:
+        raise DestinationError(
+            f"can't read the data file {uri}: {error}",
+            "restore the file, or the table to a version without it.",
+        ) from error
+
+
+class _FileResult(Protocol):
+    """Result of a task for one data file."""
 
     @property
     def staged(self) -> Sequence[Staged]:
-        """The files that take its place."""
+        """The files staged in its place."""
         ...
 
 
-R = TypeVar("R", bound=_WithStaged)
+R = TypeVar("R", bound=_FileResult)
 
 
 def rewrite_files(
     engine: Engine,
-    what: str,
+    job: str,
     kernel: Callable[[tuple[int, tuple[DataFile, ...]]], list[R]],
     files: Sequence[DataFile],
     storage: Storage,
 ) -> list[R]:
-    """Run a kernel on a table's files, in tasks of about the same size.
+    """Run a kernel on data files, in tasks of about the same size; return the kernel's results.
 
     Args:
         engine: runs the tasks.
-        what: the job, in words.
+        job: the job's description, for progress and errors.
         kernel: takes a task's number and files.
-        files: the files; none, and nothing is run.
-        storage: where the kernel stages.
+        files: the data files; without any, no task runs.
+        storage: where the kernel stages files.
     """
     if not files:
         return []
     tasks = list(enumerate(balance_files(files, engine.cores * _TASKS_PER_CORE)))
-    return engine.run_tasks(what, kernel, tasks, discard=partial(discard_rewritten, storage))
+    return engine.run_tasks(job, kernel, tasks, discard=partial(discard_rewritten, storage))
 
 
-def discard_rewritten(storage: Storage, done: Iterable[_WithStaged]) -> None:
-    """Drop what was staged in place of files."""
-    for one in done:
+def discard_rewritten(storage: Storage, results: Iterable[_FileResult]) -> None:
+    """Discard the files that tasks have staged in place of others."""
+    for one in results:
         for staged in one.staged:
             storage.discard(staged)
 
 
-def collect_rewritten(storage: Storage, done: Iterator[R]) -> list[R]:
-    """Return what a task makes of its files one by one; on an error nothing of it stays staged."""
-    found: list[R] = []
+def collect_rewritten(storage: Storage, results: Iterator[R]) -> list[R]:
+    """Collect a task's results file by file; on an error, discard what the task has staged."""
+    collected: list[R] = []
     try:
-        for one in done:
-            found.append(one)
+        for one in results:
+            collected.append(one)
     except BaseException:
-        discard_rewritten(storage, found)
+        discard_rewritten(storage, collected)
         raise
-    return found
+    return collected
 
 
 @dataclass(frozen=True)
 class ConvertedFile:
-    """A file with other types; `wrong` is the first value that has no equal."""
+    """A data file converted to other types.
+
+    Attributes:
+        staged: the files staged in its place.
+        rows: its rows.
+        misfit: the first value without an equal of its new type, in words; empty for none.
+    """
 
     staged: tuple[Staged, ...] = ()
     rows: int = 0
-    wrong: str = ""
+    misfit: str = ""
 
 
 @dataclass(frozen=True)
 class FileConverter:
-    """The kernel: reads files of the table, and writes them with other types. Pickled into tasks.
+    """Task kernel that reads data files of a table and stages them with other types.
 
     Attributes:
-        table: how they are read.
-        sink: where the new files go; None to look at the values alone.
-        convert: makes the batches to write of those that are read; raises `InexactError`.
+        table: reads the files.
+        sink: stages the new files; None to only check the values.
+        convert: casts a batch, raising `InexactError`; None where reading has cast it.
     """
 
     table: TableFiles
@@ -294,22 +408,22 @@ class FileConverter:
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
     def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[ConvertedFile]:
-        """Convert a task's files, up to the first that can't be."""
+        """Convert a task's files, up to the first with a misfit."""
         return collect_rewritten(self.table.log.storage, self._files(*item))
 
     def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[ConvertedFile]:
         for file in files:
-            done = self._file(file, number)
-            yield done
-            if done.wrong:
+            converted = self._convert_file(file, number)
+            yield converted
+            if converted.misfit:
                 return
 
-    def _file(self, file: DataFile, number: int) -> ConvertedFile:
+    def _convert_file(self, file: DataFile, number: int) -> ConvertedFile:
         rows = 0
 
         def converted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
-            for batch in self.table.batches(file):
+            for batch in self.table.read_batches(file):
                 rows += len(batch)
                 yield batch if self.convert is None else self.convert(batch)
 
@@ -321,24 +435,24 @@ class FileConverter:
             sink = self.sink.in_place_of(file.path)
             return ConvertedFile(tuple(sink.write(converted(), number)), rows)
         except InexactError as error:
-            return ConvertedFile(wrong=repr(error.value) if error.value != "" else "an empty text")
+            return ConvertedFile(misfit=repr(error.value) if error.value != "" else "an empty text")
 
 
 def convert_files(
     kernel: FileConverter, files: Sequence[DataFile], engine: Engine | None
 ) -> list[ConvertedFile]:
-    """Run the kernel on data files; without an engine, in this thread."""
+    """Convert data files in the engine's tasks; without an engine, in this thread."""
     if not files:
         return []
     if engine is None:
         return kernel((0, tuple(files)))
 
-    what = f"rewrite files of {kernel.table.log.uri}"
-    return rewrite_files(engine, what, kernel, files, kernel.table.log.storage)
+    job = f"rewrite files of {kernel.table.log.uri}"
+    return rewrite_files(engine, job, kernel, files, kernel.table.log.storage)
 
 
 def balance_files(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
-    """Groups of about the same size, at most `count` and none empty.
+    """Split files into groups of about the same size in bytes: at most `count`, none empty.
 
     >>> files = [DataFile(name, size) for name, size in zip("abc", (1, 9, 8))]
     >>> [[file.path for file in group] for group in balance_files(files, 2)]

@@ -1,22 +1,21 @@
-"""What a merge does to the rows of a table: the batch that comes in, and the two kinds of change.
+"""Change the rows of a table's data files: the staged batch, the two changes, and their kernels.
 
 ```
-Upsert   rows with a key of the batch take its values, or go
-Retire   rows of earlier versions are marked as deleted, or go
+Upsert   update rows that have a key of the batch, or remove them
+Retire   mark rows of earlier stream versions as deleted, or remove them
 ```
-They are pickled into tasks, where each makes what it needs from the batch's staged files. On the
-driver they tell, by the log alone, which files of the table have to be looked into.
+Both are pickled into tasks, which read the batch from its staged files:
+```
+batch (staged)  ─┬─▶ Rewrite: one file of the table ─▶ nothing, or its new files
+                 └─▶ insert: one staged file, some of its rows ─▶ new files
+```
+On the driver, `BatchKeys` and `Retire` decide by the log alone which files a task has to read.
 
+A batch may have a key several times; its last row counts:
 ```
 batch  id 1 2 1 3      last rows: 1 (of 2), 2 (of 1), 3 (of 3)
 table  id 3 7 1        find:      3 for row 0, 2 for row 2
 ```
-
-```
-batch (staged)  ─┬─▶ rewrite: one file of the table ─▶ nothing, or its new files
-                 └─▶ insert: one staged file, some of its rows ─▶ new files
-```
-They run in Spark tasks. A task reads the batch from the staged files itself.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +41,11 @@ from lakeport.errors import InputError
 from lakeport.model import Staged, Storage
 from lakeport.schema.types import TIMESTAMP
 from lakeport.shape import DELETED_AT, fit_column
-from lakeport.writers.delta.merge.files import (
+from lakeport.writers.delta.files import (
     Bounds,
     TableFiles,
-    bounds,
     collect_rewritten,
+    read_bounds,
     read_in_parts,
 )
 from lakeport.writers.delta.sink import DeltaSink
@@ -60,16 +60,17 @@ Positions = npt.NDArray[np.int64]
 _HELD_BYTES = 64 << 20
 
 _POSITION = "position in the batch"
+_AS_PY = methodcaller("as_py")
 
 
 @dataclass(frozen=True)
-class Hits:
-    """Positions of the rows that a change touches, and the batch's row that each one takes.
+class RowMatches:
+    """Rows of a file that a change affects, each with the batch's row that it takes.
 
     Attributes:
-        rows: their positions, sorted.
-        chosen: for each, the position of that row in the batch; 0 where the change has no batch.
-        unknown: how many rows are left as they are for want of a value to choose them by.
+        rows: positions of the rows in the file, sorted.
+        chosen: for each, the position of its row in the batch; 0 where the change has no batch.
+        unknown: how many rows stay for want of a value to decide by.
     """
 
     rows: Positions
@@ -79,23 +80,23 @@ class Hits:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, start: int, end: int) -> Hits:
-        """Return the hits within a range of rows, counted from its start.
+    def slice(self, start: int, end: int) -> RowMatches:
+        """Return the matches within a range of rows, their positions counted from its start.
 
-        >>> Hits(np.array([1, 4, 6]), np.array([7, 8, 9])).part(4, 6)
-        Hits(rows=array([0]), chosen=array([8]))
+        >>> RowMatches(np.array([1, 4, 6]), np.array([7, 8, 9])).slice(4, 6)
+        RowMatches(rows=array([0]), chosen=array([8]))
         """
         first, last = np.searchsorted(self.rows, (start, end))
-        return Hits(self.rows[first:last] - start, self.chosen[first:last])
+        return RowMatches(self.rows[first:last] - start, self.chosen[first:last])
 
 
 class KeyIndex:
-    """Finds a batch's last row of each key.
+    """Index of a batch's keys: finds the batch's last row of a key.
 
-    Keys of several columns become numbers one column after the other: the number of a row's
-    values so far and the place of the next value among that column's distinct ones make a pair,
-    and the place of that pair among the batch's own pairs is the next number. So a look-up costs
-    one hash table and one sorted search a column, and no rows are put together.
+    Keys of several columns become numbers, column by column. The number of a row's values so far
+    and the place of its next value among that column's distinct ones make a pair. The place of
+    that pair among the batch's own pairs is the next number. So a look-up costs one hash table and
+    one sorted search a column, and no rows are put together.
 
     Args:
         columns: the key columns of the batch, without nulls.
@@ -103,15 +104,15 @@ class KeyIndex:
     Example:
         >>> index = KeyIndex([pa.chunked_array([[1, 2, 1, 3]])])
         >>> index.last.tolist(), index.find([pa.chunked_array([[3, 7, 1]])])
-        ([1, 2, 3], Hits(rows=array([0, 2]), chosen=array([3, 2])))
+        ([1, 2, 3], RowMatches(rows=array([0, 2]), chosen=array([3, 2])))
     """
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         self._levels: list[tuple[pa.Array, Positions]] = []
         codes = np.zeros(len(columns[0]), dtype=np.int64)
-        for column in map(_plain, columns):
+        for column in map(_merge_zeros, columns):
             distinct = pc.unique(column)
-            pairs = codes * len(distinct) + _places(column, distinct).to_numpy()
+            pairs = codes * len(distinct) + _index_in(column, distinct).to_numpy()
             known, codes = np.unique(pairs, return_inverse=True)
             self._levels.append((distinct, known))
         self._last = np.zeros(len(self._levels[-1][1]), dtype=np.int64)
@@ -119,71 +120,72 @@ class KeyIndex:
 
     @property
     def last(self) -> Positions:
-        """The positions of the last rows of all keys, sorted."""
+        """Positions of the last rows of all keys in the batch, sorted."""
         return np.sort(self._last)
 
-    def find(self, columns: Sequence[pa.ChunkedArray]) -> Hits:
-        """The rows with a key of the batch, and the positions of the batch's last rows with it.
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> RowMatches:
+        """Return the rows that have a key of the batch, each with the batch's last row of that key.
 
         Args:
-            columns: key columns of the batch's types, nulls allowed.
+            columns: the rows' key columns, with the batch's types; nulls allowed.
         """
-        levels = zip(map(_plain, columns), self._levels, strict=True)
+        levels = zip(map(_merge_zeros, columns), self._levels, strict=True)
         column, (distinct, _) = next(levels)
-        rows, codes = _matches(column, distinct)  # of one column each distinct value is a key
+        rows, codes = _match_values(column, distinct)  # of one column each value is a key
         for column, (distinct, known) in levels:
             # Not by `take`, which joins the chunks: text of more than 2 GB does not fit in one.
-            kept, places = _matches(column.filter(pa.array(mask(rows, len(column)))), distinct)
+            candidates = column.filter(pa.array(mask(rows, len(column))))
+            kept, places = _match_values(candidates, distinct)
             rows, pairs = rows[kept], codes[kept] * len(distinct) + places
-            # What is greater than every known pair is sought behind the end: look at the last.
+            # A pair above every known one would be found behind the end: compare with the last.
             codes = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
-            hit = known[codes] == pairs
-            rows, codes = rows[hit], codes[hit]
-        return Hits(rows, self._last[codes])
+            is_known = known[codes] == pairs
+            rows, codes = rows[is_known], codes[is_known]
+        return RowMatches(rows, self._last[codes])
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One zero only, as in SQL: Arrow tells -0.0 from 0.0."""
+def _merge_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Replace -0.0 by 0.0, which are one key in SQL, but two values for Arrow."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-def _places(column: pa.ChunkedArray, distinct: pa.Array) -> pa.ChunkedArray:
-    """The place of each value among distinct ones; null for nulls and others.
+def _index_in(column: pa.ChunkedArray, distinct: pa.Array) -> pa.ChunkedArray:
+    """Return each value's index in `distinct`; null for nulls and values that are not there.
 
-    One call for all chunks: each makes a hash table of the distinct values first.
+    One call serves all chunks, as each call makes a hash table of the distinct values.
     """
     return pc.index_in(column, distinct, skip_nulls=True)
 
 
-def _matches(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Positions]:
-    """Positions of the values that are among distinct ones, and their places among them."""
-    places = _places(column, distinct)
+def _match_values(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Positions]:
+    """Return the positions of values that are in `distinct`, and their indices there."""
+    places = _index_in(column, distinct)
     rows = pc.indices_nonzero(pc.is_valid(places)).to_numpy()
     return rows.astype(np.int64), places.drop_null().to_numpy().astype(np.int64)
 
 
 def mask(rows: Positions, count: int) -> Mask:
-    """Which of so many rows are at these positions.
+    """Return a mask of `count` rows that is true at these positions.
 
     >>> mask(np.array([0, 2]), 4).tolist()
     [True, False, True, False]
     """
-    found = np.zeros(count, dtype=bool)
-    found[rows] = True
-    return found
+    flags = np.zeros(count, dtype=bool)
+    flags[rows] = True
+    return flags
 
 
 class KeyRanges:
-    """Tells whether any key of a batch may lie within a file's bounds.
+    """Sorted keys of a batch, to compare with a file's bounds.
 
     Args:
         columns: the key columns of the batch.
 
     Example:
         >>> ranges = KeyRanges([pa.chunked_array([[40, 10]]), pa.chunked_array([["b", "a"]])])
-        >>> ranges.meets([(pa.scalar(11), pa.scalar(39)), None])
+        >>> ranges.overlaps([(pa.scalar(11), pa.scalar(39)), None])
         False
-        >>> ranges.meets([(pa.scalar(5), pa.scalar(20)), (pa.scalar("b"), pa.scalar("c"))])
+        >>> ranges.overlaps([(pa.scalar(5), pa.scalar(20)), (pa.scalar("b"), pa.scalar("c"))])
         False
     """
 
@@ -191,17 +193,17 @@ class KeyRanges:
         order = pc.sort_indices(columns[0])
         self._columns = [column.take(order).combine_chunks() for column in columns]
 
-    def meets(self, bounds: Sequence[tuple[pa.Scalar, pa.Scalar] | None]) -> bool:
-        """Whether a key may be there.
+    def overlaps(self, bounds: Sequence[Bounds | None]) -> bool:
+        """Whether any key of the batch lies within a file's bounds.
 
         Args:
-            bounds: for each key column the least and the greatest value; None where unknown.
+            bounds: for each key column the lowest and the highest value; None where unknown.
         """
         first, start, end = self._columns[0], 0, len(self._columns[0])
         if bounds[0] is not None:
-            low, high = (_value(bound) for bound in bounds[0])
-            start = bisect_left(first, low, key=_value)
-            end = bisect_right(first, high, key=_value)
+            low, high = (bound.as_py() for bound in bounds[0])
+            start = bisect_left(first, low, key=_AS_PY)
+            end = bisect_right(first, high, key=_AS_PY)
         inside: Any = None
         for column, bound in zip(self._columns[1:], bounds[1:], strict=True):
             if bound is not None and start < end:
@@ -211,19 +213,15 @@ class KeyRanges:
         return start < end and (inside is None or bool(pc.any(inside).as_py()))
 
 
-def _value(scalar: pa.Scalar) -> Any:
-    return scalar.as_py()
-
-
 @dataclass(frozen=True)
 class Incoming:
-    """A batch in staged files, in the order of its records.
+    """A batch's rows in staged Parquet files, in the order of its records.
 
     Attributes:
         storage: where the files are.
-        files: key and number of rows of each.
-        schema: their columns.
-        bytes: their size.
+        files: key and number of rows of each file.
+        schema: the rows' columns.
+        bytes: the files' size.
     """
 
     storage: Storage
@@ -233,11 +231,11 @@ class Incoming:
 
     @property
     def rows(self) -> int:
-        """How many rows they have."""
+        """Number of rows."""
         return sum(rows for _, rows in self.files)
 
-    def columns(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows."""
+    def read_columns(self, names: Sequence[str]) -> pa.Table:
+        """Read columns of all rows."""
         import pyarrow.parquet as pq
 
         parts = [self.schema.empty_table().select(list(names))]
@@ -246,8 +244,8 @@ class Incoming:
                 parts.append(pq.read_table(source, columns=list(names)).cast(parts[0].schema))
         return pa.concat_tables(parts)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in order."""
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in order."""
         import pyarrow.parquet as pq
 
         for key, _ in self.files:
@@ -256,10 +254,10 @@ class Incoming:
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:
-        """The rows at sorted positions."""
+        """Read the rows at sorted positions."""
         parts = [self.schema.empty_table()]
         start = 0
-        for batch in self.batches():
+        for batch in self.read_batches():
             first, end = np.searchsorted(positions, (start, start + len(batch)))
             if first < end:
                 rows = batch.take(pa.array(positions[first:end] - start))
@@ -270,12 +268,12 @@ class Incoming:
 
 @dataclass(frozen=True)
 class NewRows:
-    """The rows that a change makes of a file's rows.
+    """Result of a change to some rows of a file.
 
     Attributes:
-        rows: those that stay.
-        removed: how many were removed.
-        same: how many of those that stay had their values before.
+        rows: the rows that stay, changed; None for none.
+        removed: how many rows were removed.
+        same: how many of the rows that stay had these values before.
     """
 
     rows: pa.RecordBatch | None
@@ -285,19 +283,19 @@ class NewRows:
 
 @dataclass(frozen=True)
 class Upsert:
-    """The rows with a key of the batch take the values of its last row with that key.
+    """Change that gives rows with a key of the batch the values of its last row with that key.
 
     Attributes:
         incoming: the batch.
         schema: the table's columns.
         merge_keys: the columns that identify a row.
         created: column whose value stays; empty for none.
-        deleted: column that marks a row of the batch as deleted; empty for none.
-        updated: column that tells when a row last changed; empty for none.
-        when: which values of `deleted` do; None to tell by its type.
-        soft: column whose value marks a row that stays as deleted; empty for none.
-        own: columns that a record brings beside its key and its marks. A marked record without a
-            value in any of them brings its key alone, and leaves them as they are.
+        deleted: column that marks a key of the batch for removal; empty for none.
+        updated: column with the time when a row last changed; empty for none.
+        when: the values of `deleted` that mark a key; None to decide by its type.
+        soft: column whose value marks a row as deleted, which stays; empty for none.
+        own: columns beside the key and the marks. A marked record without a value in any of them
+            is a bare mark, and leaves them as they are.
     """
 
     incoming: Incoming
@@ -312,39 +310,45 @@ class Upsert:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The keys."""
+        """Columns of a file that `match` needs: the keys."""
         return self.merge_keys
 
     @cached_property
     def index(self) -> KeyIndex:
-        """The batch's keys."""
-        return KeyIndex(self.incoming.columns(self.merge_keys).columns)
+        """Index of the batch's keys."""
+        return KeyIndex(self.incoming.read_columns(self.merge_keys).columns)
 
-    def choose(self, table: pa.Table) -> Hits:
-        """Rows with a key of the batch, and positions of the batch's rows with the same."""
+    def match(self, table: pa.Table) -> RowMatches:
+        """Return the rows that have a key of the batch."""
         return self.index.find(table.columns)
 
-    def context(self, chosen: Positions) -> pa.Table | None:
-        """The batch's rows that the file needs, with their positions in the batch."""
-        if self._whole is not None:
-            return self._whole
+    def read_context(self, chosen: Positions) -> pa.Table | None:
+        """Read the batch's rows that a file's rows take, with their positions in the batch."""
+        if self._last_rows is not None:
+            return self._last_rows
         positions = np.unique(chosen)
-        return _numbered(self.incoming.take(positions), positions)
+        return _append_positions(self.incoming.take(positions), positions)
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """The batch's values; the table's own in the columns that the batch lacks."""
+        """Replace values by the batch's; columns that the batch lacks keep the table's.
+
+        Args:
+            rows: rows of the table.
+            chosen: for each, the position in the batch of the row that it takes.
+            context: as `read_context` returns it.
+        """
         assert context is not None
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
         new = context.take(pa.array(places))
         if self.deleted:
             stay = pc.invert(deleted_rows(new.column(self.deleted), self.when))
             rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
-        bare = self.bare(new)
-        there = {name.lower(): name for name in self.incoming.schema.names}
+        bare = self._bare_marks(new)
+        names = {name.lower(): name for name in self.incoming.schema.names}
         arrays, same = [], np.ones(len(rows), dtype=bool)
         for column in self.schema:
             old = rows.column(column.name)
-            name = there.get(column.name.lower())
+            name = names.get(column.name.lower())
             if name is None:
                 arrays.append(old)
                 continue
@@ -357,42 +361,43 @@ class Upsert:
         changed = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return NewRows(changed, len(chosen) - len(rows), int(same.sum()))
 
-    def bare(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
-        """Which rows bring their key and a mark alone; None where no row does."""
+    def _bare_marks(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
+        """Return a mask of the rows with nothing but key and mark; None where no row is one."""
         if not (self.soft and self.own):
             return None
-        found = pc.is_valid(rows.column(self.soft))
+        flags = pc.is_valid(rows.column(self.soft))
         for name in self.own:
-            found = pc.and_(found, pc.is_null(rows.column(name)))
-        whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-        return whole if whole.true_count else None
+            flags = pc.and_(flags, pc.is_null(rows.column(name)))
+        bare = flags.combine_chunks() if isinstance(flags, pa.ChunkedArray) else flags
+        return bare if bare.true_count else None
 
-    def filled(self) -> pa.Table | None:
-        """Return last rows that bring a mark alone, with the values of the row before them.
+    def fill_marked_rows(self) -> pa.Table | None:
+        """Return last rows that are bare marks, filled with the values of the key's earlier row.
 
-        Only those of keys that an earlier row of the batch has values for; None if there is none.
+        None if no key has both a bare mark as its last row and an earlier row with values.
         """
         if not (self.soft and self.own):
             return None
-        if self.incoming.columns([self.soft]).column(0).null_count == self.incoming.rows:
+        if self.incoming.read_columns([self.soft]).column(0).null_count == self.incoming.rows:
             return None
-        masks = [(self.bare(batch), len(batch)) for batch in self.incoming.batches()]
+        masks = [(self._bare_marks(batch), len(batch)) for batch in self.incoming.read_batches()]
         flags = np.concatenate(
             [
                 np.zeros(n, bool) if mask is None else mask.to_numpy(zero_copy_only=False)
                 for mask, n in masks
             ]
         )
-        keys, whole = self.incoming.columns(self.merge_keys), np.flatnonzero(~flags)
+        keys, whole = self.incoming.read_columns(self.merge_keys), np.flatnonzero(~flags)
         marks = self.index.last[flags[self.index.last]]
         if not len(marks) or not len(whole):
             return None
-        hits = KeyIndex(keys.take(pa.array(whole)).columns).find(keys.take(pa.array(marks)).columns)
-        if not len(hits):
+        index = KeyIndex(keys.take(pa.array(whole)).columns)
+        matches = index.find(keys.take(pa.array(marks)).columns)
+        if not len(matches):
             return None
-        rows = self.incoming.take(marks[hits.rows])
-        positions = np.unique(whole[hits.chosen])
-        order = np.searchsorted(positions, whole[hits.chosen])
+        rows = self.incoming.take(marks[matches.rows])
+        positions = np.unique(whole[matches.chosen])
+        order = np.searchsorted(positions, whole[matches.chosen])
         values = self.incoming.take(positions).take(pa.array(order))
         for name in self.own:
             place = rows.schema.get_field_index(name)
@@ -400,24 +405,24 @@ class Upsert:
         return rows.combine_chunks()
 
     @cached_property
-    def _whole(self) -> pa.Table | None:
-        """The last rows of all keys, if they are small enough to keep for all files of a task."""
+    def _last_rows(self) -> pa.Table | None:
+        """Last rows of all keys, kept for all files of a task; None above 64 MB of staged files."""
         if self.incoming.bytes > _HELD_BYTES:
             return None
         last = self.index.last
-        return _numbered(self.incoming.take(last), last)
+        return _append_positions(self.incoming.take(last), last)
 
 
 @dataclass(frozen=True)
 class Retire:
-    """Rows of versions before one are removed, or marked as deleted.
+    """Change that removes rows of earlier stream versions, or marks them as deleted.
 
     Attributes:
-        version_column: holds the version that a row came with; a row with none stays as it is.
-        version: the version that has become the active one.
-        deleted: column that is set; empty to remove the rows.
-        updated: column that tells when a row last changed; empty for none.
-        clock: what both are set to.
+        version_column: column with the stream version of a row; a row without one stays.
+        version: the stream's active version.
+        deleted: column that marks a row as deleted; empty to remove the rows.
+        updated: column with the time when a row last changed; empty for none.
+        clock: the time that both columns get.
     """
 
     version_column: str
@@ -428,33 +433,33 @@ class Retire:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The version, and the mark that a row may have."""
+        """Columns of a file that `match` needs: the version, and the mark of deleted rows."""
         return (self.version_column, *filter(None, [self.deleted]))
 
     def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
-        """Whether a file may hold a row of an earlier version or of none, as its bounds tell."""
-        (found,) = _bounds_of(file, plan, [self.version_column])
-        if found is None or isinstance(found, str):
+        """Whether, by its bounds, a file may hold a row of an earlier version or of none."""
+        (bounds,) = _read_all_bounds(file, plan, [self.version_column])
+        if bounds is None or isinstance(bounds, str):
             return True
         name = physical_names(plan.schema_json, [self.version_column])[self.version_column]
         nulls = (file.statistics().null_count or {}).get(name)
-        return nulls != 0 or bool(found[0].as_py() < self.version)
+        return nulls != 0 or bool(bounds[0].as_py() < self.version)
 
-    def choose(self, table: pa.Table) -> Hits:
-        """Rows of earlier versions that have no mark yet, all for the same."""
+    def match(self, table: pa.Table) -> RowMatches:
+        """Return the rows of earlier versions that are not marked yet."""
         versions = table.column(self.version_column)
         old = pc.fill_null(pc.less(versions, self.version), False)
         if self.deleted:
             old = pc.and_(old, pc.is_null(table.column(self.deleted)))
         rows = np.flatnonzero(old.to_numpy())
-        return Hits(rows, np.zeros_like(rows), versions.null_count)
+        return RowMatches(rows, np.zeros_like(rows), versions.null_count)
 
-    def context(self, chosen: Positions) -> pa.Table | None:
+    def read_context(self, chosen: Positions) -> pa.Table | None:
         """Return None: retiring needs no rows of a batch."""
         return None
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """The rows with their mark, or none."""
+        """Mark the rows as deleted, or remove them; for the arguments see `Upsert.apply`."""
         if not self.deleted:
             return NewRows(None, len(rows))
         for name in filter(None, (self.deleted, self.updated)):
@@ -467,13 +472,13 @@ class Retire:
 
 @dataclass(frozen=True)
 class BatchKeys:
-    """The keys of a batch, on the driver: which files have to be looked into, which rows are new.
+    """A batch's keys on the driver, which find the files to read and the rows to insert.
 
     Attributes:
         columns: the key columns.
         last: positions of the last rows of all keys, sorted.
-        inserted: those of them that are inserted where no row of the table matches.
-        ranges: tells by the bounds of a file whether it may hold any of the keys.
+        inserted: positions of the last rows that are inserted if no row of the table matches.
+        ranges: the keys, to compare with the bounds of files.
     """
 
     columns: pa.Table
@@ -489,7 +494,7 @@ class BatchKeys:
             InputError: a row has no value in a key column.
         """
         names = [*change.merge_keys, *filter(None, [change.deleted])]
-        table = change.incoming.columns(list(dict.fromkeys(names)))
+        table = change.incoming.read_columns(list(dict.fromkeys(names)))
         if change.deleted and change.when is None and change.deleted.lower() != DELETED_AT:
             _check_marks(change.deleted, table.column(change.deleted))
         columns = table.select(list(change.merge_keys))
@@ -504,40 +509,39 @@ class BatchKeys:
         last = KeyIndex(columns.columns).last
         inserted = last
         if change.deleted:
-            gone = deleted_rows(table.column(change.deleted), change.when).to_numpy()
-            inserted = last[~gone[last]]
+            removed = deleted_rows(table.column(change.deleted), change.when).to_numpy()
+            inserted = last[~removed[last]]
         return cls(columns, last, inserted, KeyRanges(columns.columns))
 
     def __len__(self) -> int:
         return len(self.columns)
 
     def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
-        """Whether a file may hold a row with one of the keys, as its bounds tell."""
-        found = _bounds_of(file, plan, self.columns.column_names)
+        """Whether, by its bounds, a file may hold a row with one of the keys."""
         known: list[Bounds | None] = []
-        for item in found:
-            if isinstance(item, str):
+        for bounds in _read_all_bounds(file, plan, self.columns.column_names):
+            if isinstance(bounds, str):
                 return False
-            known.append(item)
+            known.append(bounds)
         try:
-            return self.ranges.meets(known)
-        except (ValueError, OverflowError):  # a moment that Python's own types can't hold
+            return self.ranges.overlaps(known)
+        except (ValueError, OverflowError):  # a time that Python's own types can't hold
             return True
 
     def unmatched(self, matched: Iterable[Positions]) -> Positions:
-        """Positions of the rows to insert: those that no file of the table had a row for."""
-        there = np.zeros(len(self.columns), dtype=bool)
+        """Return the positions of the rows to insert, without those that rows of files matched."""
+        is_matched = np.zeros(len(self.columns), dtype=bool)
         for positions in matched:
-            there[positions] = True
-        return self.inserted[~there[self.inserted]]
+            is_matched[positions] = True
+        return self.inserted[~is_matched[self.inserted]]
 
 
 def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
-    """Which rows a column marks: those with true in a boolean one, with any value in another.
+    """Return a mask of the deleted rows: true in a boolean column, any value in another.
 
     Args:
-        column: of the batch.
-        when: says which values mark a row, in place of that rule.
+        column: the batch's column that marks deleted rows.
+        when: the values that mark a row, in place of that rule.
 
     >>> deleted_rows(pa.chunked_array([[True, False, None]])).to_pylist()
     [True, False, False]
@@ -552,10 +556,9 @@ def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -
 
 
 def _check_marks(name: str, column: pa.ChunkedArray) -> None:
-    """Refuse a column of text or numbers whose values need not all mean that a row is deleted.
+    """Raise InputError if a column of text or numbers need not mark deleted rows by every value.
 
-    Raises:
-        InputError: it has several values, or one in every row.
+    That is, if it has several different values, or one in every row.
     """
     of_times = pa.types.is_boolean(column.type) or pa.types.is_temporal(column.type)
     values = len(pc.unique(column.drop_null()))
@@ -574,48 +577,51 @@ def _check_marks(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
-    """Whether values are the same, of the rows asked about; nulls are, and so are NaNs."""
-    asked = pa.array(where)
-    one, other = one.filter(asked), other.filter(asked)
+    """Compare the values of the rows in `where`; nulls are equal to nulls, NaNs to NaNs."""
+    selected = pa.array(where)
+    one, other = one.filter(selected), other.filter(selected)
     if pa.types.is_nested(one.type):
         pairs = zip(one, other, strict=True)  # not as Python's values, which lack year 10000
         return np.fromiter((a.equals(b) for a, b in pairs), dtype=bool, count=len(one))
     nothing = {"nan_is_null": pa.types.is_floating(one.type)}
     both_empty = pc.and_(pc.is_null(one, **nothing), pc.is_null(other, **nothing))
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_empty)
-    found: Mask = same.to_numpy(zero_copy_only=False)
-    return found
+    flags: Mask = same.to_numpy(zero_copy_only=False)
+    return flags
 
 
-def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:
+def _append_positions(rows: pa.Table, positions: Positions) -> pa.Table:
     return rows.append_column(_POSITION, pa.array(positions))
 
 
-def _bounds_of(
+def _read_all_bounds(
     file: DataFile, plan: DeltaPlan, columns: Sequence[str]
 ) -> list[Bounds | str | None]:
-    statistics = file.statistics()
+    """Return the bounds of columns in a file; see `read_bounds`."""
+    statistics, types = file.statistics(), plan.schema
     names = physical_names(plan.schema_json, columns).items()
-    return [bounds(file, statistics, there, plan.schema.field(name).type) for name, there in names]
+    return [
+        read_bounds(file, statistics, physical, types.field(name).type) for name, physical in names
+    ]
 
 
 Change = Upsert | Retire
-"""What is done to the rows of a table's files. Pickled into tasks; state is made there."""
+"""A change of rows in a table's files. Pickled into tasks, which build its indexes."""
 
 
 @dataclass(frozen=True)
 class RewrittenFile:
-    """A file of the table that has rows to change.
+    """Result of a task for a data file that has rows to change, or rows that can't be decided.
 
     Attributes:
-        path: the file, as the log names it.
-        staged: what takes its place.
-        copied: rows left as they were.
-        updated: rows changed.
-        deleted: rows removed.
-        same: rows among those changed that had the values before.
-        matched: positions of the batch's rows that rows of the file took up.
-        unknown: see `Hits`. Such a file may have no row to change, and then stays as it is.
+        path: the file's path in the log.
+        staged: the files that take its place.
+        copied: number of rows left as they were.
+        updated: number of rows changed.
+        deleted: number of rows removed.
+        same: number of changed rows that had these values before.
+        matched: positions of the batch's rows that rows of the file took.
+        unknown: see `RowMatches`. A file with such rows alone stays as it is.
     """
 
     path: str
@@ -629,18 +635,18 @@ class RewrittenFile:
 
     @property
     def changed(self) -> int:
-        """How many rows were changed or removed."""
+        """Number of rows that were changed or removed."""
         return self.updated + self.deleted
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Task kernel that rewrites the files of a table which have rows to change.
+    """Task kernel that rewrites those data files which have rows to change.
 
     Attributes:
-        table: how they are read.
-        change: what is done to their rows.
-        sink: where the new files go.
+        table: reads the files.
+        change: changes their rows.
+        sink: stages the new files.
     """
 
     table: TableFiles
@@ -648,50 +654,49 @@ class Rewrite:
     sink: DeltaSink
 
     def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[RewrittenFile]:
-        """Rewrite those of a task's files that have rows to change."""
+        """Rewrite a task's files; `item` is the task's number and its files."""
         return collect_rewritten(self.sink.storage, self._files(*item))
 
     def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
         for file in files:
-            hits = self.change.choose(self.table.columns(file, self.change.columns))
-            if len(hits):
-                yield self._rewrite(file, hits, number)
-            elif hits.unknown:
-                nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
-                yield RewrittenFile(file.path, (), *nothing)
+            matches = self.change.match(self.table.read_columns(file, self.change.columns))
+            if len(matches):
+                yield self._rewrite(file, matches, number)
+            elif matches.unknown:
+                yield RewrittenFile(file.path, (), 0, 0, 0, 0, matches.chosen, matches.unknown)
 
-    def _rewrite(self, file: DataFile, hits: Hits, number: int) -> RewrittenFile:
-        context = self.change.context(hits.chosen)
+    def _rewrite(self, file: DataFile, matches: RowMatches, number: int) -> RewrittenFile:
+        context = self.change.read_context(matches.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
         def changed() -> Iterator[pa.RecordBatch]:
             start = 0
-            for batch in self.table.batches(file):
-                part = hits.part(start, start + len(batch))
+            for batch in self.table.read_batches(file):
+                part = matches.slice(start, start + len(batch))
                 start += len(batch)
                 counts["copied"] += len(batch) - len(part)
                 if not len(part):
                     yield batch
                     continue
                 yield _drop_rows(batch, part.rows)
-                done = self.change.apply(batch.take(pa.array(part.rows)), part.chosen, context)
-                counts["deleted"] += done.removed
-                counts["updated"] += len(part) - done.removed
-                counts["same"] += done.same
-                if done.rows is not None:
-                    yield done.rows
+                new = self.change.apply(batch.take(pa.array(part.rows)), part.chosen, context)
+                counts["deleted"] += new.removed
+                counts["updated"] += len(part) - new.removed
+                counts["same"] += new.same
+                if new.rows is not None:
+                    yield new.rows
 
         staged = self.sink.in_place_of(file.path).write(changed(), number)
-        matched = np.unique(hits.chosen)
+        matched = np.unique(matches.chosen)
         return RewrittenFile(
-            file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown
+            file.path, tuple(staged), **counts, matched=matched, unknown=matches.unknown
         )
 
 
 def _drop_rows(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
-    """A batch without some of its rows."""
+    """Return a batch without the rows at these positions."""
     left = pa.array(~mask(rows, len(batch)))
-    # Column by column Arrow copies what lies between the rows; a whole batch it takes row by row.
+    # Arrow copies runs of rows when it filters a column, but single rows when it filters a batch.
     columns = [column.filter(left) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -699,25 +704,25 @@ def _drop_rows(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
 def insert(
     schema: pa.Schema, sink: DeltaSink, item: tuple[int, Incoming, Positions]
 ) -> list[Staged]:
-    """Write some of a batch's rows as new rows of the table.
+    """Task kernel that stages some of a batch's rows as new rows of the table.
 
     Args:
-        schema: the table's columns; null where the batch lacks them.
-        sink: where the new files go.
+        schema: the table's columns; those that the batch lacks become null.
+        sink: stages the new files.
         item: number of the task, a part of the batch, and the rows' sorted positions in it.
     """
     number, incoming, positions = item
 
     def rows() -> Iterator[pa.RecordBatch]:
-        there = {name.lower(): name for name in incoming.schema.names}
+        names = {name.lower(): name for name in incoming.schema.names}
         start = 0
-        for batch in incoming.batches():
+        for batch in incoming.read_batches():
             first, end = np.searchsorted(positions, (start, start + len(batch)))
             part = batch.take(pa.array(positions[first:end] - start))
             start += len(batch)
             arrays = [
                 fit_column(
-                    part.column(there[field.name.lower()]) if field.name.lower() in there else None,
+                    part.column(names[field.name.lower()]) if field.name.lower() in names else None,
                     field,
                     len(part),
                 )

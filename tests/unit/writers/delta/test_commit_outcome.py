@@ -20,7 +20,7 @@ from lakeport.errors import (
 )
 from lakeport.model import Staged
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.commit import StagedFiles, settle
+from lakeport.writers.delta.commit import StagedFiles, recover_commit
 
 FAILURES = [CommitConflict, DestinationError, OutcomeUnknown, PermissionRefused, Unreachable]
 
@@ -52,7 +52,7 @@ def test_a_commit_in_the_log_has_landed_whatever_was_told(
     for version, txn in enumerate(("before", "theirs", "ours", "later")):
         commit(tmp_path, version, txn)
     log = DeltaLog(LocalStorage(str(tmp_path)), "t")
-    assert settle(log, ours, 0, failure("told")).version == 2
+    assert recover_commit(log, ours, 0, failure("told")).version == 2
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -64,7 +64,7 @@ def test_one_that_is_not_there_was_not_made_if_somebody_has_said_so(
     told = failure("told", "hint")
     silent = failure in (OutcomeUnknown, Unreachable)
     with pytest.raises(OutcomeUnknown if silent else failure, match="told") as raised:
-        settle(DeltaLog(LocalStorage(str(tmp_path)), "t"), ours, 0, told)
+        recover_commit(DeltaLog(LocalStorage(str(tmp_path)), "t"), ours, 0, told)
     assert (raised.value is told) is not silent
     assert ("same `run_id`" in raised.value.hint) is silent
 
@@ -74,7 +74,7 @@ def test_a_log_that_can_not_be_read_leaves_it_unknown(
     tmp_path: Path, failure: type[LakeportError]
 ) -> None:
     with pytest.raises(OutcomeUnknown, match=r"told; .*no answer") as raised:
-        settle(DeltaLog(Deaf(str(tmp_path)), "t"), ours, -1, failure("told"))
+        recover_commit(DeltaLog(Deaf(str(tmp_path)), "t"), ours, -1, failure("told"))
     assert str(tmp_path / "t") in raised.value.message
     assert "nothing was deleted" in raised.value.hint
 
@@ -88,7 +88,7 @@ def staged(storage: LocalStorage, key: str) -> Staged:
 
 def fails(error: BaseException) -> Callable[[StagedFiles], None]:
     def body(files: StagedFiles) -> None:
-        with files.committing(0):
+        with files.keep_while_committing(0):
             files.publish()
             raise error
 
@@ -155,9 +155,9 @@ def test_the_log_is_not_waited_for_long_once_the_store_was(tmp_path: Path) -> No
 
     log = DeltaLog(Slow(str(tmp_path)), "t")
     with pytest.raises(OutcomeUnknown) as raised:
-        settle(log, ours, 0, Unreachable("the store stayed silent", "look at the proxy."))
+        recover_commit(log, ours, 0, Unreachable("the store stayed silent", "look at the proxy."))
     assert shortened == ["shorten_deadline"]
     assert raised.value.hint.endswith("Before that: look at the proxy.")
     with pytest.raises(CommitConflict):
-        settle(log, ours, 0, CommitConflict("another writer was faster"))
+        recover_commit(log, ours, 0, CommitConflict("another writer was faster"))
     assert shortened == ["shorten_deadline"]

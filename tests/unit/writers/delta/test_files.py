@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.writers.delta.merge import files
-from lakeport.writers.delta.merge.files import read_in_parts
+from lakeport.writers.delta import files
+from lakeport.writers.delta.files import read_in_parts
 
 
 @pytest.mark.parametrize("ahead", [1, 200, 1 << 20])

@@ -1,0 +1,154 @@
+"""Manifests of loads into tables of files: write one after a load, and read the newest.
+
+```
+_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json   rows, files, columns and STATE of a load
+```
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from lakeport.model import Batch, Storage
+from lakeport.writers.files.journal import PlannedObject
+from lakeport.writers.naming import HOME, as_utc, safe_segment
+
+if TYPE_CHECKING:
+    from lakeport.writers.base import TablePlan
+
+_THREADS = 16
+
+
+class ManifestFile(msgspec.Struct):
+    """A file of a load: its URI as users name it, and its number of rows."""
+
+    uri: str
+    rows: int
+
+
+class Manifest(msgspec.Struct):
+    """Manifest of one load, as it is read; a stored one has more.
+
+    Attributes:
+        at: time of the load.
+        rows: number of rows landed.
+        files: the files landed.
+        table: the table's folder, as users name it.
+        untyped: columns with places that had no value, so that their type was unknown.
+    """
+
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    rows: int
+    files: list[ManifestFile]
+    table: str = ""
+    untyped: list[str] = []
+
+
+_MANIFEST = msgspec.json.Decoder(Manifest)
+
+
+def read_manifests(storage: Storage, folder: str, limit: int) -> list[Manifest]:
+    """Read the manifests of the newest loads into a table, oldest first.
+
+    Args:
+        storage: where the lake is.
+        folder: the table's key.
+        limit: the most to read; 0 for all.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    return sorted(_read_newest(storage, folder, limit), key=lambda load: load.at)
+
+
+def find_untyped_files(storage: Storage, folder: str) -> list[str]:
+    """Return the keys of a table's files in which a place had no value, so that it is text.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    loads = [load for load in _read_newest(storage, folder, 0) if load.untyped]
+    keys = {folder + file.uri.removeprefix(load.table) for load in loads for file in load.files}
+    return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
+
+
+def count_rows_after(loads: Sequence[Manifest], rows: int | None) -> list[tuple[float, int]]:
+    """Return the table's rows after each load, oldest first: (Unix seconds, rows).
+
+    Args:
+        loads: the newest loads, oldest first.
+        rows: the table's rows now; None if unknown, where `loads` are all its loads.
+    """
+    total = sum(load.rows for load in loads)
+    start = 0 if rows is None else max(rows - total, 0)
+    sums = list(accumulate((load.rows for load in loads), initial=start))[1:]
+    return [(load.at.timestamp(), after) for load, after in zip(loads, sums, strict=True)]
+
+
+def _read_newest(storage: Storage, folder: str, limit: int) -> Iterator[Manifest]:
+    """Yield the newest manifests of a table, all if `limit` is 0; skip damaged ones."""
+    if not folder:
+        return
+    home = f"{HOME}/manifests/{safe_segment(folder)}"
+    keys = [item.key for item in storage.list(home) if item.key.endswith(".json")][-limit:]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for data in pool.map(storage.get, keys):
+            with suppress(msgspec.DecodeError):
+                yield _MANIFEST.decode(data or b"")
+
+
+def write_manifest(
+    storage: Storage,
+    table: str,
+    batch: Batch,
+    plan: TablePlan,
+    objects: Sequence[PlannedObject],
+    singer_state: bytes | None = None,
+) -> None:
+    """Write the manifest of a batch that was landed.
+
+    Args:
+        storage: where the lake is.
+        table: the table's folder below the root.
+        batch: the batch.
+        plan: the batch's plan, which has its columns and its one clock reading.
+        objects: every object with its key.
+        singer_state: the STATE that becomes durable with the batch, as the tap's raw JSON.
+
+    Raises:
+        DestinationError: the store refuses.
+    """
+    clock = as_utc(plan.detail.names.clock)
+    untyped = [name for name in plan.schema.names if name in plan.untyped]
+    content = {
+        "stream": batch.stream,
+        "table": storage.uri(table),
+        "at": clock.isoformat(timespec="microseconds"),
+        "rows": sum(planned.staged.rows for planned in objects),
+        "bytes": sum(planned.staged.bytes for planned in objects),
+        "files": [
+            {
+                "uri": storage.uri(planned.key),
+                "rows": planned.staged.rows,
+                "bytes": planned.staged.bytes,
+                "checksum": planned.staged.checksum,
+            }
+            for planned in objects
+        ],
+        "schema": [{"name": column.name, "type": str(column.type)} for column in plan.schema],
+        **({"untyped": untyped} if untyped else {}),
+        "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
+    }
+    name = f"{clock:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"
+    key = f"{HOME}/manifests/{safe_segment(table)}/{name}"
+    data = json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+    storage.put(key, data, create_only=True)
