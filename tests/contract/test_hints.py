@@ -171,7 +171,7 @@ NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/stream pages/lake pipeline/run schema/casting schema/hints
-        schema/types shape sources/csv/detection sources/csv/inference sources/csv/plan
+        schema/types shape sources/csv/detection sources/csv/csv_plan
         sources/csv/reader sources/database/database_source sources/excel/plan
         sources/files/discovery sources/files/new_files sources/files/source_file
         sources/input/plain_files sources/json/reader sources/json/documents sources/open

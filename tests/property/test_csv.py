@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakeport.model import Split
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
-from lakeport.sources.csv.reader import blocks, record_end, records
+from lakeport.sources.csv.reader import find_record_end, read_blocks, split_records
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import flushes_of
@@ -80,10 +80,10 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
 def test_blocks_cut_where_records_end_whatever_the_text(parts: list[str], size: int) -> None:
     data = "".join(parts).encode()
     for options in (CsvDialect(), CsvDialect(escape="\\"), CsvDialect(quote="")):
-        whole = [raw for raw, _ in records(data, options)]
-        cut = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size))
+        whole = [raw for raw, _ in split_records(data, options)]
+        cut = list(read_blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size))
         assert b"".join(block.data for block in cut) == data
-        assert [raw for block in cut for raw, _ in records(block.data, options)] == whole
+        assert [raw for block in cut for raw, _ in split_records(block.data, options)] == whole
 
 
 def stray_records(data: bytes) -> list[bool]:
@@ -118,10 +118,10 @@ def test_text_behind_a_closing_quote_is_seen_whatever_the_text(parts: list[str],
     expected = stray_records(data)
     options = CsvDialect()
     found = [
-        record_end(raw, options).stray
-        for block in blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size)
-        for raw, _ in records(block.data, options)
+        find_record_end(raw, options).has_stray_text
+        for block in read_blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size)
+        for raw, _ in split_records(block.data, options)
     ]
     assert found == expected
-    whole = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t"))
-    assert any(block.stray for block in whole) == any(expected)
+    whole = list(read_blocks(io.BytesIO(data), Split("t.csv"), options, "t"))
+    assert any(block.has_stray_text for block in whole) == any(expected)

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.native import kernel
+from lakeport.sources.csv.conversion import ANY_KIND, convert_texts, match_kinds
 from lakeport.sources.csv.dialect import CsvDialect
-from lakeport.sources.csv.reader import CsvBlock, NativeRows, kinds_parser, native_kinds, texts_of
-from lakeport.sources.csv.values import ANY_KIND, convert, kinds_of
+from lakeport.sources.csv.reader import (
+    CsvBlock,
+    NativeParser,
+    create_kinds_parser,
+    match_kinds_natively,
+    parse_block,
+)
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="the kernel can't be loaded here")
 
@@ -48,9 +54,9 @@ def block_of(texts: list[str], quoted: bool) -> CsvBlock:
 def test_values(texts: list[str], type_: pa.DataType, quoted: bool) -> None:
     block = block_of(texts, quoted)
     schema = pa.schema([("a", type_)])
-    found = NativeRows(["a"], schema, OPTIONS, ()).batch(block)
+    found = NativeParser(["a"], schema, OPTIONS, ()).parse(block)
     if found is not None:
-        values, wrong = convert(texts_of(block, 1, OPTIONS).columns[0], type_)
+        values, wrong = convert_texts(parse_block(block, 1, OPTIONS).columns[0], type_)
         assert wrong is None
         assert repr(found.column(0).to_pylist()) == repr(values.to_pylist())
 
@@ -58,9 +64,9 @@ def test_values(texts: list[str], type_: pa.DataType, quoted: bool) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.integers(0, ANY_KIND), st.booleans())
 def test_kinds(texts: list[str], asked: int, quoted: bool) -> None:
     block = block_of(texts, quoted)
-    found = native_kinds(kinds_parser(1, OPTIONS), block, [asked])
+    found = match_kinds_natively(create_kinds_parser(1, OPTIONS), block, [asked])
     if found is not None:
-        assert found == [kinds_of(texts_of(block, 1, OPTIONS).columns[0], asked)]
+        assert found == [match_kinds(parse_block(block, 1, OPTIONS).columns[0], asked)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_kinds(texts: list[str], asked: int, quoted: bool) -> None:
 )
 def test_what_is_common_does_not_stop_it(type_: pa.DataType, text: str) -> None:
     schema = pa.schema([("a", type_)])
-    found = NativeRows(["a"], schema, OPTIONS, ("a",)).batch(block_of([text], False))
+    found = NativeParser(["a"], schema, OPTIONS, ("a",)).parse(block_of([text], False))
     assert found is not None and found.column(0).null_count == 0
-    parser, block = kinds_parser(1, OPTIONS), block_of([text.strip()], False)
-    assert native_kinds(parser, block, [ANY_KIND]) is not None
+    parser, block = create_kinds_parser(1, OPTIONS), block_of([text.strip()], False)
+    assert match_kinds_natively(parser, block, [ANY_KIND]) is not None

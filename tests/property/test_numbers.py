@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakeport.model import Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.literals import parse_double, split_significand
-from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
+from lakeport.sources.csv.conversion import convert_texts, match_kinds, narrowest_type
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
 
@@ -167,11 +167,11 @@ def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -
 
 @given(st.lists(literals, min_size=1, max_size=6))
 def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None:
-    values, unfit = convert(pa.array(numbers), pa.float64())
+    values, unfit = convert_texts(pa.array(numbers), pa.float64())
     wanted = [as_double(number) for number in numbers]
     assert values.to_pylist() == wanted
     assert (unfit or pa.array([False] * len(numbers))).to_pylist() == [v is None for v in wanted]
-    if type_of_kinds(kinds_of(pa.array(numbers))) == pa.float64():
+    if narrowest_type(match_kinds(pa.array(numbers))) == pa.float64():
         assert None not in wanted
 
 

@@ -99,7 +99,7 @@ class CsvParser:
 
         Args:
             data: whole records.
-            kinds: for each field the kinds that are asked for (see `lakeport.sources.csv.values`).
+            kinds: for each field the kinds to test (see `lakeport.sources.csv.conversion`).
 
         Returns:
             Those that fit, for each field; None if that is not sure.

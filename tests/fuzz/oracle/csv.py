@@ -14,17 +14,16 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
+from lakeport.sources.csv.conversion import narrowest_type
+from lakeport.sources.csv.detection import read_header, split_file
 from lakeport.sources.csv.dialect import CsvDialect
 from lakeport.sources.csv.inference import (
-    JOINTS,
-    UNJOINED,
-    InferKinds,
-    merged,
-    read_head,
-    split_file,
+    TRACES,
+    UNSEEN_TRACES,
+    ColumnInference,
+    merge_candidates,
 )
-from lakeport.sources.csv.reader import CsvReader, Form, blocks
-from lakeport.sources.csv.values import type_of_kinds
+from lakeport.sources.csv.reader import CsvLayout, CsvReader, read_blocks
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.writers.files.csv import header, lines
 from tests.fuzz.case import Case, Changed
@@ -53,8 +52,8 @@ def check(case: Case) -> None:
     )
     file = SourceFile("held", "t.csv", "csv", len(case.data), Held(case.data), "t")  # type: ignore[arg-type]
     try:
-        head = read_head(file, options)
-        if not head.layout:
+        head = read_header(file, options)
+        if not head.columns:
             return
         splits = split_file(file, head, options, given["split_bytes"])
     except LakeportError:
@@ -63,12 +62,12 @@ def check(case: Case) -> None:
         return
     whole = [file.split(head.start, file.bytes, head.line)]
     _check_cuts(case.data, whole[0], splits, options, given["block_bytes"])
-    texts = _read(head.layout, options, dict.fromkeys(head.layout, pa.string()), splits)
-    if texts != _read(head.layout, options, dict.fromkeys(head.layout, pa.string()), whole):
+    texts = _read(head.columns, options, dict.fromkeys(head.columns, pa.string()), splits)
+    if texts != _read(head.columns, options, dict.fromkeys(head.columns, pa.string()), whole):
         raise Changed("rows depend on where a file is cut", texts)
-    _check_texts(case, head.layout, head.start, options, *texts)
-    if given["way"] != "text" and len(set(head.layout)) == len(head.layout):
-        _check_types(case, head.layout, options, splits, texts[0])
+    _check_texts(case, head.columns, head.start, options, *texts)
+    if given["way"] != "text" and len(set(head.columns)) == len(head.columns):
+        _check_types(case, head.columns, options, splits, texts[0])
 
 
 def _read(
@@ -87,7 +86,7 @@ def _read(
 def _read_so(
     layout: tuple[str, ...], options: CsvDialect, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
-    reader = CsvReader("t", pa.schema(list(types.items())), (Form(layout, options),))
+    reader = CsvReader("t", pa.schema(list(types.items())), (CsvLayout(layout, options),))
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str]] = []
     for split in splits:
@@ -116,7 +115,7 @@ def _check_cuts(
         source = io.BytesIO(data)
         source.seek(whole.start)
         with fast_path(name):
-            found = blocks(source, Split("t.csv", whole.start), options, "t", block_bytes=size)
+            found = read_blocks(source, Split("t.csv", whole.start), options, "t", block_bytes=size)
             cut.append(list(found))
     if b"".join(block.data for block in cut[0]) != data[whole.start :]:
         raise Changed("blocks leave something out")
@@ -210,13 +209,13 @@ def _check_types(
 ) -> None:
     """Typed values are what the texts say, and bad where they say none."""
     if case.options["way"] == "inferred":
-        infer = InferKinds(Form(layout, options), frozenset(layout))
+        infer = ColumnInference(CsvLayout(layout, options), frozenset(layout))
         kinds, again = (_kinds(infer, splits, name) for name in FAST_PATHS)
         if kinds != again:
             raise Changed("the kernel infers otherwise", kinds, again)
-        if kinds.pop(JOINTS, UNJOINED) != UNJOINED:
+        if kinds.pop(TRACES, UNSEEN_TRACES) != UNSEEN_TRACES:
             return  # types are those of the texts without the marks, which plans leave out
-        types = {name: type_of_kinds(kind) for name, kind in kinds.items()}
+        types = {name: narrowest_type(kind) for name, kind in kinds.items()}
     else:
         told = case.options["types"]
         types = {name: _TYPES[told[at % len(told)]] for at, name in enumerate(layout)}
@@ -249,9 +248,9 @@ def _check_types(
     _check_written(rows, pa.schema(list(types.items())))
 
 
-def _kinds(infer: InferKinds, splits: list[Split], name: str) -> dict[str, int]:
+def _kinds(infer: ColumnInference, splits: list[Split], name: str) -> dict[str, int]:
     with fast_path(name):
-        return merged([found for split in splits for found in infer(split)])
+        return merge_candidates([found for split in splits for found in infer(split)])
 
 
 def _value(type_: pa.DataType, text: str | None) -> Any:

@@ -1,8 +1,7 @@
-"""What a CSV file's beginning tells of how it is written.
+"""Detect how CSV files are written by their beginning, read their headers, and split them.
 
-Whoever is not sure takes the first record for the header.
-
-They change nothing, and hold no value of a record but for words that programs write for null.
+Where it is not certain whether a file has a header, its first record counts as one. No record's
+value is kept or changed.
 """
 
 from __future__ import annotations
@@ -10,15 +9,29 @@ from __future__ import annotations
 import csv
 import io
 import re
-import shlex
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import chain, count, pairwise
 from typing import NamedTuple
 
+from lakeport.errors import SourceError
+from lakeport.model import Split
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
-from lakeport.sources.csv.reader import record_end
+from lakeport.sources.csv.reader import (
+    BOM,
+    ColumnNames,
+    CsvBlock,
+    CsvLayout,
+    find_record_end,
+    hint_for_reason,
+    parse_block,
+    read_blocks,
+    split_records,
+)
+from lakeport.sources.files.file_set import FileSet
+from lakeport.sources.files.source_file import SourceFile, check_signature
 
 _SPACE = "[ \u00a0\u2009\u202f]"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -32,65 +45,51 @@ _DATE = re.compile(
     r"(?:[T ][0-9]{1,2}:[0-9]{2}.*)?"
 )
 _YEARS = range(1900, 2101)
-_ROWS = 200
-_STEPS = 3
+_MAX_ROWS = 200
+_MIN_SERIES = 3  # whole numbers that go on by one before they may be names
 _PAIR = 2  # fields, of which one may well be empty
 
 Row = Sequence[str]
 
 SAMPLE_BYTES = 1 << 16
-"""How much of a file is looked at."""
+"""How many bytes of a file detection reads."""
 
 _DELIMITERS = (",", ";", "\t", "|")
-_RARE = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only where all records have as many
-_SEPARATOR = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
-_BODY = 0.8  # of the records from the first to the last regular one are regular,
-_BELOW_HEADER = 0.5  # or so many, where the very first one is
+_RARE_DELIMITERS = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only in regular files
+_SEPARATOR_LINE = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
+_REGULAR_SHARE = 0.8  # of the records from the first to the last regular one are regular,
+_REGULAR_SHARE_FROM_TOP = 0.5  # or so many, where the very first one is
 _TYPED_ROWS = 100
-_LONE = 3  # so many quotes that are never closed are none
+_LITERAL_QUOTES = 3  # so many quotes that are never closed are text
 
-_DOUBTED_DELIMITERS = ";,\t|:#!*/ "
-_WORDS = 2  # in each record are a habit of names
-_FIRST = 20  # values tell whether there is any doubt
-_LEAST = 2  # other values beside which one is odd
-_ODD = 0.05
-_DOUBTED_CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
-_GROUPED = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
-_SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
-_MONTHS = 12
-_NULLS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
-
-_SIGNED = re.compile(
-    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
-    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
-    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
-)
+_MAX_HEADER_BYTES = 16 << 20
+_BLOCK_BYTES = 8 << 20
 
 
-def is_typed(cell: str) -> bool:
-    """Whether a field is a number or a date, in whatever country."""
-    return kind_of(cell) not in ("", "text")
+def is_number_or_date(field: str) -> bool:
+    """Whether a field is a number or a date as any country writes them."""
+    return classify_field(field) not in ("", "text")
 
 
-def kind_of(cell: str) -> str:
-    """`integer`, `number`, `date`, `code` (`12E12`) or `text`; empty for nothing but spaces."""
-    cell = cell.strip()
-    if not cell:
+def classify_field(field: str) -> str:
+    """Return `integer`, `number`, `date`, `code` (`12E12`) or `text`; empty for a blank field."""
+    field = field.strip()
+    if not field:
         return ""
-    if _INTEGER.fullmatch(cell):
+    if _INTEGER.fullmatch(field):
         return "integer"
-    if _DATE.fullmatch(cell):
+    if _DATE.fullmatch(field):
         return "date"
-    if _CODE.fullmatch(cell):
+    if _CODE.fullmatch(field):
         return "code"
-    return "number" if _NUMBER.fullmatch(cell) else "text"
+    return "number" if _NUMBER.fullmatch(field) else "text"
 
 
 def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
     """Whether the first of some records of one width names the columns.
 
-    It does not where it has a number or a date in each column of numbers or dates, unless these
-    could be names: years, or whole numbers that go on by one, beside a column of text.
+    It does not if it has a number or a date in each column of numbers or dates. But such fields
+    may be names after all: years, or whole numbers that go on by one, beside a column of text.
 
     Args:
         rows: all records.
@@ -103,98 +102,110 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
     """
     if len(rows) < 2 or set(rows[0]) & set(declared):
         return True
-    first, body = rows[0], rows[1:_ROWS]
-    kinds = [_column([row[n] for row in body]) for n in range(len(first))]
-    typed = [(kind_of(cell), kind, cell) for cell, kind in zip(first, kinds, strict=True) if kind]
-    if not typed or any(not _goes_with(own, kind) for own, kind, _ in typed):
+    first, body = rows[0], rows[1:_MAX_ROWS]
+    kinds = [_classify_column([row[n] for row in body]) for n in range(len(first))]
+    typed = [
+        (classify_field(field), kind, field)
+        for field, kind in zip(first, kinds, strict=True)
+        if kind
+    ]
+    if not typed or any(not _may_share_column(own, kind) for own, kind, _ in typed):
         return True
     if any(own != "integer" for own, _, _ in typed):
         return False
-    numbers = [int(cell) for _, _, cell in typed]
+    numbers = [int(field) for _, _, field in typed]
     if all(number in _YEARS for number in numbers):
         return True
     steps = {after - before for before, after in pairwise(numbers)}
-    return len(first) > len(typed) >= _STEPS and steps == {1}
+    return len(first) > len(typed) >= _MIN_SERIES and steps == {1}
 
 
-def _column(cells: Row) -> str:
-    """The kind of all fields that are not empty; empty if that is text, or if there are none."""
-    found = {kind for cell in cells if (kind := kind_of(cell))}
+def _classify_column(fields: Row) -> str:
+    """Return the kind that all filled fields share; empty for text, mixed kinds, or no field."""
+    found = {kind for field in fields if (kind := classify_field(field))}
     if found == {"integer", "number"}:
         return "number"
     return found.pop() if len(found) == 1 and found != {"text"} else ""
 
 
-def _goes_with(own: str, kind: str) -> bool:
-    return own == kind or {own, kind} == {"integer", "number"}
+def _may_share_column(first: str, second: str) -> bool:
+    """Whether two kinds of fields can stand in one column: equal ones, integers and numbers."""
+    return first == second or {first, second} == {"integer", "number"}
 
 
-def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
-    """The place of the header, or of the first record without one, behind titles and comments.
+def find_header(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
+    """Return the index of the header behind titles and comments; 0 if these are not certain.
+
+    Where a file has no header, it is the index of the first record.
 
     Args:
         rows: all records with content.
         lines: the line that each begins in, from 0.
         width: the number of fields that the table's records have.
 
-    >>> first_place([["Sales 2024"], ["id", "name"], ["1", "Ada"]], [0, 2, 3], 2)
+    >>> find_header([["Sales 2024"], ["id", "name"], ["1", "Ada"]], [0, 2, 3], 2)
     1
     """
-    place = next((n for n, row in enumerate(rows) if len(row) == width and not _title(row)), 0)
-    while place < len(rows) and rows[place][0].startswith("#") and contrast(rows, place + 1):
+    place = next((n for n, row in enumerate(rows) if len(row) == width and not _is_title(row)), 0)
+    while (
+        place < len(rows)
+        and rows[place][0].startswith("#")
+        and is_header_above_values(rows, place + 1)
+    ):
         place += 1
     lead = rows[:place]
     if not lead or place + 1 >= len(rows) or len(rows[place + 1]) != width:
         return 0
     if all(row[0].startswith("#") for row in lead):
         return place
-    apart = lines[place] - lines[place - 1] > 1 + sum(c.count("\n") for c in rows[place - 1])
-    titles = all(len(row) == 1 or _title(row) for row in lead)
-    if titles or apart:  # names that are there twice are refused as such
-        return place if _names(rows[place], least=0.5) else 0
-    return place if contrast(rows, place) else 0
+    line_breaks = sum(field.count("\n") for field in rows[place - 1])
+    is_apart = lines[place] - lines[place - 1] > 1 + line_breaks
+    are_titles = all(len(row) == 1 or _is_title(row) for row in lead)
+    if are_titles or is_apart:  # names that are there twice are refused as such
+        return place if _looks_like_header(rows[place], least_distinct=0.5) else 0
+    return place if is_header_above_values(rows, place) else 0
 
 
-def _title(row: Row) -> bool:
+def _is_title(row: Row) -> bool:
     """Whether a record has one text at most, and delimiters behind it, as Excel writes titles."""
     return len(row) > _PAIR and sum(map(bool, row)) <= 1
 
 
-def _names(row: Row, least: float = 1) -> bool:
-    """Whether a record looks like a header: texts, few of them empty, such a share different."""
-    names = [cell for cell in row if cell]
+def _looks_like_header(row: Row, least_distinct: float = 1) -> bool:
+    """Whether most fields are filled, none is a number or date, and such a share is distinct."""
+    names = [field for field in row if field]
     return (
         2 * len(names) > len(row)
-        and len(set(names)) >= least * len(names)
-        and not any(map(is_typed, names))
+        and len(set(names)) >= least_distinct * len(names)
+        and not any(map(is_number_or_date, names))
     )
 
 
-def contrast(rows: Sequence[Row], place: int) -> bool:
-    """Whether names stand above at least one column of numbers or dates."""
-    if place >= len(rows) or not _names(rows[place]):
+def is_header_above_values(rows: Sequence[Row], place: int) -> bool:
+    """Whether the record at `place` has names, and a column below it has numbers or dates."""
+    if place >= len(rows) or not _looks_like_header(rows[place]):
         return False
     width = len(rows[place])
-    body = [row for row in rows[place + 1 : place + _ROWS] if len(row) == width]
-    return any(_column([row[n] for row in body]) for n in range(width))
+    body = [row for row in rows[place + 1 : place + _MAX_ROWS] if len(row) == width]
+    return any(_classify_column([row[n] for row in body]) for n in range(width))
 
 
-class _Cut(NamedTuple):
-    """A file's records as a dialect cuts them.
+class _SampleRows(NamedTuple):
+    """The records of a sample as one delimiter and quote cut them.
 
     Attributes:
-        delimiter: of that dialect.
-        quote: of that dialect.
+        delimiter: between fields.
+        quote: around fields; empty for none.
         rows: the records with any content, as fields.
         lines: the line that each begins in, from 0.
-        whole: whether no text stands behind a closing quote, and no quote is left open.
+        is_well_quoted: whether every quote is closed, and no text stands behind a closing one.
     """
 
     delimiter: str
     quote: str
     rows: list[list[str]]
     lines: list[int]
-    whole: bool
+    is_well_quoted: bool
 
     @property
     def width(self) -> int:
@@ -204,284 +215,175 @@ class _Cut(NamedTuple):
         return max(cells, key=lambda width: (cells[width], width), default=1)
 
     @property
-    def clean(self) -> bool:
-        """Whether all records have the same number of fields, of at least two."""
-        return self.whole and self.width > 1 and len({len(row) for row in self.rows}) == 1
+    def is_uniform(self) -> bool:
+        """Whether all records have the same number of fields, at least two."""
+        return self.is_well_quoted and self.width > 1 and len({len(r) for r in self.rows}) == 1
 
     @property
-    def regular(self) -> int:
-        """How many cells the regular records have, if nearly all between them are; else 0."""
+    def regular_cells(self) -> int:
+        """The number of cells in records of the usual width; 0 if too few records have it."""
         width = self.width
         places = [n for n, row in enumerate(self.rows) if len(row) == width]
         if width == 1:
             return 0
-        least = _BODY if places[0] else _BELOW_HEADER
+        least = _REGULAR_SHARE if places[0] else _REGULAR_SHARE_FROM_TOP
         if len(places) < least * (places[-1] - places[0] + 1):
             return 0
         return len(places) * (width - 1) if len(places) > 1 else 0
 
     @property
-    def typed(self) -> float:
-        """The share of numbers and dates in all fields that are not empty."""
-        cells = [cell for row in self.rows[:_TYPED_ROWS] for cell in row if cell]
-        return sum(map(is_typed, cells)) / max(1, len(cells))
+    def typed_share(self) -> float:
+        """The share of numbers and dates in all filled fields."""
+        fields = [field for row in self.rows[:_TYPED_ROWS] for field in row if field]
+        return sum(map(is_number_or_date, fields)) / max(1, len(fields))
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """The text of a sample, and what of its dialect is known."""
+class _Sample:
+    """The beginning of a file, and what the user says of its dialect.
+
+    Attributes:
+        text: from the line on that the user's `skip_rows` or Excel's `sep=` line leave.
+        is_whole: whether that is the file to its end.
+        options: given by the user.
+    """
 
     text: str
-    ended: bool
+    is_whole: bool
     options: CsvOptions
 
-    def cut(self, delimiter: str, quote: str) -> _Cut:
-        """The sample's records by a delimiter and a quote."""
+    def cut(self, delimiter: str, quote: str) -> _SampleRows:
+        """Cut the sample into records and fields by a delimiter and a quote."""
         rows, lines = [], []
+        comment = self.options.comment
         dialect = CsvDialect(delimiter, quote, self.options.escape, null_values=())
-        for line, row in numbered_rows(self.text, dialect):
-            if row and not self._comment(row[0]):
+        for line, row in read_numbered_rows(self.text, dialect):
+            if row and not (comment and row[0].startswith(comment)):
                 rows.append(row)
                 lines.append(line)
-        if not self.ended and rows:
+        if not self.is_whole and rows:
             del rows[-1], lines[-1]
-        return _Cut(delimiter, quote, rows, lines, not quote or self._closed(delimiter, quote))
+        is_well_quoted = not quote or self._is_well_quoted(dialect)
+        return _SampleRows(delimiter, quote, rows, lines, is_well_quoted)
 
-    def _comment(self, cell: str) -> bool:
-        return bool(self.options.comment) and cell.startswith(self.options.comment)
+    def _is_well_quoted(self, dialect: CsvDialect) -> bool:
+        end = find_record_end(self.text.encode(), dialect)
+        return not end.has_stray_text and not (end.is_in_quotes and self.is_whole)
 
-    def _closed(self, delimiter: str, quote: str) -> bool:
-        dialect = CsvDialect(delimiter=delimiter, quote=quote, escape=self.options.escape)
-        end = record_end(self.text.encode(), dialect)
-        return not end.stray and not (end.torn and self.ended)
-
-    def opening(self, delimiter: str, quote: str) -> int:
-        """How many fields begin with a quote."""
+    def count_opening_quotes(self, delimiter: str, quote: str) -> int:
+        """Return how many fields begin with a quote."""
         start = rf"(?:^|{re.escape(delimiter)}){quote}"
         return len(re.findall(start, self.text, re.MULTILINE))
 
-    def closing(self, delimiter: str, quote: str) -> bool:
+    def has_quoted_field(self, delimiter: str, quote: str) -> bool:
         """Whether any field is quoted within one line."""
         between = re.escape(delimiter)
         field = rf"(?:^|{between}){quote}[^{quote}\n]*{quote}(?:{between}|\r?$)"
         return re.search(field, self.text, re.MULTILINE) is not None
 
 
-def sniffed(
-    sample: bytes, options: CsvOptions, *, ended: bool, declared: Collection[str] = ()
+def detect_dialect(
+    sample: bytes, options: CsvOptions, *, is_whole: bool, declared: Collection[str] = ()
 ) -> CsvDialect:
-    """The dialect of a plain UTF-8 file: what is given, and what its beginning tells of the rest.
+    """Return the dialect of a UTF-8 file: the given options, the rest detected in its beginning.
 
     Args:
         sample: the file's beginning.
-        options: what is given.
-        ended: whether that is all of the file.
+        options: given by the user.
+        is_whole: whether the sample is all of the file.
         declared: columns that the user has declared.
     """
     text = sample.decode("utf-8", "replace").lstrip("\ufeff")
-    if not ended:
+    if not is_whole:
         text = text[: text.rfind("\n") + 1] or text
     delimiter, skipped = options.delimiter, options.skip_rows or 0
-    if options.skip_rows is None and (line := _SEPARATOR.match(text)):
+    if options.skip_rows is None and (line := _SEPARATOR_LINE.match(text)):
         skipped = 1
-        marks = (CsvDialect.of(options).quote, options.escape, options.comment, "\r", "\0")
-        fits = line[1].isascii() and line[1] not in marks
+        quote = CsvDialect.from_options(options).quote
+        taken = (quote, options.escape, options.comment, "\r", "\0")
+        fits = line[1].isascii() and line[1] not in taken
         delimiter = delimiter or (line[1] if fits else None)
     rest = "".join(text.split("\n", skipped)[skipped:])
-    content = _Text(rest, ended, options)
-    found = _cut(content, delimiter)
+    content = _Sample(rest, is_whole, options)
+    found = _cut_sample(content, delimiter)
     if delimiter is None and found.width == 1:
-        found = _rarely(content, found)
-    dialect = replace(CsvDialect.of(options), delimiter=found.delimiter, quote=found.quote)
+        found = _cut_by_rare_delimiter(content, found)
+    dialect = CsvDialect.from_options(options)
+    dialect = replace(dialect, delimiter=found.delimiter, quote=found.quote)
     place = 0
     if options.skip_rows is None and found.width > 1 and not re.search(r"\r(?!\n)", rest):
-        place = first_place(found.rows, found.lines, found.width)
+        place = find_header(found.rows, found.lines, found.width)
         skipped += found.lines[place] if place else 0
     header = dialect.header
     if options.header is None and not options.columns:
-        header = _has_header(found, place, declared)
+        header = _has_header_at(place, found, declared)
     return replace(dialect, skip_rows=skipped, header=header)
 
 
-def _has_header(found: _Cut, place: int, declared: Collection[str]) -> bool:
-    rows = found.rows[place:]
+def _has_header_at(place: int, sample: _SampleRows, declared: Collection[str]) -> bool:
+    rows = sample.rows[place:]
     width = len(rows[0]) if rows else 0
-    if found.width > 1 and width != found.width:
+    if sample.width > 1 and width != sample.width:
         return True
     return has_header([row for row in rows if len(row) == width], declared)
 
 
-def _cut(text: _Text, delimiter: str | None) -> _Cut:
-    options = text.options
+def _cut_sample(sample: _Sample, delimiter: str | None) -> _SampleRows:
+    """Cut a sample by the usual delimiters, or the given one, and a quote; return the best cut."""
+    options = sample.options
     taken = {options.quote, options.escape, options.comment}
-    delimiters = [d for d in _DELIMITERS if d not in taken and d in text.text]
+    delimiters = [d for d in _DELIMITERS if d not in taken and d in sample.text]
     if "," not in delimiters and "," not in taken:
         delimiters.insert(0, ",")
     delimiters = [delimiter] if delimiter else delimiters
     quote = '"' if options.quote is None else options.quote
     if quote in delimiters and options.quote is None:
         quote = ""
-    best = _best([text.cut(d, quote) for d in delimiters])
+    best = _choose_cut([sample.cut(d, quote) for d in delimiters])
     if options.quote is not None or not quote:
         return best
-    if text.opening(best.delimiter, quote):
-        bare = _best([text.cut(d, "") for d in delimiters])
-        lone = not best.whole and not text.closing(bare.delimiter, quote)
-        return (
-            bare if lone and bare.clean and text.opening(bare.delimiter, quote) >= _LONE else best
-        )
-    return best
+    if not sample.count_opening_quotes(best.delimiter, quote):
+        return best
+    bare = _choose_cut([sample.cut(d, "") for d in delimiters])
+    is_literal = (
+        not best.is_well_quoted
+        and not sample.has_quoted_field(bare.delimiter, quote)
+        and bare.is_uniform
+        and sample.count_opening_quotes(bare.delimiter, quote) >= _LITERAL_QUOTES
+    )
+    return bare if is_literal else best
 
 
-def _rarely(text: _Text, usual: _Cut) -> _Cut:
-    """A cut by a delimiter that few programs write, where there is one."""
-    taken = {usual.quote, text.options.escape, text.options.comment}
-    cuts = [text.cut(d, usual.quote) for d in _RARE if d in text.text and d not in taken]
-    fit = [cut for cut in cuts if cut.clean and len(cut.rows) > 1]
+def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
+    """Return the widest uniform cut by a rare delimiter; the usual cut if there is none."""
+    taken = {usual.quote, sample.options.escape, sample.options.comment}
+    delimiters = [d for d in _RARE_DELIMITERS if d in sample.text and d not in taken]
+    cuts = [sample.cut(d, usual.quote) for d in delimiters]
+    fit = [cut for cut in cuts if cut.is_uniform and len(cut.rows) > 1]
     return max(fit, key=lambda cut: cut.width, default=usual)
 
 
-def _best(cuts: Sequence[_Cut]) -> _Cut:
-    """The cut by which most is regular; the first one of several."""
-    if clean := [cut for cut in cuts if cut.clean]:
-        return max(clean, key=lambda cut: cut.typed)
+def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
+    """Return the cut that makes most cells regular; the first one of equals."""
+    if uniform := [cut for cut in cuts if cut.is_uniform]:
+        return max(uniform, key=lambda cut: cut.typed_share)
     usual = cuts[0]
     one_column = all(len(row) == 1 for row in usual.rows) or usual.delimiter != ","
     fit = [
         cut
         for cut in cuts
-        if cut.regular and (cut is usual or not one_column or cut.width > 2 or cut.typed)
+        if cut.regular_cells
+        and (cut is usual or not one_column or cut.width > 2 or cut.typed_share)
     ]
-    return max(fit, key=lambda cut: cut.regular, default=usual)
+    return max(fit, key=lambda cut: cut.regular_cells, default=usual)
 
 
-_NULLS |= {"(null)", "#null!", "missing", "\\n", "-", "--", "---", ".", "?", "*"}
+def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
+    r"""Return the records, each with the line that it begins in, from 0.
 
+    Blank lines have no field. Null values are empty fields.
 
-def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:
-    """Return what may delimit the fields of a file of one column, and how many these would be.
-
-    The delimiter is empty, and the number 1, if there is none.
-
-    >>> other_delimiter(["id:name", "1:Ada"]), other_delimiter(["name", "Ada"])
-    ((':', 2), ('', 1))
-    """
-    widths = {
-        delimiter: len(parts[0])
-        for delimiter in _DOUBTED_DELIMITERS
-        if len(parts := [line.split(delimiter) for line in lines]) > 1
-        and len({len(fields) for fields in parts}) == 1
-    }
-    if widths.get(" ", 0) <= _WORDS:
-        widths.pop(" ", None)
-    best = max(widths, key=widths.__getitem__, default="")
-    return (best, widths[best]) if widths.get(best, 1) > 1 else ("", 1)
-
-
-def may_be_grouped(cells: Sequence[str]) -> bool:
-    """Whether the points in numbers may all stand between groups of digits.
-
-    >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
-    (True, False)
-    """
-    return bool(cells) and all(map(_GROUPED.fullmatch, cells))
-
-
-def why_text(name: str, cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
-    """Why a column is text, and what would change that; empty if it simply is.
-
-    Args:
-        name: the column's.
-        cells: its first fields that are not empty, each with its line.
-        options: what the user has given.
-
-    >>> from lakeport.sources.csv.dialect import CsvOptions
-    >>> why_text("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
-    "has numbers, and 'NULL': `--null-value '' --null-value NULL` makes that null"
-    """
-    first = [cell for _, cell in cells[:_FIRST]]
-    words = {cell for cell in first if _kind(cell) == "text" and not _SIGNED.fullmatch(cell)}
-    if not cells or 2 * len(words) > len(first):
-        return ""
-    if hint := _short_dates([cell for _, cell in cells]) or _signs([cell for _, cell in cells]):
-        return hint
-    kinds = [_kind(cell) for _, cell in cells]
-    codes = sum(kind_of(cell) == "code" for _, cell in cells)
-    if codes and codes + kinds.count("number") == len(cells):
-        option = shlex.quote(f"{name}=number")
-        values = "a value" if codes == 1 else f"{codes} values"
-        return f"has {values} like 1E5, which may be codes: `--column {option}` makes numbers of it"
-    found = {*kinds} - {"text"}
-    if len(found) != 1 or "code" in found:
-        return ""
-    what = f"{found.pop()}s"
-    odd = [cell for cell, kind in zip(cells, kinds, strict=True) if kind == "text"]
-    if not odd:
-        given = _given(what, options)
-        return f"looks like {what}, but not all of its values can be read as such in one way{given}"
-    words = {cell.strip() for _, cell in odd}
-    if len(words) == 1 and (word := words.pop()).lower() in _NULLS:
-        ways = f"--null-value '' --null-value {shlex.quote(word)}"
-        return f"has {what}, and {word!r}: `{ways}` makes that null"
-    if len(odd) > max(1, _ODD * len(cells)) or len(cells) - len(odd) < _LEAST:
-        return ""
-    return f"has {what}, but for line {odd[0][0]}"
-
-
-def _given(what: str, options: CsvOptions) -> str:
-    if what == "dates" and options.date_format is not None:
-        return " by `--date-format`"
-    if what == "numbers" and (options.decimal is not None or options.thousands is not None):
-        return " by `--decimal` and `--thousands`"
-    return ""
-
-
-def _kind(cell: str) -> str:
-    kind = kind_of(cell)
-    if kind in ("integer", "number"):
-        return "code" if _DOUBTED_CODE.match(cell) else "number"
-    return kind or "text"
-
-
-def _short_dates(cells: Sequence[str]) -> str:
-    """Return which formats read dates with two digits for the year; empty if one is no such."""
-    found = [_SHORT_DATE.fullmatch(cell) for cell in cells]
-    dates = [(int(date[1]), date[2], int(date[3])) for date in found if date]
-    if len(dates) < len(cells) or len({mark for _, mark, _ in dates}) > 1:
-        return ""
-    mark = dates[0][1]
-    orders = [f"%d{mark}%m{mark}%y"] * all(month <= _MONTHS for _, _, month in dates)
-    if mark != ".":
-        orders += [f"%m{mark}%d{mark}%y"] * all(month <= _MONTHS for month, _, _ in dates)
-    if not orders:
-        return ""
-    ways = " or ".join(f"`--date-format {order}`" for order in orders)
-    return f"has dates with two digits for the year: {ways} reads them"
-
-
-def _signs(cells: Sequence[str]) -> str:
-    """Return what stands around numbers; empty if nothing does, or if one is no number."""
-    signs: dict[str, None] = {}
-    for cell in cells:
-        parts = _SIGNED.fullmatch(cell)
-        if parts is None or _DOUBTED_CODE.match(parts["number"]):
-            return ""
-        signs |= dict.fromkeys(
-            repr(sign.strip()) for sign in (parts["before"], parts["after"]) if sign
-        )
-        signs |= dict.fromkeys(["parentheses"] * bool(parts["open"]))
-        signs |= dict.fromkeys(["a minus behind"] * bool(parts["behind"]))
-        signs |= dict.fromkeys(["a typographic minus"] * ("\u2212" in (parts["minus"] or "")))
-        signs |= dict.fromkeys(["spaces around them"] * bool(parts["space"] or parts["end"]))
-    return f"has numbers with {', '.join(signs)}" if signs else ""
-
-
-def numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
-    r"""The records, each with the line that it begins in, from 0; blank lines have no field.
-
-    Null values are empty fields.
-
-    >>> numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
+    >>> read_numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
     [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
     """
     reader = csv.reader(
@@ -496,3 +398,324 @@ def numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]
         found.append((line, ["" if cell in dialect.null_values else cell for cell in row]))
         line = reader.line_num
     return found
+
+
+class CsvHeader(NamedTuple):
+    """The header of a CSV file, and where its records begin.
+
+    Attributes:
+        columns: their names; empty if the file holds nothing at all.
+        start: offset of the first record behind the header.
+        line: line number of that record, from 1.
+        unnamed: the names that lakeport gave to columns without one, each with its position,
+            from 1.
+        spellings: the header as it stands there, and as other programs would write it.
+    """
+
+    columns: ColumnNames
+    start: int
+    line: int
+    unnamed: tuple[tuple[str, int], ...] = ()
+    spellings: frozenset[bytes] = frozenset()
+
+
+def read_header(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()) -> CsvHeader:
+    """Read a UTF-8 CSV file's header; without columns if the file is empty.
+
+    Args:
+        names: columns of files without a header, in order.
+
+    Raises:
+        SourceError: two columns have the same name, or the header can't be read.
+    """
+    name = file.name
+    with file.open() as source:
+        at = 0
+        while source.read(len(BOM)) == BOM:  # a program may put its own before another's
+            at += len(BOM)
+        source.seek(at)
+        skipped = [source.readline(_MAX_HEADER_BYTES) for _ in range(dialect.skip_rows)]
+        line, start = top = 1 + len(skipped), source.tell()
+        record = b""
+        comment = dialect.comment.encode()
+        while not record.strip(b"\r\n") or (comment and record.startswith(comment)):
+            line += bool(record)
+            start = source.tell()
+            record = source.readline(_MAX_HEADER_BYTES)
+            if not record:
+                return CsvHeader((), start, line)
+        while not find_record_end(record, dialect).offset and (
+            more := source.readline(_MAX_HEADER_BYTES)
+        ):
+            record += more
+            if len(record) > _MAX_HEADER_BYTES:
+                raise SourceError(
+                    f"the first record of file {name!r} does not end within "
+                    f"{_MAX_HEADER_BYTES} bytes",
+                    "check `--quote`, and whether this is a CSV file.",
+                )
+    record = _cut_first_record(record, dialect)
+    fields = _parse_header(record, name, dialect)
+    if not dialect.header:
+        if len(fields) == 1:  # where the lines without content are records, too
+            line, start = top
+        return CsvHeader(_name_by_position(len(fields), names, name), start, line)
+    columns, unnamed = _name_unnamed(fields)
+    _check_distinct(columns, name, line)
+    spellings = frozenset({record.rstrip(b"\r\n"), *_spell_header(fields, dialect)})
+    end = start + len(record)
+    return CsvHeader(columns, end, line + record.count(b"\n"), unnamed, spellings)
+
+
+def _spell_header(fields: ColumnNames, dialect: CsvDialect) -> Iterator[bytes]:
+    """Yield a header without quotes, and with all names in quotes, if names can be written so."""
+    special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
+    if not any(character in name for name in fields for character in special):
+        for quote in {"", dialect.quote}:
+            yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
+
+
+def _cut_first_record(lines: bytes, dialect: CsvDialect) -> bytes:
+    """Return the first record with its line break; carriage returns may end several in a line."""
+    text, _ = next(split_records(lines, dialect))
+    end = lines.index(text) + len(text)
+    return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
+
+
+def _parse_header(record: bytes, file: str, dialect: CsvDialect) -> ColumnNames:
+    """Return the fields of a file's first record.
+
+    Raises:
+        SourceError: it is not UTF-8, or its quotes are not closed.
+    """
+    width = 1
+    dialect = replace(dialect, null_values=())
+    for _ in range(2):
+        end = find_record_end(record + b"\n", dialect)
+        block = CsvBlock(record, 1, end.is_in_quotes, end.has_stray_text)
+        parsed = parse_block(block, width, dialect)
+        if not parsed.bad:
+            return tuple(column[0].as_py() for column in parsed.columns)
+        found = next(iter(parsed.bad.values())).rpartition("found ")[2]
+        if not found.isdigit():
+            break
+        width = int(found)
+    reason = next(iter(parsed.bad.values()))
+    raise SourceError(
+        f"the first record of file {file!r} can't be read: {reason}",
+        f"{hint_for_reason(reason, dialect)} Check whether this is a CSV file.",
+    )
+
+
+def _name_by_position(width: int, names: Sequence[str], file: str) -> ColumnNames:
+    """Return the given names for a file without a header, or `column_1`, `column_2`, ...
+
+    Raises:
+        SourceError: another number of names is given.
+    """
+    if not names:
+        return tuple(f"column_{i + 1}" for i in range(width))
+    if len(names) != width:
+        raise SourceError(
+            f"file {file!r} has {width} columns, but {len(names)} are declared",
+            "a file without a header needs all of its columns declared, or named by `--columns`, "
+            "in order.",
+        )
+    return tuple(names)
+
+
+def _name_unnamed(fields: ColumnNames) -> tuple[ColumnNames, tuple[tuple[str, int], ...]]:
+    """Name each column without a name `column_N`; return all names, and the new ones with their N.
+
+    >>> _name_unnamed(("", "a", "", "column_3"))
+    (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
+    """
+    taken = {name.lower() for name in fields}
+    unnamed: dict[str, int] = {}
+    for position, column in enumerate(fields, start=1):
+        if not column:
+            name = f"column_{position}"
+            names = chain([name], (f"{name}_{n}" for n in count(2)))
+            unnamed[next(n for n in names if n not in taken)] = position
+    given = iter(unnamed)
+    return tuple(column or next(given) for column in fields), tuple(unnamed.items())
+
+
+def _check_distinct(columns: ColumnNames, file: str, line: int) -> None:
+    """Raise SourceError if two columns of a header have the same name."""
+    seen: set[str] = set()
+    for column in columns:
+        if column in seen:
+            raise SourceError(
+                f"file {file!r} has two columns of the name {column!r}",
+                "rename one in the header; or "
+                f"leave it out with `--skip-rows {line}` and give all names with `--columns`; or "
+                "say that there is none with `--no-header`.",
+            )
+        seen.add(column)
+
+
+def split_file(
+    file: SourceFile,
+    header: CsvHeader,
+    dialect: CsvDialect,
+    split_bytes: int,
+    on_block: Callable[[CsvBlock], None] | None = None,
+    *,
+    read_bytes: int = _BLOCK_BYTES,
+) -> list[Split]:
+    """Split a UTF-8 CSV file at record ends into ranges of about `split_bytes`.
+
+    It looks for quotes and line breaks only, and parses no field.
+
+    Args:
+        on_block: called with each block of a file that has several splits.
+        read_bytes: how many bytes to read at a time.
+
+    Raises:
+        BadRecords: a record is too long, mostly because a quote is not closed.
+    """
+    size = file.bytes
+    whole = file.split(header.start, size, header.line)
+    if size - header.start <= split_bytes:
+        return [whole]
+    splits: list[Split] = []
+    start, line = header.start, header.line
+    with file.open() as source:
+        source.seek(start)
+        at = start
+        read_bytes = min(split_bytes, read_bytes)
+        for block in read_blocks(source, whole, dialect, file.name, block_bytes=read_bytes):
+            if on_block is not None:
+                on_block(block)
+            if at > start and at - start + len(block.data) > split_bytes:
+                splits.append(file.split(start, at, line))
+                start, line = at, block.line
+            at += len(block.data)
+    return [*splits, file.split(start, size, line)]
+
+
+class ColumnCandidates(NamedTuple):
+    """The types and formats that one column's texts fit, so far as they are read.
+
+    Attributes:
+        name: the column's.
+        candidates: a set of bits; see `lakeport.sources.csv.inference`.
+    """
+
+    name: str
+    candidates: int
+
+
+class CsvFile(NamedTuple):
+    """One file of a load.
+
+    Attributes:
+        file: plain UTF-8.
+        header: its header.
+        layout: its columns and dialect.
+        splits: its ranges that tasks read; empty until it is split.
+        candidates: of its columns, if they were inferred while it was split.
+    """
+
+    file: SourceFile
+    header: CsvHeader
+    layout: CsvLayout
+    splits: Sequence[Split] = ()
+    candidates: Sequence[ColumnCandidates] | None = None
+
+    def first_rows(self) -> list[tuple[int, list[str]]]:
+        """Return the first records with the line of each, without those that repeat the header.
+
+        None are returned if the first one is too long.
+        """
+        with self.file.open() as source:
+            source.seek(self.header.start)
+            data = source.read(SAMPLE_BYTES)
+            is_whole = not source.read(1)
+        columns, dialect, headers = self.layout
+        if not is_whole:
+            data = data[: find_record_end(data, dialect).offset]
+        text = re.sub("(?m)^\ufeff+", "", data.decode("utf-8", "replace"))
+        header = [*columns] if headers else None
+        rows = read_numbered_rows(text, dialect)
+        return [(self.header.line + line, row) for line, row in rows if row and row != header]
+
+    def without(self, columns: Collection[str]) -> CsvFile:
+        """Return the same file with these columns to be left out."""
+        kept = tuple("" if name in columns else name for name in self.layout.columns)
+        return self._replace(layout=self.layout._replace(columns=kept))
+
+
+def detect_files(
+    files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]
+) -> list[CsvFile]:
+    """Detect the dialect and read the header of each file; leave out files that hold nothing.
+
+    Either all files have a header, or none has.
+
+    Args:
+        files: the load's.
+        plain: the same as plain UTF-8.
+        declared: columns that the user declares.
+
+    Raises:
+        SourceError: all files are empty, or a header can't be read.
+    """
+    names = [name for name in declared if name not in files.folder_names]
+    detect = partial(_detect_file, files.csv, names)
+    found = [csv for csv in files.look(detect, plain) if csv.layout.columns]
+    if not found:
+        raise SourceError(
+            f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
+            "a CSV file needs at least a header, or a row if `header` is false.",
+        )
+    if len({csv.layout.dialect.header for csv in found}) == 1:
+        return found
+    detect = partial(_detect_file, replace(files.csv, header=True), names)
+    return [csv for csv in files.look(detect, plain) if csv.layout.columns]
+
+
+def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:
+    """Detect the dialect and read the header of one file. Run inside tasks."""
+    check_signature(file, texts=options.detect)
+    dialect = replace(_read_dialect(options, declared, file), encoding=file.encoding)
+    names = options.columns or declared
+    if not dialect.header and options.header is None and not options.columns:
+        header = read_header(file, dialect)
+        if names and len(names) == len(header.columns):
+            header = header._replace(columns=tuple(names))
+        elif names:  # not all columns are declared, which takes a header
+            dialect = replace(dialect, header=True)
+    if dialect.header or options.header is not None or options.columns:
+        header = read_header(file, dialect, () if dialect.header else names)
+    csv = CsvFile(file, header, CsvLayout(header.columns, dialect, header.spellings))
+    if dialect.header and options.detect and header.columns:
+        return [_add_trailing_column(csv)]
+    return [csv]
+
+
+def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
+    if options.with_defaults() == options:
+        return CsvDialect.from_options(options)
+    with file.open() as source:
+        sample = source.read(SAMPLE_BYTES)
+        is_whole = not source.read(1)
+    return detect_dialect(sample, options, is_whole=is_whole, declared=declared)
+
+
+def _add_trailing_column(csv: CsvFile) -> CsvFile:
+    """Add a column without a name if each record has one more field than the header, an empty one.
+
+    Some programs end records, but no header, with a delimiter.
+    """
+    columns = csv.layout.columns
+    rows = [row for _, row in csv.first_rows()]
+    width = len(columns) + 1
+    name = f"column_{width}"
+    has_trailing = all(len(row) == width and not row[-1] for row in rows)
+    if len(columns) == 1 or not rows or not has_trailing or name in columns:
+        return csv
+    unnamed = (*csv.header.unnamed, (name, width))
+    header = csv.header._replace(columns=(*columns, name), unnamed=unnamed)
+    return csv._replace(header=header, layout=csv.layout._replace(columns=header.columns))

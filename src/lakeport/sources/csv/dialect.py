@@ -1,13 +1,18 @@
-"""How one CSV file is written: given by its user, or found out."""
+"""How one CSV file is written: its dialect, and the formats of its numbers and dates."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError
-from lakeport.sources.csv.formats import check_date_format
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ENCODINGS = {"cp1252": "Windows-1252", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 
@@ -17,11 +22,11 @@ _THOUSANDS = {"", ".", ",", " ", "'"}
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """How one CSV file is written; `CsvOptions` describes the parts.
+    """The dialect of one CSV file; `CsvOptions` describes the fields.
 
     Attributes:
         skip_rows: lines before the header, Excel's `sep=` line included.
-        encoding: of the file as it is stored; it is read as UTF-8.
+        encoding: of the file as it is stored; lakeport reads a UTF-8 copy of other encodings.
     """
 
     delimiter: str = ","
@@ -34,9 +39,9 @@ class CsvDialect:
     encoding: str = "utf-8"
 
     @classmethod
-    def of(cls, options: CsvOptions) -> CsvDialect:
-        """The dialect of a file of which nothing was found out."""
-        plain = options.settled()
+    def from_options(cls, options: CsvOptions) -> CsvDialect:
+        """Return the dialect that options give without detection: defaults replace each None."""
+        plain = options.with_defaults()
         return cls(
             delimiter=plain.delimiter or ",",
             quote=plain.quote or "",
@@ -49,44 +54,45 @@ class CsvDialect:
         )
 
     @property
-    def native(self) -> bool:
-        """Whether the kernel reads it."""
+    def is_native(self) -> bool:
+        """Whether the compiled kernel can read this dialect: it has no escape and no comments."""
         return not (self.escape or self.comment)
 
-    def differences(self, plain: CsvDialect) -> tuple[str, ...]:
-        """In words, what another dialect, the expected one, has otherwise.
+    def describe_differences(self, expected: CsvDialect) -> tuple[str, ...]:
+        """Return a phrase for each part of this dialect that differs from the expected one.
 
-        >>> CsvDialect(delimiter=";", quote="", encoding="cp1252").differences(CsvDialect())
+        >>> found = CsvDialect(delimiter=";", quote="", encoding="cp1252")
+        >>> found.describe_differences(CsvDialect())
         ("delimiter ';'", 'no quotes', 'Windows-1252')
         """
         words = []
-        if self.delimiter != plain.delimiter:
-            words.append(f"delimiter {_named(self.delimiter)}")
-        if self.quote != plain.quote:
-            words.append(f"quote {_named(self.quote)}" if self.quote else "no quotes")
+        if self.delimiter != expected.delimiter:
+            words.append(f"delimiter {_format_character(self.delimiter)}")
+        if self.quote != expected.quote:
+            words.append(f"quote {_format_character(self.quote)}" if self.quote else "no quotes")
         name = codecs.lookup(self.encoding).name
-        if name != codecs.lookup(plain.encoding).name:
+        if name != codecs.lookup(expected.encoding).name:
             words.append(_ENCODINGS.get(name, name.upper()))
-        if self.skip_rows != plain.skip_rows:
+        if self.skip_rows != expected.skip_rows:
             lines = "line" if self.skip_rows == 1 else "lines"
             words.append(f"{self.skip_rows} {lines} skipped")
-        if self.header != plain.header:
+        if self.header != expected.header:
             words.append("header" if self.header else "no header")
         return tuple(words)
 
     def __str__(self) -> str:
-        """In words, what a message about a record has to say."""
-        quote = f"quote {_named(self.quote)}" if self.quote else "no quotes"
-        return f"delimiter {_named(self.delimiter)}, {quote}"
+        """Return the delimiter and the quote in words, for messages about a record."""
+        quote = f"quote {_format_character(self.quote)}" if self.quote else "no quotes"
+        return f"delimiter {_format_character(self.delimiter)}, {quote}"
 
 
-def _named(character: str) -> str:
+def _format_character(character: str) -> str:
     return {"\t": "tab"}.get(character, repr(character))
 
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    r"""How a CSV source is written. What is None is found out by looking at each file.
+    r"""How a CSV source is written. lakeport detects, file by file, what is None.
 
     Attributes:
         header: whether the first record names the columns; without it they are `column_1`, ...
@@ -127,7 +133,7 @@ class CsvOptions:
         """Check the values.
 
         Raises:
-            ConfigError: a value is none that CSV can be read with.
+            ConfigError: CSV can't be read with one of the values.
         """
         if self.delimiter == "\\t":
             object.__setattr__(self, "delimiter", "\t")
@@ -147,7 +153,7 @@ class CsvOptions:
         if self.skip_rows is not None and self.skip_rows < 0:
             raise ConfigError(f"skip_rows is {self.skip_rows}", "it counts lines, from 0.")
         self._check_columns()
-        self._check_numbers()
+        self._check_number_marks()
         if self.date_format is not None:
             check_date_format(self.date_format)
         try:
@@ -172,7 +178,7 @@ class CsvOptions:
                 "tables treat names that differ only in case as one.",
             )
 
-    def _check_numbers(self) -> None:
+    def _check_number_marks(self) -> None:
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:
@@ -189,8 +195,8 @@ class CsvOptions:
                 f"decimal mark and thousands separator are both {plain!r}", "change one of them."
             )
 
-    def settled(self) -> CsvOptions:
-        """The same options with the plain default for all that is None: nothing is found out."""
+    def with_defaults(self) -> CsvOptions:
+        """Return these options with the plain default in place of each None: no detection."""
         plain = CsvDialect()
         return replace(
             self,
@@ -201,13 +207,175 @@ class CsvOptions:
             skip_rows=self.skip_rows or 0,
             decimal=self.decimal or ("," if self.thousands == "." else "."),
             thousands=self.thousands or "",
-            date_format=self.date_format or "%Y-%m-%d",
+            date_format=self.date_format or ISO_DATE,
         )
 
 
-def _check_character(name: str, value: str) -> None:
+def _check_character(option: str, value: str) -> None:
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ConfigError(
-            f"{name} {value!r} of a CSV source is not usable",
+            f"{option} {value!r} of a CSV source is not usable",
             "it has to be one ASCII character other than a line break.",
+        )
+
+
+_SEPARATOR_PATTERNS = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
+_DECIMAL_MARKS = {".": "point", ",": "comma"}
+_SEPARATORS = {" ": "a space", "'": "an apostrophe"}
+
+ISO_DATE = "%Y-%m-%d"
+"""The date format of ISO 8601, which readers accept in every column of dates."""
+
+_DIRECTIVES = {
+    "%Y": "[0-9]{4}",
+    "%y": "[0-9]{2}",
+    "%m": "[0-9]{1,2}",
+    "%d": "[0-9]{1,2}",
+    "%H": "[0-9]{1,2}",
+    "%M": "[0-9]{2}",
+    "%S": "[0-9]{2}",
+    "%f": "[0-9]{1,6}",
+}
+_DATE_DIRECTIVES = ("%m", "%d")
+_TIME_DIRECTIVES = ("%H", "%M", "%S", "%f")
+_TIME_OF_DAY = r"[ T]([0-9]{1,2}):([0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """Numbers with a decimal mark, whose digits may be in groups of three.
+
+    Attributes:
+        decimal: `.` or `,`.
+        thousands: the separator of groups, or empty; a space stands for the unbreakable ones,
+            an apostrophe for the typographic one, too.
+    """
+
+    decimal: str
+    thousands: str
+
+    def describe(self, *, is_whole: bool) -> tuple[str, ...]:
+        """Return phrases for the report of a column in this format; empty for plain numbers.
+
+        Args:
+            is_whole: whether the column has whole numbers alone, which show no decimal mark.
+        """
+        plain = is_whole or self == PLAIN_NUMBER
+        mark = () if plain else (f"decimal {_DECIMAL_MARKS[self.decimal]}",)
+        groups = _SEPARATORS.get(self.thousands, repr(self.thousands))
+        return (*mark, f"thousands {groups}") if self.thousands else mark
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression that all texts in this format match."""
+        grouped = ""
+        if self.thousands:
+            grouped = f"[0-9]{{1,3}}(?:{_SEPARATOR_PATTERNS[self.thousands]}[0-9]{{3}})+|"
+        mark = _SEPARATOR_PATTERNS[self.decimal]
+        return f"^[+-]?(?:{grouped}[0-9]+)(?:{mark}[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+
+    def normalize(self, texts: pa.StringArray) -> pa.StringArray:
+        """Return matching texts with a decimal point and without thousands separators."""
+        import pyarrow.compute as pc
+
+        if self.thousands:
+            texts = pc.replace_substring_regex(texts, _SEPARATOR_PATTERNS[self.thousands], "")
+        return pc.replace_substring(texts, self.decimal, ".")
+
+
+PLAIN_NUMBER = NumberFormat(".", "")
+"""Plain numbers; as in every format, spaces around them are left out."""
+
+NUMBER_FORMATS = (
+    NumberFormat(",", ""),
+    NumberFormat(",", "."),
+    NumberFormat(",", " "),
+    NumberFormat(",", "'"),
+    PLAIN_NUMBER,
+    NumberFormat(".", ","),
+    NumberFormat(".", " "),
+    NumberFormat(".", "'"),
+)
+"""All number formats that inference tries; the narrower before the wider ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat:
+    """Dates in a format of `strptime`; a time of day may follow them.
+
+    Attributes:
+        format: such as `%d.%m.%Y`.
+    """
+
+    format: str
+
+    def describe(self, *, is_whole: bool) -> tuple[str, ...]:
+        """Return a phrase for the report of a column in this format; `is_whole` is ignored."""
+        return (f"dates {self.format}",)
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression that all texts in this format match."""
+        return f"^{_compile_date_format(self.format)[0]}(?:{_time_pattern(self.format)})?$"
+
+    def normalize(self, texts: pa.StringArray) -> pa.StringArray:
+        """Return matching texts rewritten as ISO 8601."""
+        import pyarrow.compute as pc
+
+        pattern, iso, groups = _compile_date_format(self.format)
+        plain = pc.replace_substring_regex(texts, f"^{pattern}$", iso)
+        if time := _time_pattern(self.format):
+            hour, minute, rest = (rf"\{groups + n}" for n in (1, 2, 3))
+            stamp = f"{iso}T0{hour}:{minute}{rest}"
+            plain = pc.replace_substring_regex(plain, f"^{pattern}{time}$", stamp)
+        plain = pc.replace_substring_regex(plain, "([-T])0([0-9]{2})", r"\1\2")
+        if "%y" in self.format:  # POSIX: 69 to 99 are of the 20th century
+            plain = pc.replace_substring_regex(plain, "^20(69|[7-9][0-9])-", r"19\1-")
+        return plain
+
+
+Format = NumberFormat | DateFormat
+"""How the texts of a column of numbers or dates are written."""
+
+
+def _time_pattern(format: str) -> str:  # noqa: A002
+    """Return the pattern of a time of day behind a date; empty if the format has its own time."""
+    return "" if any(directive in format for directive in _TIME_DIRECTIVES) else _TIME_OF_DAY
+
+
+@lru_cache
+def _compile_date_format(format: str) -> tuple[str, str, int]:  # noqa: A002
+    """Return a format's pattern, its replacement in ISO 8601, and the pattern's group count."""
+    found = re.findall("%.", format)
+    at = {part: rf"\{number}" for number, part in enumerate(found, start=1)}
+    parts = re.split("(%.)", format)
+    pattern = "".join(f"({_DIRECTIVES[p]})" if p in _DIRECTIVES else re.escape(p) for p in parts)
+    year = at.get("%Y") or f"20{at['%y']}"
+    iso = f"{year}-0{at['%m']}-0{at['%d']}"
+    if "%H" in at:
+        iso += f"T0{at['%H']}:{at.get('%M', '00')}:{at.get('%S', '00')}"
+        iso += f".{at['%f']}" if "%f" in at else ""
+    return pattern, iso, len(found)
+
+
+def check_date_format(format: str) -> None:  # noqa: A002
+    """Check that a `strptime` format describes a whole date with directives for numbers.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    found = re.findall("%.?", format)
+    years = [part for part in found if part in ("%Y", "%y")]
+    is_whole_date = len(years) == 1 and all(part in found for part in _DATE_DIRECTIVES)
+    times = [part for part in _TIME_DIRECTIVES if part in found]
+    if (
+        not is_whole_date
+        or len(set(found)) < len(found)
+        or any(part not in _DIRECTIVES for part in found)
+        or times != [*_TIME_DIRECTIVES[: len(times)]]
+    ):
+        raise ConfigError(
+            f"date format {format!r} is none that can be read",
+            "such as %d/%m/%Y or %d.%m.%y %H:%M: year (%Y, or %y of two digits), month (%m) and "
+            "day (%d), and perhaps hour, minute, second (%H %M %S) and fraction (%f).",
         )

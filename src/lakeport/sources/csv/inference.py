@@ -1,475 +1,511 @@
-"""CSV files before they are read: dialects, headers, splits at record ends, types from values."""
+"""Infer the type and the format of each CSV column from all of its texts.
+
+Each column has a set of candidates, the types and formats that all texts seen so far fit. A set is
+an int: its lowest bits are the plain kinds of `lakeport.sources.csv.conversion`. Above them, each
+format of numbers or dates has two bits: by it, all texts are of its narrow type (integer, date), or
+of its wide one (number, timestamp). Two flags follow; see `may_be_codes` and `verified`. A set
+shrinks with each block of texts, so whatever is left fits every value.
+
+What is not certain stays text. A number such as `1,234` or `1.234` can be read in two formats.
+Other columns of the load settle it, if they have one format for certain: `0,5` shows the decimal
+mark, `1.234,56` the thousands separator, too. Day and month are settled by the column alone.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain, count
+from dataclasses import dataclass, field
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeport.errors import SourceError
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakeport.host.process import available_cores
 from lakeport.model import Split
-from lakeport.sources.csv.detection import SAMPLE_BYTES, numbered_rows, sniffed
-from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
-from lakeport.sources.csv.reader import (
-    BOM,
-    CsvBlock,
-    Form,
-    Joints,
-    Layout,
-    blocks,
-    blocks_of,
-    kinds_parser,
-    native_kinds,
-    record_end,
-    records,
-    texts_of,
-    way_to_read,
-    without_joints,
+from lakeport.sources.csv.conversion import (
+    ANY_KIND,
+    DATE,
+    INTEGER,
+    NUMBER,
+    match_kinds,
+    narrowest_type,
 )
-from lakeport.sources.csv.readings import Readings
-from lakeport.sources.csv.values import ANY_KIND
-from lakeport.sources.files.file_set import FileSet
-from lakeport.sources.files.source_file import SourceFile, check_signature
+from lakeport.sources.csv.detection import (
+    ColumnCandidates,
+    CsvHeader,
+    read_numbered_rows,
+    split_file,
+)
+from lakeport.sources.csv.dialect import (
+    ISO_DATE,
+    NUMBER_FORMATS,
+    PLAIN_NUMBER,
+    DateFormat,
+    Format,
+    NumberFormat,
+)
+from lakeport.sources.csv.reader import (
+    CsvBlock,
+    CsvLayout,
+    JoinTraces,
+    create_kinds_parser,
+    match_kinds_natively,
+    parse_block,
+    read_split_blocks,
+    remove_join_traces,
+)
+from lakeport.sources.files.source_file import SourceFile
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import CsvParser
+    from lakeport.sources.csv.dialect import CsvOptions
 
-JOINTS = ""
-"""In place of a column's name: which `Joints` were not seen, as the sum of their values."""
+_DATE_FORMATS = tuple(
+    DateFormat(text)
+    for text in ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%Y", "%Y/%m/%d", "%Y.%m.%d")
+)  # with dots, no country writes the month first
+_FIRST_TEXTS = 8
+_GROUPED_CODE = "^[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$"
 
-UNJOINED = sum(joint.value for joint in Joints)
-_MAX_HEADER = 16 << 20
-_SPLIT_BLOCK = 8 << 20
-_INFER_BLOCK = 2 << 20
-_BEGINNING = 1 << 14
-_AHEAD = 2  # blocks that wait for each thread
-_THREADS = 8
+_COMMA_GROUPS = NumberFormat(".", ",")
+_DOT_GROUPS = NumberFormat(",", ".")
 
-
-class Head(NamedTuple):
-    """How a CSV file begins.
-
-    Attributes:
-        layout: its columns; empty if the file holds nothing at all.
-        start: offset of the first record behind the header.
-        line: line number of that record, from 1.
-        unnamed: those columns that the header gives no name, with the names that they
-            got instead and their positions, from 1.
-        spellings: the header as it stands there, and as other programs would write it.
-    """
-
-    layout: Layout
-    start: int
-    line: int
-    unnamed: tuple[tuple[str, int], ...] = ()
-    spellings: frozenset[bytes] = frozenset()
-
-
-class ColumnKinds(NamedTuple):
-    """What the texts of one column can be, as far as they were read (see `Readings`)."""
-
-    name: str
-    kinds: int
+_PLAIN_BITS = ANY_KIND.bit_length()
 
 
 @dataclass(frozen=True, slots=True)
-class InferKinds:
-    """Picklable: split -> the kinds of all its columns, from every value. Run inside tasks.
+class FormatCandidates:
+    """The formats that inference tries, and the meaning of bits in a set of candidates. Picklable.
 
     Attributes:
-        form: the columns of the split's file, and how it is written.
-        columns: those to infer.
-        readings: the formats of numbers and dates that texts are tried in.
-        thorough: whether to look for every format in every text (see `Readings.beside`).
+        formats: in the order of their bits.
+        plain: the plain kinds that are possible at all.
+        is_forced: whether the user named the decimal mark or the thousands separator.
     """
 
-    form: Form
-    columns: frozenset[str]
-    readings: Readings = field(default_factory=Readings)
-    thorough: bool = False
+    formats: tuple[Format, ...] = ()
+    plain: int = ANY_KIND
+    is_forced: bool = False
+
+    @classmethod
+    def from_options(cls, options: CsvOptions) -> FormatCandidates:
+        """Return the formats that a user's options leave open."""
+        numbers = tuple(
+            f
+            for f in NUMBER_FORMATS
+            if options.decimal in (None, f.decimal) and options.thousands in (None, f.thousands)
+        )
+        if (options.decimal, options.thousands) == (".", ""):
+            numbers = ()
+        is_forced = options.decimal is not None or options.thousands is not None
+        dates = _DATE_FORMATS
+        if options.date_format is not None:
+            dates = () if options.date_format == ISO_DATE else (DateFormat(options.date_format),)
+        has_comma = options.decimal == "," or options.thousands == "."
+        return cls(numbers + dates, ANY_KIND & ~NUMBER if has_comma else ANY_KIND, is_forced)
+
+    def format_of_declared(self, type_: pa.DataType | None) -> Format | None:
+        """Return the format that the options name for columns declared as `type_`, or None."""
+        if type_ is None or type_ == pa.string() or type_ == pa.bool_():
+            return None
+        if pa.types.is_temporal(type_):
+            dates = [f for f in self.formats if isinstance(f, DateFormat)]
+            return dates[0] if len(dates) == 1 else None
+        numbers = [f for f in self.formats if isinstance(f, NumberFormat) and f != PLAIN_NUMBER]
+        groups = ("", ".", ",") if self.is_forced else ()
+        fit = [f for f in numbers if f.thousands in groups or len(numbers) == 1]
+        return fit[-1] if fit else None
 
     @property
-    def native(self) -> bool:
-        """Whether it goes by the kernel: in no more time than it takes to cut files."""
-        return self.parser() is not None
+    def initial(self) -> int:
+        """The set of all candidates, which a column has until a value is seen."""
+        if not self.formats:
+            return self.plain
+        return self.plain | (1 << (self._code_bit + 2)) - (ANY_KIND + 1)
 
-    def parser(self) -> CsvParser | None:
-        """Return the kernel's parser of such files; None where it can't read them."""
-        return kinds_parser(len(self.form.layout), self.form.dialect)
+    @property
+    def _code_bit(self) -> int:
+        """The number of the flag that `may_be_codes` reads."""
+        return _PLAIN_BITS + 2 * len(self.formats)
 
-    def __call__(self, split: Split) -> list[ColumnKinds]:
-        """Infer the kinds in one split. Records with a wrong number of fields don't count."""
-        kinds = self.first()
-        parser = self.parser()
-        for block in blocks_of(split, self.form.dialect, ""):
-            kinds = self.of_block(parser, block, kinds)
-        return self.of_columns(kinds)
+    @property
+    def verified(self) -> int:
+        """The flag that says: every format in the set was tried on every value."""
+        return 1 << (self._code_bit + 1)
 
-    def first(self) -> list[int]:
-        """For each column of the layout the readings that are possible before the first block."""
-        kinds = [self.readings.any if name in self.columns else 0 for name in self.form.layout]
-        return [*kinds, UNJOINED]
+    @property
+    def format_bits(self) -> int:
+        """The bits of all formats, without the flags behind them."""
+        return (1 << self._code_bit) - (ANY_KIND + 1)
 
-    def of_block(self, parser: CsvParser | None, block: CsvBlock, kinds: list[int]) -> list[int]:
-        """Narrow each column's kinds to those that a block's texts fit.
+    def may_be_codes(self, candidates: int) -> bool:
+        """Whether all texts may be codes in groups, such as `612 345 678`."""
+        return bool(candidates & (1 << self._code_bit))
 
-        The last number, of `JOINTS`, loses those that the block has.
+    def remaining_formats(self, candidates: int) -> Iterator[tuple[Format, int]]:
+        """Yield each format in a set, with the plain kinds that it gives all texts."""
+        for format_, place, narrow_kind in self._places():
+            kinds = (candidates >> place & 3) * narrow_kind
+            if kinds:
+                yield format_, kinds
+
+    def narrow(self, texts: pa.StringArray, candidates: int) -> int:
+        """Return those candidates that all texts fit; nulls and empty texts fit all."""
+        plain = match_kinds(texts, candidates & ANY_KIND) if candidates & ANY_KIND else 0
+        return plain | self.narrow_formats(texts, candidates)
+
+    def narrow_by_sample(self, texts: Iterable[str], candidates: int) -> int:
+        """Drop the plain kinds, and the formats whose pattern one of a few texts does not match."""
+        found = candidates & ~(ANY_KIND | self.format_bits)
+        filled = [text.strip() for text in texts if text]
+        for format_, place, _ in self._places():
+            if all(map(re.compile(format_.pattern).match, filled)):
+                found |= candidates & (3 << place)
+        return found
+
+    def narrow_formats(self, texts: pa.StringArray, candidates: int) -> int:
+        """Return those candidates but for the plain kinds that all texts fit; see `narrow`."""
+        rest = candidates & ~ANY_KIND
+        if not rest & self.format_bits:
+            return rest
+        texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+        texts = pc.utf8_trim_whitespace(texts)
+        for part in (texts[:_FIRST_TEXTS], texts):
+            found = rest & ~self.format_bits
+            ungrouped: dict[str, int] = {}  # what fits without groups fits with any
+            for format_, place, narrow_kind in self._places():
+                left = (rest >> place & 3) * narrow_kind
+                mark = format_.decimal if isinstance(format_, NumberFormat) else ""
+                fit = ungrouped.get(mark, 0) & left or _match_formatted(format_, part, left)
+                if isinstance(format_, NumberFormat) and not format_.thousands:
+                    ungrouped[mark] = fit
+                found |= (fit // narrow_kind & 3) << place
+            if self.may_be_codes(found) and not _all_match(part, _GROUPED_CODE):
+                found &= ~(1 << self._code_bit)
+            rest = found
+        return rest
+
+    def narrow_by_kinds(self, kinds: int, candidates: int) -> int:
+        """Return the format bits and flags that are left once all texts are of these plain kinds.
+
+        Whole numbers are the same in all formats. Plain numbers with a point may have groups
+        instead; no text is read here, so the flag `verified` goes.
         """
-        *kinds, unseen = kinds
-        block, joints = without_joints(block, self.form)
-        kinds = self._of_block(parser, block, kinds) if self.columns else kinds
-        return [*kinds, unseen & ~joints.value]
+        rest = candidates & ~ANY_KIND
+        if not rest & self.format_bits or kinds == candidates & ANY_KIND & self.plain == self.plain:
+            return rest
+        if kinds & INTEGER:
+            return rest & ~(self._date_bits() | 1 << self._code_bit)
+        if kinds & NUMBER:
+            return rest & ~(self._date_bits() | self.verified)
+        return rest & ~self.format_bits
 
-    def _of_block(self, parser: CsvParser | None, block: CsvBlock, kinds: list[int]) -> list[int]:
-        plain_kinds = [some & ANY_KIND for some in kinds]
-        found = None if self.thorough else native_kinds(parser, block, plain_kinds)
-        if found is None:
-            columns = texts_of(block, len(kinds), self.form.dialect).columns
-            asked = zip(columns, kinds, strict=True)
-            return [self.readings.of_texts(column, some) if some else 0 for column, some in asked]
-        foreign = self.readings.foreign
-        if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
-            kinds = self._by_beginning(block, found, kinds)
-        if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
-            columns = texts_of(block, len(kinds), self.form.dialect).columns
+    def _date_bits(self) -> int:
+        return sum(3 << place for f, place, _ in self._places() if isinstance(f, DateFormat))
+
+    def _places(self) -> Iterator[tuple[Format, int, int]]:
+        """Yield each format, the number of its first bit, and the plain kind that this means."""
+        for place, format_ in zip(range(_PLAIN_BITS, self._code_bit, 2), self.formats, strict=True):
+            yield format_, place, INTEGER if isinstance(format_, NumberFormat) else DATE
+
+
+def _all_match(texts: pa.StringArray, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
+
+
+def _match_formatted(format_: Format, texts: pa.StringArray, kinds: int) -> int:
+    """Return those of `kinds` that all texts fit by a format; 0 if one is not in this format."""
+    if not kinds or not _all_match(texts, format_.pattern):
+        return 0
+    return match_kinds(format_.normalize(texts), kinds)
+
+
+class InferredType(NamedTuple):
+    """The type and format that inference chose for one column.
+
+    Attributes:
+        type: of its values.
+        format: how its texts are written; None for plainly.
+        doubt: the option of `CsvOptions` that would settle an uncertain format; empty if certain.
+        is_empty: whether the column has no text at all, so that any type would fit.
+    """
+
+    type: pa.DataType
+    format: Format | None = None
+    doubt: str = ""
+    is_empty: bool = False
+
+
+_TEXT = InferredType(pa.string())
+PLAIN_DOUBLE = InferredType(pa.float64())
+
+
+@dataclass(frozen=True, slots=True)
+class NumberEvidence:
+    """How a load's columns write numbers, where that is certain; it settles the uncertain ones.
+
+    Attributes:
+        decimal_marks: the decimal marks of columns with one for certain.
+        group_formats: the formats of columns with one for certain.
+        allows_comma: whether a comma may be the decimal mark; not if it delimits fields.
+    """
+
+    decimal_marks: frozenset[str]
+    group_formats: frozenset[Format]
+    allows_comma: bool
+
+    @classmethod
+    def collect(
+        cls, formats: FormatCandidates, columns: Iterable[int], *, allows_comma: bool
+    ) -> NumberEvidence:
+        """Collect the evidence of all columns' candidates."""
+        marks: set[str] = set()
+        groups: set[Format] = set()
+        for candidates in columns:
+            left = _number_formats(formats, candidates)
+            if candidates & INTEGER or (not left and not candidates & NUMBER):
+                continue
+            found = {format_.decimal for format_ in left}
+            found |= {"."} if candidates & NUMBER else set()
+            if len(found) == 1:
+                marks |= found
+            if not candidates & NUMBER and len(left) == 1:
+                groups |= left.keys()
+        return cls(frozenset(marks), frozenset(groups), allows_comma)
+
+
+def _number_formats(formats: FormatCandidates, candidates: int) -> dict[NumberFormat, int]:
+    left = formats.remaining_formats(candidates)
+    return {f: kinds for f, kinds in left if isinstance(f, NumberFormat)}
+
+
+def needs_thorough_inference(
+    formats: FormatCandidates, candidates: int, evidence: NumberEvidence
+) -> bool:
+    """Whether a choice depends on formats that were not tried on all of a column's texts."""
+    if (
+        candidates & formats.verified
+        or not candidates & formats.format_bits
+        or candidates & INTEGER
+    ):
+        return False
+    return not candidates & ANY_KIND or "," in evidence.decimal_marks
+
+
+def infer_type(
+    formats: FormatCandidates, candidates: int, evidence: NumberEvidence
+) -> InferredType:
+    """Choose the type and the format of a column by its candidates; text if they leave a doubt."""
+    if candidates == formats.initial:
+        return _TEXT._replace(is_empty=True)
+    plain = candidates & ANY_KIND
+    if plain and plain != NUMBER:
+        return InferredType(narrowest_type(plain))
+    left = _number_formats(formats, candidates)
+    if plain:
+        return _infer_with_point(left, evidence)
+    if left:
+        return _TEXT if formats.may_be_codes(candidates) else _infer_number(formats, left, evidence)
+    dates = [
+        (format_, kinds)
+        for format_, kinds in formats.remaining_formats(candidates)
+        if isinstance(format_, DateFormat)
+    ]
+    if len(dates) == 1:
+        return _formatted(*dates[0])
+    return _TEXT._replace(doubt="date_format") if dates else _TEXT
+
+
+def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence) -> InferredType:
+    """Choose plain doubles, unless all points may group digits and other columns have commas."""
+    if _DOT_GROUPS in left and evidence.decimal_marks == {","}:
+        if _DOT_GROUPS in evidence.group_formats:
+            return _formatted(_DOT_GROUPS, left[_DOT_GROUPS])
+        return _TEXT._replace(doubt="thousands")
+    return PLAIN_DOUBLE
+
+
+def _infer_number(
+    formats: FormatCandidates, left: Mapping[NumberFormat, int], evidence: NumberEvidence
+) -> InferredType:
+    if PLAIN_NUMBER in left:
+        with_point = _infer_with_point(left, evidence)
+        whole = left[PLAIN_NUMBER] & INTEGER  # whatever the mark
+        if whole or with_point == PLAIN_DOUBLE:
+            return _formatted(PLAIN_NUMBER, left[PLAIN_NUMBER])
+        return with_point
+    marks = {format_.decimal for format_ in left}
+    if len(marks) == 2 and not _is_same_in_all(left):
+        if marks & evidence.decimal_marks == {","} and "." not in evidence.decimal_marks:
+            marks = {","}
+        elif _COMMA_GROUPS in evidence.group_formats and "," not in evidence.decimal_marks:
+            marks = {"."}
         else:
-            columns = [None] * len(kinds)
+            return _TEXT._replace(doubt="decimal")
+    if marks == {","} and not (evidence.allows_comma or formats.is_forced):
+        return _TEXT._replace(doubt="decimal")
+    format_ = next(f for f in left if f.decimal in marks)
+    return _formatted(format_, left[format_])
+
+
+def _is_same_in_all(left: Mapping[NumberFormat, int]) -> bool:
+    """Whether all formats read the same values: whole numbers in the same groups."""
+    return len({f.thousands for f in left}) == 1 and all(k & INTEGER for k in left.values())
+
+
+def _formatted(format_: Format, kinds: int) -> InferredType:
+    return InferredType(narrowest_type(kinds), format_)
+
+
+TRACES = ""
+"""Key of `ColumnCandidates` that has, in place of candidates, the `JoinTraces` not seen so far."""
+
+UNSEEN_TRACES = sum(trace.value for trace in JoinTraces)
+_BLOCK_BYTES = 2 << 20
+_SAMPLE_BYTES = 1 << 14
+_BLOCKS_AHEAD = 2  # that wait for each thread
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInference:
+    """Picklable function that narrows the candidates of columns by all values of a split.
+
+    Attributes:
+        layout: of the split's file.
+        columns: those to infer.
+        formats: the formats that it tries.
+        is_thorough: whether to try every format on every text; see `narrow_by_kinds`.
+    """
+
+    layout: CsvLayout
+    columns: frozenset[str]
+    formats: FormatCandidates = field(default_factory=FormatCandidates)
+    is_thorough: bool = False
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the kernel infers, which takes no longer than to cut the file."""
+        return self.create_parser() is not None
+
+    def create_parser(self) -> CsvParser | None:
+        """Return the kernel's parser of these files; None where it can't read them."""
+        return create_kinds_parser(len(self.layout.columns), self.layout.dialect)
+
+    def __call__(self, split: Split) -> list[ColumnCandidates]:
+        """Infer from one split; ignore records with a wrong number of fields. Run inside tasks."""
+        candidates = self.initial_candidates()
+        parser = self.create_parser()
+        for block in read_split_blocks(split, self.layout.dialect, ""):
+            candidates = self.narrow(parser, block, candidates)
+        return self.name_candidates(candidates)
+
+    def initial_candidates(self) -> list[int]:
+        """Return all candidates for each column, none for one not to infer; last, unseen traces."""
+        columns = self.layout.columns
+        return [*(self.formats.initial if n in self.columns else 0 for n in columns), UNSEEN_TRACES]
+
+    def narrow(self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]) -> list[int]:
+        """Return those candidates of each column that a block's texts fit; last, unseen traces."""
+        *candidates, unseen = candidates
+        block, traces = remove_join_traces(block, self.layout)
+        narrowed = self._narrow_columns(parser, block, candidates) if self.columns else candidates
+        return [*narrowed, unseen & ~traces.value]
+
+    def _narrow_columns(
+        self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]
+    ) -> list[int]:
+        plain = [some & ANY_KIND for some in candidates]
+        kinds = None if self.is_thorough else match_kinds_natively(parser, block, plain)
+        if kinds is None:
+            columns = self._parse_columns(block)
+            pairs = zip(columns, candidates, strict=True)
+            return [self.formats.narrow(texts, some) if some else 0 for texts, some in pairs]
+        if self._needs_texts(kinds, candidates):
+            candidates = self._narrow_by_sample(block, kinds, candidates)
+        columns = [None] * len(candidates)
+        if self._needs_texts(kinds, candidates):
+            columns = self._parse_columns(block)
         return [
-            plain | self.readings.beside(plain, some)
-            if plain or not some & foreign
-            else self.readings.of_foreign(column, some)
-            for column, plain, some in zip(columns, found, kinds, strict=True)
+            fit | self.formats.narrow_by_kinds(fit, some)
+            if fit or not some & self.formats.format_bits
+            else self.formats.narrow_formats(texts, some)
+            for texts, fit, some in zip(columns, kinds, candidates, strict=True)
         ]
 
-    def _by_beginning(self, block: CsvBlock, found: list[int], kinds: list[int]) -> list[int]:
-        """Leave out formats that first texts are not in, as pyarrow's reader is slow to start."""
-        width, data = len(kinds), block.data[:_BEGINNING]
-        numbered = numbered_rows(data.decode("utf-8", "replace"), self.form.dialect)
+    def _needs_texts(self, kinds: list[int], candidates: list[int]) -> bool:
+        """Whether any column is of no plain kind, and may be of a format."""
+        pairs = zip(kinds, candidates, strict=True)
+        return any(some & self.formats.format_bits and not fit for fit, some in pairs)
+
+    def _parse_columns(self, block: CsvBlock) -> list[pa.StringArray]:
+        return parse_block(block, len(self.layout.columns), self.layout.dialect).columns
+
+    def _narrow_by_sample(
+        self, block: CsvBlock, kinds: list[int], candidates: list[int]
+    ) -> list[int]:
+        """Drop formats by a block's first texts alone, as pyarrow's reader is slow to start."""
+        width, data = len(candidates), block.data[:_SAMPLE_BYTES]
+        numbered = read_numbered_rows(data.decode("utf-8", "replace"), self.layout.dialect)
         rows = [row for _, row in numbered]
         if len(data) < len(block.data):
             del rows[-1]
         rows = [row for row in rows if len(row) == width]
         return [
-            some if plain else self.readings.matching((row[n] for row in rows), some)
-            for n, (plain, some) in enumerate(zip(found, kinds, strict=True))
+            some if fit else self.formats.narrow_by_sample((row[n] for row in rows), some)
+            for n, (fit, some) in enumerate(zip(kinds, candidates, strict=True))
         ]
 
-    def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
-        """The same kinds by name, without the columns that are not to be inferred."""
-        *kinds, unseen = kinds
-        named = zip(self.form.layout, kinds, strict=True)
-        found = [ColumnKinds(name, kind) for name, kind in named if name in self.columns]
-        return [*found, ColumnKinds(JOINTS, unseen)]
+    def name_candidates(self, candidates: list[int]) -> list[ColumnCandidates]:
+        """Return the candidates of the columns to infer with their names, and unseen traces."""
+        *candidates, unseen = candidates
+        pairs = zip(self.layout.columns, candidates, strict=True)
+        found = [ColumnCandidates(name, some) for name, some in pairs if name in self.columns]
+        return [*found, ColumnCandidates(TRACES, unseen)]
 
 
-def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
-    """Column -> kinds that the texts of all splits can be.
+def merge_candidates(found: Iterable[ColumnCandidates]) -> dict[str, int]:
+    """Return for each column the candidates that the texts of all splits fit.
 
-    >>> merged([ColumnKinds("a", 6), ColumnKinds("a", 4)])
+    >>> merge_candidates([ColumnCandidates("a", 6), ColumnCandidates("a", 4)])
     {'a': 4}
     """
     result: dict[str, int] = {}
-    for name, kinds in found:
-        result[name] = result.get(name, kinds) & kinds
+    for name, candidates in found:
+        result[name] = result.get(name, candidates) & candidates
     return result
 
 
-def read_head(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()) -> Head:
-    """Read a plain UTF-8 CSV file's header.
-
-    Args:
-        names: columns of files without a header, in order.
-
-    Raises:
-        SourceError: two columns have the same name, or the header is no header.
-    """
-    name = file.name
-    with file.open() as source:
-        at = 0
-        while source.read(len(BOM)) == BOM:  # a program may put its own before another's
-            at += len(BOM)
-        source.seek(at)
-        skipped = [source.readline(_MAX_HEADER) for _ in range(dialect.skip_rows)]
-        line, start = top = 1 + len(skipped), source.tell()
-        record = b""
-        comment = dialect.comment.encode()
-        while not record.strip(b"\r\n") or (comment and record.startswith(comment)):
-            line += bool(record)
-            start = source.tell()
-            record = source.readline(_MAX_HEADER)
-            if not record:
-                return Head((), start, line)
-        while not record_end(record, dialect).offset and (more := source.readline(_MAX_HEADER)):
-            record += more
-            if len(record) > _MAX_HEADER:
-                raise SourceError(
-                    f"the first record of file {name!r} does not end within {_MAX_HEADER} bytes",
-                    "check `--quote`, and whether this is a CSV file.",
-                )
-    record = _first(record, dialect)
-    fields = _fields(record, name, dialect)
-    if not dialect.header:
-        if len(fields) == 1:  # where the lines without content are records, too
-            line, start = top
-        return Head(_numbered(len(fields), names, name), start, line)
-    layout, unnamed = _named(fields)
-    _check_header(layout, name, line)
-    spellings = frozenset({record.rstrip(b"\r\n"), *_spelled(fields, dialect)})
-    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed, spellings)
-
-
-def _spelled(fields: Layout, dialect: CsvDialect) -> Iterator[bytes]:
-    """Yield a header without quotes, and with all names in quotes, if names can be written so."""
-    special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
-    if not any(character in name for name in fields for character in special):
-        for quote in {"", dialect.quote}:
-            yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
-
-
-def _first(lines: bytes, dialect: CsvDialect) -> bytes:
-    """The first record, with its line break: one line may hold more, ended by carriage returns."""
-    text, _ = next(records(lines, dialect))
-    end = lines.index(text) + len(text)
-    return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
-
-
-def _fields(record: bytes, name: str, dialect: CsvDialect) -> Layout:
-    width = 1
-    dialect = replace(dialect, null_values=())
-    for _ in range(2):
-        _, torn, stray, _ = record_end(record + b"\n", dialect)
-        texts = texts_of(CsvBlock(record, 1, torn, stray), width, dialect)
-        if not texts.bad:
-            return tuple(column[0].as_py() for column in texts.columns)
-        found = next(iter(texts.bad.values())).rpartition("found ")[2]
-        if not found.isdigit():
-            break
-        width = int(found)
-    reason = next(iter(texts.bad.values()))
-    raise SourceError(
-        f"the first record of file {name!r} can't be read: {reason}",
-        f"{way_to_read(reason, dialect)} Check whether this is a CSV file.",
-    )
-
-
-def _numbered(width: int, names: Sequence[str], file: str) -> Layout:
-    if not names:
-        return tuple(f"column_{i + 1}" for i in range(width))
-    if len(names) != width:
-        raise SourceError(
-            f"file {file!r} has {width} columns, but {len(names)} are declared",
-            "a file without a header needs all of its columns declared, or named by `--columns`, "
-            "in order.",
-        )
-    return tuple(names)
-
-
-def _named(fields: Layout) -> tuple[Layout, tuple[tuple[str, int], ...]]:
-    """The columns, those without a name as `column_N`; and these names with their N, from 1.
-
-    >>> _named(("", "a", "", "column_3"))
-    (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
-    """
-    taken = {name.lower() for name in fields}
-    unnamed: dict[str, int] = {}
-    for position, column in enumerate(fields, start=1):
-        if not column:
-            name = f"column_{position}"
-            names = chain([name], (f"{name}_{n}" for n in count(2)))
-            unnamed[next(n for n in names if n not in taken)] = position
-    given = iter(unnamed)
-    return tuple(column or next(given) for column in fields), tuple(unnamed.items())
-
-
-def _check_header(fields: Layout, name: str, line: int) -> None:
-    seen: set[str] = set()
-    for column in fields:
-        if column in seen:
-            raise SourceError(
-                f"file {name!r} has two columns of the name {column!r}",
-                "rename one in the header; or "
-                f"leave it out with `--skip-rows {line}` and give all names with `--columns`; or "
-                "say that there is none with `--no-header`.",
-            )
-        seen.add(column)
-
-
 def split_and_infer(
-    file: SourceFile, head: Head, infer: InferKinds, split_bytes: int
-) -> tuple[list[Split], list[ColumnKinds]]:
-    """Cut a file as `split_file` does, and infer on the way: read it once.
+    file: SourceFile, header: CsvHeader, inference: ColumnInference, split_bytes: int
+) -> tuple[list[Split], list[ColumnCandidates]]:
+    """Split a file as `split_file` does, and infer from the same read.
 
     Raises:
-        BadRecords: see there.
+        BadRecords: a record is too long.
     """
-    if file.bytes - head.start <= split_bytes:
-        splits = split_file(file, head, infer.form.dialect, split_bytes)
-        return splits, infer(splits[0])
-    kinds = infer.first()
+    dialect = inference.layout.dialect
+    if file.bytes - header.start <= split_bytes:
+        splits = split_file(file, header, dialect, split_bytes)
+        return splits, inference(splits[0])
+    candidates = inference.initial_candidates()
     threads = min(_THREADS, available_cores())
-    parser = infer.parser()
-    waiting: deque[Future[list[int]]] = deque()
+    parser = inference.create_parser()
+    pending: deque[Future[list[int]]] = deque()
 
-    def take(most: int) -> None:
-        while len(waiting) > most:
-            kinds[:] = map(and_, kinds, waiting.popleft().result())
+    def collect(most_pending: int) -> None:
+        while len(pending) > most_pending:
+            candidates[:] = map(and_, candidates, pending.popleft().result())
 
-    def look(block: CsvBlock) -> None:
-        take(_AHEAD * threads)
-        waiting.append(executor.submit(infer.of_block, parser, block, [*kinds]))
+    def submit(block: CsvBlock) -> None:
+        collect(_BLOCKS_AHEAD * threads)
+        pending.append(executor.submit(inference.narrow, parser, block, [*candidates]))
 
     with ThreadPoolExecutor(threads, "lakeport-infer") as executor:
-        splits = split_file(file, head, infer.form.dialect, split_bytes, look, step=_INFER_BLOCK)
-        take(0)
-    return splits, infer.of_columns(kinds)
-
-
-def split_file(
-    file: SourceFile,
-    head: Head,
-    dialect: CsvDialect,
-    split_bytes: int,
-    look: Callable[[CsvBlock], None] | None = None,
-    *,
-    step: int = _SPLIT_BLOCK,
-) -> list[Split]:
-    """Cut a plain UTF-8 CSV file at record ends into ranges of about `split_bytes`.
-
-    Only quotes and line breaks are looked at; nothing is parsed.
-
-    Args:
-        look: called with each block of a file that is cut.
-        step: bytes to read at a time.
-
-    Raises:
-        BadRecords: a record is too long, mostly because a quote is not closed.
-    """
-    size = file.bytes
-    whole = file.split(head.start, size, head.line)
-    if size - head.start <= split_bytes:
-        return [whole]
-    splits: list[Split] = []
-    start, line = head.start, head.line
-    with file.open() as source:
-        source.seek(start)
-        at = start
-        step = min(split_bytes, step)
-        for block in blocks(source, whole, dialect, file.name, block_bytes=step):
-            if look is not None:
-                look(block)
-            if at > start and at - start + len(block.data) > split_bytes:
-                splits.append(file.split(start, at, line))
-                start, line = at, block.line
-            at += len(block.data)
-    return [*splits, file.split(start, size, line)]
-
-
-class CsvFile(NamedTuple):
-    """One file of a load.
-
-    Attributes:
-        file: plain UTF-8.
-        head: where its records begin.
-        form: its columns, and how it is written.
-        splits: how it is cut, once that is known.
-        kinds: what its columns can be, if that was seen on the way.
-    """
-
-    file: SourceFile
-    head: Head
-    form: Form
-    splits: Sequence[Split] = ()
-    kinds: Sequence[ColumnKinds] | None = None
-
-    def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the first records with the line of each, without those that repeat the header.
-
-        None are returned if the first one is too long.
-        """
-        with self.file.open() as source:
-            source.seek(self.head.start)
-            data = source.read(SAMPLE_BYTES)
-            ended = not source.read(1)
-        layout, dialect, headers = self.form
-        if not ended:
-            data = data[: record_end(data, dialect).offset]
-        text = re.sub("(?m)^\ufeff+", "", data.decode("utf-8", "replace"))
-        header = [*layout] if headers else None
-        rows = numbered_rows(text, dialect)
-        return [(self.head.line + line, row) for line, row in rows if row and row != header]
-
-    def without(self, columns: Collection[str]) -> CsvFile:
-        """The same file, these columns to be left out."""
-        layout = tuple("" if name in columns else name for name in self.form.layout)
-        return self._replace(form=self.form._replace(layout=layout))
-
-
-def heads_of(files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]) -> list[CsvFile]:
-    """Look at the beginning of each file; those that hold nothing at all are left out.
-
-    Whether files have a header is found out for all of them together.
-
-    Raises:
-        SourceError: all files are empty, or a header is none.
-    """
-    names = [name for name in declared if name not in files.folder_names]
-    look = partial(_look, files.csv, names)
-    found = [csv for csv in files.look(look, plain) if csv.form.layout]
-    if not found:
-        raise SourceError(
-            f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
-            "a CSV file needs at least a header, or a row if `header` is false.",
-        )
-    if len({csv.form.dialect.header for csv in found}) == 1:
-        return found
-    look = partial(_look, replace(files.csv, header=True), names)
-    return [csv for csv in files.look(look, plain) if csv.form.layout]
-
-
-def _look(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:
-    check_signature(file, texts=options.detect)
-    dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
-    names = options.columns or declared
-    if not dialect.header and options.header is None and not options.columns:
-        head = read_head(file, dialect)
-        fits = len(names) == len(head.layout)
-        if names and not fits:  # not all columns are declared, which takes a header
-            dialect = replace(dialect, header=True)
-        elif names:
-            head = head._replace(layout=tuple(names))
-    if dialect.header or options.header is not None or options.columns:
-        head = read_head(file, dialect, () if dialect.header else names)
-    csv = CsvFile(file, head, Form(head.layout, dialect, head.spellings))
-    return [_with_last(csv) if dialect.header and options.detect and head.layout else csv]
-
-
-def _with_last(csv: CsvFile) -> CsvFile:
-    """With one more column, without a name, if all records have an empty field behind the header's.
-
-    Some programs end records, but no header, with a delimiter.
-    """
-    layout = csv.form.layout
-    rows = [row for _, row in csv.first_rows()]
-    width = len(layout) + 1
-    name = f"column_{width}"
-    ended = all(len(row) == width and not row[-1] for row in rows)
-    if len(layout) == 1 or not rows or not ended or name in layout:
-        return csv
-    head = csv.head._replace(layout=(*layout, name), unnamed=(*csv.head.unnamed, (name, width)))
-    return csv._replace(head=head, form=csv.form._replace(layout=head.layout))
-
-
-def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
-    if options.settled() == options:
-        return CsvDialect.of(options)
-    with file.open() as source:
-        sample = source.read(SAMPLE_BYTES)
-        ended = not source.read(1)
-    return sniffed(sample, options, ended=ended, declared=declared)
+        splits = split_file(file, header, dialect, split_bytes, submit, read_bytes=_BLOCK_BYTES)
+        collect(0)
+    return splits, inference.name_candidates(candidates)

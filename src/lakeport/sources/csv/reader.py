@@ -1,4 +1,4 @@
-"""CSV source kernel: byte ranges of plain UTF-8 CSV files -> typed record batches.
+"""Read byte ranges of UTF-8 CSV files as typed record batches.
 
 A quote opens a quoted field only at the field's start; a quote elsewhere in an unquoted field is
 an ordinary character (`5" pipe`). Newlines inside quoted fields belong to the field. Behind the
@@ -24,8 +24,8 @@ from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import TEXT_KINDS
-from lakeport.sources.csv.dialect import CsvDialect
-from lakeport.sources.csv.readings import Format, convert_by
+from lakeport.sources.csv.conversion import convert_texts
+from lakeport.sources.csv.dialect import CsvDialect, Format
 from lakeport.sources.splits import open_range
 
 if TYPE_CHECKING:
@@ -35,90 +35,88 @@ if TYPE_CHECKING:
 BOM = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8."""
 
-
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
 
-Layout = tuple[str, ...]
-"""The columns of one file, in its order; empty names are those of columns to leave out."""
+ColumnNames = tuple[str, ...]
+"""The columns of one file, in its order; a column to leave out has an empty name."""
 
-_OTHERWISE = (
+_HINT_QUARANTINE = (
     "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
     "the good records and set the bad ones aside."
 )
 
 
 class CsvBlock(NamedTuple):
-    """Whole records.
+    """A block of whole records.
 
     Attributes:
         data: the bytes; they end at a record's end or at the end of the input.
         line: line number of the first one, from 1.
-        torn: whether the input ends inside a quoted field, which begins in `data`.
-        stray: whether text stands behind a closing quote.
+        is_in_quotes: whether the input ends inside a quoted field, which begins in `data`.
+        has_stray_text: whether text stands behind a closing quote.
     """
 
     data: bytes
     line: int
-    torn: bool
-    stray: bool = False
+    is_in_quotes: bool
+    has_stray_text: bool = False
 
 
-class Joints(Flag):
-    """Traces in a CSV file of several that were joined into it."""
+class JoinTraces(Flag):
+    """Traces in a CSV file that several files were joined into it."""
 
     MARK = 1
     """A byte order mark before a record."""
     HEADER = 2
     """A record that repeats the header."""
-    HEADER_MARKED = 4
-    """The same, behind a byte order mark."""
+    MARKED_HEADER = 4
+    """A record that repeats the header behind a byte order mark."""
 
 
-class End(NamedTuple):
-    """Where the last record of some bytes ends.
+class RecordEnd(NamedTuple):
+    """The end of the last whole record in some bytes.
 
     Attributes:
         offset: one past it; 0 if no record ends.
-        torn: whether the bytes end inside quotes.
-        stray: whether text stands between a closing quote and the end of its field.
+        is_in_quotes: whether the bytes end inside quotes.
+        has_stray_text: whether text stands between a closing quote and the end of its field.
         lines: how many line breaks are before `offset`.
     """
 
     offset: int
-    torn: bool
-    stray: bool
+    is_in_quotes: bool
+    has_stray_text: bool
     lines: int
 
 
-def record_end(data: bytes, dialect: CsvDialect) -> End:
+def find_record_end(data: bytes, dialect: CsvDialect) -> RecordEnd:
     r"""Find the last record that ends in `data`, which starts at a record's start.
 
-    >>> record_end(b'a,"x\ny"\nb,"z\n', CsvDialect())
-    End(offset=8, torn=True, stray=False, lines=2)
+    >>> find_record_end(b'a,"x\ny"\nb,"z\n', CsvDialect())
+    RecordEnd(offset=8, is_in_quotes=True, has_stray_text=False, lines=2)
     """
     native = kernel()
-    if native is not None and dialect.native:
+    if native is not None and dialect.is_native:
         delimiter = ord(dialect.delimiter)
-        return End(*native.csv_end(data, delimiter, ord(dialect.quote) if dialect.quote else None))
-    offset, torn, stray = _end(_masked(data, dialect), dialect)
-    return End(offset, torn, stray, data.count(b"\n", 0, offset))
-
-
-def _end(data: bytes, dialect: CsvDialect) -> tuple[int, bool, bool]:
-    spans, upper = _quoted(data, dialect), len(data)
-    torn = bool(spans) and spans[-1][1] > upper
+        quote = ord(dialect.quote) if dialect.quote else None
+        return RecordEnd(*native.csv_end(data, delimiter, quote))
+    masked = _mask_literals(data, dialect)
+    quoted, limit = _find_quoted_fields(masked, dialect), len(data)
+    is_in_quotes = bool(quoted) and quoted[-1][1] > limit
     ends = (dialect.delimiter + "\r\n").encode()
-    stray = any(stop < upper and data[stop] not in ends for _, stop in spans)
-    for start, stop in reversed(spans):
-        if stop <= upper and (found := data.rfind(b"\n", stop, upper)) >= 0:
-            return found + 1, torn, stray
-        upper = start
-    return data.rfind(b"\n", 0, upper) + 1, torn, stray
+    has_stray_text = any(stop < limit and masked[stop] not in ends for _, stop in quoted)
+    offset = 0
+    for start, stop in reversed(quoted):
+        if stop <= limit and (offset := masked.rfind(b"\n", stop, limit) + 1):
+            break
+        limit = start
+    offset = offset or masked.rfind(b"\n", 0, limit) + 1
+    return RecordEnd(offset, is_in_quotes, has_stray_text, data.count(b"\n", 0, offset))
 
 
-def _quoted(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
-    """Return where quoted fields begin and end; one that is not closed ends beyond the data."""
+def _find_quoted_fields(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
+    """Return the range of each quoted field; one that is not closed ends beyond the data."""
     if not dialect.quote:
         return []
     quote, delimiter = (re.escape(mark.encode()) for mark in (dialect.quote, dialect.delimiter))
@@ -129,58 +127,58 @@ def _quoted(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
     ]
 
 
-def _masked(data: bytes, dialect: CsvDialect) -> bytes:
-    """The same bytes but for comments, and for what an escape takes literally, and it."""
+def _mask_literals(data: bytes, dialect: CsvDialect) -> bytes:
+    """Overwrite comments, escapes and escaped characters by `_`; the length stays."""
     if dialect.comment:
-        data = re.sub(_comments(dialect), lambda line: b"_" * len(line[0]), data)
+        data = re.sub(_comment_pattern(dialect), lambda line: b"_" * len(line[0]), data)
     if not dialect.escape:
         return data
     return re.sub(re.escape(dialect.escape.encode()) + rb"(?s:.)", b"__", data)
 
 
-def _comments(dialect: CsvDialect) -> bytes:
+def _comment_pattern(dialect: CsvDialect) -> bytes:
     return rb"(?m)^" + re.escape(dialect.comment.encode()) + rb"[^\r\n]*"
 
 
-def without_comments(data: bytes, dialect: CsvDialect) -> bytes:
+def remove_comments(data: bytes, dialect: CsvDialect) -> bytes:
     """Leave out the lines that begin as comments do, wherever they stand."""
     if not dialect.comment or dialect.comment.encode() not in data:
         return data
-    return re.sub(_comments(dialect) + rb"(?:\r?\n|\r|\Z)", b"", data)
+    return re.sub(_comment_pattern(dialect) + rb"(?:\r?\n|\r|\Z)", b"", data)
 
 
-def records(
-    data: bytes, dialect: CsvDialect, *, blank: bool = False
+def split_records(
+    data: bytes, dialect: CsvDialect, *, keep_blank: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    r"""Cut whole records apart; comments are none.
+    r"""Split whole records apart, and leave comments out.
 
     Args:
-        blank: whether a line without content is a record, as it is where records have one field;
-            it is left out otherwise.
+        keep_blank: whether a line without content is a record, as it is where records have one
+            field; it is left out otherwise.
 
     Yields:
         The record's bytes without its line break, and how many lines are before it.
 
-    >>> list(records(b'a\n\n"b\nc"\nd', CsvDialect()))
+    >>> list(split_records(b'a\n\n"b\nc"\nd', CsvDialect()))
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
     """
-    masked = _masked(data, dialect)
-    quoted = _quoted(masked, dialect)
+    masked = _mask_literals(data, dialect)
+    quoted = _find_quoted_fields(masked, dialect)
     start = lines = index = 0
     for match in re.finditer(rb"\r\n|\n|\r|\Z", masked):
         while index < len(quoted) and quoted[index][1] <= match.start():
             index += 1
         if index < len(quoted) and quoted[index][0] < match.start() < len(data):
             continue
-        comment = bool(dialect.comment) and data.startswith(dialect.comment.encode(), start)
-        content = match.start() > start or (blank and match.start() < len(data))
-        if content and not comment:
+        is_comment = bool(dialect.comment) and data.startswith(dialect.comment.encode(), start)
+        is_record = match.start() > start or (keep_blank and match.start() < len(data))
+        if is_record and not is_comment:
             yield data[start : match.start()], lines
         lines += data.count(b"\n", start, match.end())
         start = match.end()
 
 
-def blocks(
+def read_blocks(
     source: BinaryIO,
     split: Split,
     dialect: CsvDialect,
@@ -189,7 +187,7 @@ def blocks(
     block_bytes: int = BLOCK_BYTES,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[CsvBlock]:
-    """Read a split, which begins and ends between two records, block by block.
+    """Yield the whole records of a split, which begins and ends between two records, in blocks.
 
     Args:
         source: the split's file, standing at the split's start.
@@ -203,65 +201,68 @@ def blocks(
         BadRecords: a record is longer than `max_record_bytes`.
         SourceError: the file is shorter than the split says.
     """
-    position, end, line = split.start, split.end, split.first_line
+    position, stop, line = split.start, split.end, split.first_line
     rest = b""
     while True:
         want = max(block_bytes, len(rest))  # doubles, so that a long record is not read over again
-        data = source.read(want if end < 0 else min(want, end - position))
+        data = source.read(want if stop < 0 else min(want, stop - position))
         position += len(data)
         advance(len(data))
         if not data:
             break
         rest += data
-        cut, torn, stray, lines = record_end(rest, dialect)
-        if cut:
-            yield CsvBlock(rest[:cut], line, False, stray)
-            line += lines
-            rest = rest[cut:]
+        end = find_record_end(rest, dialect)
+        if end.offset:
+            yield CsvBlock(rest[: end.offset], line, False, end.has_stray_text)
+            line += end.lines
+            rest = rest[end.offset :]
         elif len(rest) > max_record_bytes:
             reason = f"the record is longer than {max_record_bytes >> 20} MB"
-            reason += ": a quote is not closed" if torn else ""
+            reason += ": a quote is not closed" if end.is_in_quotes else ""
             raise BadRecords((BadRecord(stream, line, "", reason, rest[:1000]),))
-    if position < end:
+    if position < stop:
         raise SourceError(
             "a CSV file became shorter while it was read", "load it when it is complete."
         )
     if rest:
-        _, torn, stray, _ = record_end(rest, dialect)
-        yield CsvBlock(rest, line, torn, stray)
+        end = find_record_end(rest, dialect)
+        yield CsvBlock(rest, line, end.is_in_quotes, end.has_stray_text)
 
 
-class NativeRows:
-    """Blocks of one layout -> record batches.
+class NativeParser:
+    """The kernel's parser of blocks of one layout, into record batches.
 
     Args:
-        layout: the columns of the file; empty names are those of columns to leave out.
+        columns: of the file; a column to leave out has an empty name.
         schema: the columns to read; those that the file lacks are null.
         dialect: how the file is written.
         required: columns that a record must have a value in.
-        foreign: columns whose texts are not plain, which the kernel does not read.
+        formatted: columns whose texts are not plain, which the kernel does not read.
     """
 
     def __init__(
         self,
-        layout: Sequence[str],
+        columns: Sequence[str],
         schema: pa.Schema,
         dialect: CsvDialect,
         required: Collection[str],
-        foreign: Collection[str] = (),
+        formatted: Collection[str] = (),
     ) -> None:
         self._schema = schema
         known = {*schema.names}
-        self._names = [name for name in layout if name in known]
-        specs = {name: _spec(schema.field(name)) for name in self._names}
-        readable = all(specs.values()) and not set(required) - specs.keys()
-        readable = readable and not specs.keys() & set(foreign)
-        fields = [(spec, n in required) if (spec := specs.get(n)) else None for n in layout]
-        self._parser = _parser(dialect, fields) if readable else None
+        self._names = [name for name in columns if name in known]
+        specs = {name: _kernel_spec(schema.field(name)) for name in self._names}
+        is_readable = (
+            all(specs.values())
+            and not set(required) - specs.keys()
+            and not specs.keys() & set(formatted)
+        )
+        fields = [(spec, n in required) if (spec := specs.get(n)) else None for n in columns]
+        self._parser = _create_parser(dialect, fields) if is_readable else None
 
-    def batch(self, block: CsvBlock) -> pa.RecordBatch | None:
-        """All records of a block; None if any of them has to be looked at."""
-        if self._parser is None or block.torn or block.stray:
+    def parse(self, block: CsvBlock) -> pa.RecordBatch | None:
+        """Return all records of a block; None if the kernel can't be sure of every one."""
+        if self._parser is None or block.is_in_quotes or block.has_stray_text:
             return None
         found = self._parser.parse(block.data)
         if found is None:
@@ -278,133 +279,136 @@ class NativeRows:
         return pa.RecordBatch.from_arrays(whole, schema=self._schema)
 
 
-def kinds_parser(width: int, dialect: CsvDialect) -> CsvParser | None:
-    """Return the kernel's parser of files with so many columns; None where it can't read them."""
-    return _parser(dialect, [None] * width)
+def create_kinds_parser(width: int, dialect: CsvDialect) -> CsvParser | None:
+    """Return a kernel's parser for `match_kinds_natively`; None if no kernel reads the dialect."""
+    return _create_parser(dialect, [None] * width)
 
 
-def native_kinds(
+def match_kinds_natively(
     parser: CsvParser | None, block: CsvBlock, kinds: Sequence[int]
 ) -> list[int] | None:
-    """Return for each column those of `kinds` that all its texts fit; None if one is not sure.
+    """Return for each column those of `kinds` that all its texts fit; None if the kernel is unsure.
 
-    See `lakeport.sources.csv.values.kinds_of`.
+    See `lakeport.sources.csv.conversion.match_kinds`.
     """
-    if parser is None or block.torn or block.stray:
+    if parser is None or block.is_in_quotes or block.has_stray_text:
         return None
     found = parser.kinds(block.data, kinds)
     return None if found is None else list(found)
 
 
-def _parser(dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:
+def _create_parser(
+    dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]
+) -> CsvParser | None:
     native = kernel()
-    if native is None or not dialect.native:
+    if native is None or not dialect.is_native:
         return None
     quote = ord(dialect.quote) if dialect.quote else None
     return native.csv_parser(ord(dialect.delimiter), quote, dialect.null_values, fields)
 
 
-def _spec(column: pa.Field) -> Spec | None:
+def _kernel_spec(column: pa.Field) -> Spec | None:
+    """Return a column's description for the kernel; None if the kernel has no such type."""
     if pa.types.is_decimal128(column.type):
         return column.name, "decimal", (column.type.precision, column.type.scale)
     kind = TEXT_KINDS.get(column.type)
     return None if kind is None else (column.name, kind.value, None)
 
 
-class Form(NamedTuple):
-    """What files may share.
+class CsvLayout(NamedTuple):
+    """The columns and the dialect that files may share.
 
     Attributes:
-        layout: their columns.
+        columns: of the files.
         dialect: how they are written.
         headers: their header as it stands there, and as other programs would write it.
     """
 
-    layout: Layout
+    columns: ColumnNames
     dialect: CsvDialect = CsvDialect()
     headers: frozenset[bytes] = frozenset()
 
 
-def without_joints(block: CsvBlock, form: Form) -> tuple[CsvBlock, Joints]:
+def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, JoinTraces]:
     r"""Remove byte order marks before records and repeated headers: traces of joined files.
 
     Returns:
         The other records, and which traces were found.
 
-    >>> form = Form(("a", "b"), headers=frozenset({b"a,b"}))
-    >>> block, joints = without_joints(CsvBlock(b"1,2\r\na,b\n3,4\n", 1, False), form)
-    >>> block.data, joints
-    (b'1,2\n3,4\n', <Joints.HEADER: 2>)
+    >>> layout = CsvLayout(("a", "b"), headers=frozenset({b"a,b"}))
+    >>> block, traces = remove_join_traces(CsvBlock(b"1,2\r\na,b\n3,4\n", 1, False), layout)
+    >>> block.data, traces
+    (b'1,2\n3,4\n', <JoinTraces.HEADER: 2>)
     """
-    data, found = block.data, Joints(0)
-    marks = [mark for mark in (BOM, *form.headers) if mark[:1] in data and mark in data]
+    data, found = block.data, JoinTraces(0)
+    marks = [mark for mark in (BOM, *layout.headers) if mark[:1] in data and mark in data]
     if not any(data.startswith(m) or b"\n" + m in data or b"\r" + m in data for m in marks):
         return block, found
     kept = []
-    for record, _ in records(data, form.dialect, blank=len(form.layout) == 1):
-        text = _unmarked(record)
-        if text in form.headers:
-            found |= Joints.HEADER if text == record else Joints.HEADER_MARKED
+    for record, _ in split_records(data, layout.dialect, keep_blank=len(layout.columns) == 1):
+        text = _remove_marks(record)
+        if text in layout.headers:
+            found |= JoinTraces.HEADER if text == record else JoinTraces.MARKED_HEADER
         else:
-            found |= Joints(0) if text == record else Joints.MARK
+            found |= JoinTraces(0) if text == record else JoinTraces.MARK
             kept.append(text + b"\n")
     if not found:
         return block, found
     data = b"".join(kept)
-    end = record_end(data, form.dialect)
-    return CsvBlock(data, block.line, end.torn, end.stray), found
+    end = find_record_end(data, layout.dialect)
+    return CsvBlock(data, block.line, end.is_in_quotes, end.has_stray_text), found
 
 
-def _unmarked(record: bytes) -> bytes:
+def _remove_marks(record: bytes) -> bytes:
     """Return a record without the byte order marks before it."""
     while record.startswith(BOM):
         record = record.removeprefix(BOM)
     return record
 
 
-class Texts(NamedTuple):
-    """One block, as text.
+class ParsedBlock(NamedTuple):
+    """One block, parsed into columns of texts.
 
     Attributes:
         columns: the file's columns; no type is applied yet, null values are null.
-        rows: for each row its ordinal among the block's records.
-        bad: ordinal among the block's records -> what is wrong with that one.
-        block: where it comes from.
+        ordinals: for each row its ordinal among the block's records.
+        bad: ordinal among the block's records -> the reason why that record is bad.
+        block: the block.
     """
 
     columns: list[pa.StringArray]
-    rows: Any
+    ordinals: Sequence[int]
     bad: dict[int, str]
     block: CsvBlock
 
 
-def texts_of(block: CsvBlock, width: int, dialect: CsvDialect) -> Texts:
-    """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
-    data = without_comments(block.data, dialect)
-    if block.stray or _undecodable(data):
-        return _sifted(block, width, dialect)
+def parse_block(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock:
+    """Parse a block strictly; a record is bad unless it has `width` fields of UTF-8 text."""
+    data = remove_comments(block.data, dialect)
+    if block.has_stray_text or _find_undecodable(data):
+        return _parse_without_faults(block, width, dialect)
     bad: dict[int, str] = {}
-    if block.torn:
-        whole = list(records(data, dialect, blank=width == 1))
+    if block.is_in_quotes:
+        whole = list(split_records(data, dialect, keep_blank=width == 1))
         data = data[: len(data) - len(whole[-1][0])]
         bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
     if not data or (width > 1 and not data.strip(b"\r\n")):
-        return Texts([pa.array([], pa.string())] * width, _ordinals(0, {}), bad, block)
-    table, ragged = _parsed(data, width, dialect)
-    bad |= {n: f"expected {_fields(width)}, found {found}" for n, found in ragged.items()}
-    columns = [_joined(column) for column in table.columns]
-    return Texts(columns, _ordinals(table.num_rows, bad), bad, block)
+        return ParsedBlock([pa.array([], pa.string())] * width, range(0), bad, block)
+    table, ragged = _parse_texts(data, width, dialect)
+    bad |= {n: f"expected {_count_fields(width)}, found {found}" for n, found in ragged.items()}
+    columns = [_combine_chunks(column) for column in table.columns]
+    return ParsedBlock(columns, _good_ordinals(table.num_rows, bad), bad, block)
 
 
-def _parsed(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dict[int, int]]:
-    """All fields as text; and the records of another width: ordinal -> fields found."""
+def _parse_texts(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dict[int, int]]:
+    """Parse all fields as text; return them, and for each record of another width its fields."""
     import pyarrow.csv as pc_csv
 
     ragged: dict[int, int] = {}
     if data.startswith(BOM):  # the file's own was left out: this is text, and pyarrow drops one
         data = BOM + data
 
-    def set_aside(row: Any) -> str:
+    def skip_row(row: Any) -> str:
         ragged[row.number - 1] = row.actual_columns
         return "skip"
 
@@ -418,7 +422,7 @@ def _parsed(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dic
             escape_char=dialect.escape or False,
             newlines_in_values=True,
             ignore_empty_lines=width > 1,
-            invalid_row_handler=set_aside,
+            invalid_row_handler=skip_row,
         ),
         pc_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
@@ -430,22 +434,23 @@ def _parsed(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dic
     return table, ragged
 
 
-def _fields(count: int) -> str:
+def _count_fields(count: int) -> str:
     return "1 field" if count == 1 else f"{count} fields"
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _ordinals(rows: int, bad: Mapping[int, str]) -> Any:
-    """Which records of the block became rows: all but the bad ones."""
+def _good_ordinals(rows: int, bad: Mapping[int, str]) -> Sequence[int]:
+    """Return for each row its ordinal among the block's records, of which some are bad."""
     if not bad:
         return range(rows)
     return [n for n in range(rows + len(bad)) if n not in bad][:rows]
 
 
-def _undecodable(data: bytes) -> str:
+def _find_undecodable(data: bytes) -> str:
+    """Return where bytes are not UTF-8, as a reason; empty if they are."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -453,27 +458,29 @@ def _undecodable(data: bytes) -> str:
     return ""
 
 
-def _fault(record: bytes, dialect: CsvDialect) -> str:
-    """What no parser would tell of a record; empty if nothing."""
-    stray = record_end(record, dialect).stray
-    return _undecodable(record) or ("text after a closing quote" if stray else "")
+def _find_fault(record: bytes, dialect: CsvDialect) -> str:
+    """Return a fault of a record that pyarrow would let pass, as a reason; empty if it has none."""
+    if fault := _find_undecodable(record):
+        return fault
+    return "text after a closing quote" if find_record_end(record, dialect).has_stray_text else ""
 
 
-def _sifted(block: CsvBlock, width: int, dialect: CsvDialect) -> Texts:
-    """Parse a block without its records that have a fault."""
+def _parse_without_faults(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock:
+    """Parse a block without the records that have a fault; these are bad."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
     places: list[int] = []
-    for ordinal, (raw, _) in enumerate(records(block.data, dialect, blank=width == 1)):
-        if fault := _fault(raw, dialect):
+    records = split_records(block.data, dialect, keep_blank=width == 1)
+    for ordinal, (raw, _) in enumerate(records):
+        if fault := _find_fault(raw, dialect):
             bad[ordinal] = fault
         else:
             good.append(raw + b"\n")
             places.append(ordinal)
-    torn = block.torn and len(good) + len(bad) - 1 not in bad
-    inner = texts_of(CsvBlock(b"".join(good), block.line, torn), width, dialect)
+    is_in_quotes = block.is_in_quotes and len(good) + len(bad) - 1 not in bad
+    inner = parse_block(CsvBlock(b"".join(good), block.line, is_in_quotes), width, dialect)
     bad |= {places[n]: reason for n, reason in inner.bad.items()}
-    return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
+    return ParsedBlock(inner.columns, [places[n] for n in inner.ordinals], bad, block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,37 +492,37 @@ class CsvReader:
     Attributes:
         stream: the stream's name, for messages.
         schema: the columns to yield; those that a file lacks are null in its rows.
-        forms: the different ones that the files have.
-        files: uri -> index into `forms`, where it is not 0.
+        layouts: the different ones that the files have.
+        layout_of: uri -> index into `layouts`, where it is not 0.
         unknown: what to do with a file's columns that `schema` lacks.
         required: columns that a record must have a value in.
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
-        joined: whether to leave out repeated headers, and byte order marks before records.
+        is_joined: whether to leave out repeated headers, and byte order marks before records.
     """
 
     stream: str
     schema: pa.Schema
-    forms: tuple[Form, ...]
-    files: Mapping[str, int] = field(default_factory=dict)
+    layouts: tuple[CsvLayout, ...]
+    layout_of: Mapping[str, int] = field(default_factory=dict)
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     required: frozenset[str] = frozenset()
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
     empty: frozenset[str] = frozenset()
-    joined: bool = False
+    is_joined: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        extra = self._extra(split)
+        extra = self._extra_columns(split)
         if extra and self.unknown is not UnknownPolicy.DROP:
             raise UnknownFields(
                 f"stream {self.stream!r} has columns that its schema does not declare: "
                 + ", ".join(repr(name) for name in extra),
                 "declare them, or set `unknown_fields` to `evolve` or `drop`.",
             )
-        for batch, bad, _ in self._read(split):
+        for batch, bad, _ in self._read_blocks(split):
             if bad and not self.skip_bad:
                 raise BadRecords(tuple(bad), len(bad), self._hint(split, bad[0]))
             if batch.num_rows:
@@ -525,14 +532,14 @@ class CsvReader:
         """See `lakeport.model.Reader.scan`."""
         rows = 0
         bad: list[BadRecord] = []
-        extra = self._extra(split)
+        extra = self._extra_columns(split)
         counts = dict.fromkeys(extra, 0)
-        for batch, found, texts in self._read(split, as_texts=bool(extra)):
+        for batch, found, parsed in self._read_blocks(split, as_texts=bool(extra)):
             rows += batch.num_rows
             bad += found
-            if texts is not None:
+            if parsed is not None:
                 for name, position in extra.items():
-                    column = texts.columns[position]
+                    column = parsed.columns[position]
                     counts[name] += len(column) - column.null_count
         kinds = {name: "string" if counts[name] else "null" for name in extra}
         return Scan(rows, tuple(bad), kinds, counts)
@@ -547,85 +554,104 @@ class CsvReader:
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
     def as_text(self, columns: Collection[str]) -> CsvReader:
-        """Return a reader that leaves the values of columns as they stand in the file."""
+        """Return a reader that yields the texts of some columns as they stand in the file."""
         text = [f.with_type(pa.string()) if f.name in columns else f for f in self.schema]
         formats = {name: how for name, how in self.formats.items() if name not in columns}
         return replace(self, schema=pa.schema(text), formats=formats)
 
-    def _form(self, split: Split) -> Form:
-        return self.forms[self.files.get(split.uri, 0)]
+    def _layout(self, split: Split) -> CsvLayout:
+        return self.layouts[self.layout_of.get(split.uri, 0)]
 
     def _hint(self, split: Split, bad: BadRecord) -> str:
         place = self.schema.get_field_index(bad.column)
         type_ = self.schema.field(place).type if place >= 0 else pa.null()
-        return hint_for(bad, type_, self._form(split).dialect)
+        return hint_for_record(bad, type_, self._layout(split).dialect)
 
-    def _extra(self, split: Split) -> dict[str, int]:
+    def _extra_columns(self, split: Split) -> dict[str, int]:
+        """Return the columns of a split's file that the schema lacks, with their positions."""
         known = set(self.schema.names)
-        return {n: i for i, n in enumerate(self._form(split).layout) if n and n not in known}
+        names = self._layout(split).columns
+        return {n: i for i, n in enumerate(names) if n and n not in known}
 
-    def _read(
+    def _read_blocks(
         self, split: Split, *, as_texts: bool = False
-    ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], Texts | None]]:
-        """Block by block: the good records, the bad ones, and the texts if they were needed."""
-        layout, dialect, _ = form = self._form(split)
-        native = NativeRows(layout, self.schema, dialect, self.required, self.formats)
-        for whole in blocks_of(split, dialect, self.stream):
-            block = without_joints(whole, form)[0] if self.joined else whole
-            batch = None if as_texts else native.batch(block)
-            if batch is not None:
-                yield self._without_quotes(batch), [], None
-            else:
-                texts = texts_of(block, len(layout), dialect)._replace(block=whole)
-                batch, bad = self._typed(texts, split)
-                yield self._without_quotes(batch), bad, texts
+    ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], ParsedBlock | None]]:
+        """Yield the good records of each block, its bad ones, and its texts if they were parsed.
 
-    def _without_quotes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Null for empty texts in the columns that have nothing else."""
+        Args:
+            as_texts: whether texts are needed, so that the kernel, which parses none, can't read.
+        """
+        layout = self._layout(split)
+        columns, dialect, _ = layout
+        native = NativeParser(columns, self.schema, dialect, self.required, self.formats)
+        for whole in read_split_blocks(split, dialect, self.stream):
+            block = remove_join_traces(whole, layout)[0] if self.is_joined else whole
+            batch = None if as_texts else native.parse(block)
+            if batch is not None:
+                yield self._null_empty(batch), [], None
+            else:
+                parsed = parse_block(block, len(columns), dialect)._replace(block=whole)
+                batch, bad = self._convert(parsed, split)
+                yield self._null_empty(batch), bad, parsed
+
+    def _null_empty(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Replace empty texts by null in the columns without any other text."""
         for name in self.empty:
             place, texts = batch.schema.get_field_index(name), batch.column(name)
             texts = pc.if_else(pc.equal(texts, ""), None, texts)
             batch = batch.set_column(place, batch.schema.field(place), texts)
         return batch
 
-    def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        layout = self._form(split).layout
-        faults = {n: ("", reason) for n, reason in texts.bad.items()}
+    def _convert(self, parsed: ParsedBlock, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
+        """Convert a block's texts to the schema's types; return the good rows and bad records."""
+        columns = self._layout(split).columns
+        faults = {n: ("", reason) for n, reason in parsed.bad.items()}
         arrays: list[pa.Array] = []
         wrong: pa.BooleanArray | None = None
         for column in self.schema:
-            values, mask = pa.nulls(len(texts.rows), column.type), None
-            if column.name in layout:
-                column_texts = texts.columns[layout.index(column.name)]
+            values, mask = pa.nulls(len(parsed.ordinals), column.type), None
+            if column.name in columns:
+                texts = parsed.columns[columns.index(column.name)]
                 format_ = self.formats.get(column.name)
-                values, mask = convert_by(format_, column_texts, column.type)
+                values, mask = convert_texts(texts, column.type, format_)
             arrays.append(values)
-            for at_fault, reason in self._at_fault(column.name, values, mask):
+            for at_fault, reason in self._find_faults(column.name, values, mask):
                 wrong = at_fault if wrong is None else pc.or_(wrong, at_fault)
                 for row in pc.indices_nonzero(at_fault).to_pylist():
-                    faults.setdefault(texts.rows[row], (column.name, reason))
+                    faults.setdefault(parsed.ordinals[row], (column.name, reason))
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._located(faults, texts, split) if faults else []
+        return batch, self._locate_bad(faults, parsed, split) if faults else []
 
-    def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
-        if mask is not None:
-            yield mask, f"the text is not a value of type {values.type}"
-        if name in self.required and values.null_count:
+    def _find_faults(
+        self, column: str, values: pa.Array, failed: pa.BooleanArray | None
+    ) -> Iterator[tuple[Any, str]]:
+        """Yield masks of a column's values at fault, each with its reason."""
+        if failed is not None:
+            yield failed, f"the text is not a value of type {values.type}"
+        if column in self.required and values.null_count:
             yield values.is_null(), "missing required field"
 
-    def _located(
-        self, faults: dict[int, tuple[str, str]], texts: Texts, split: Split
+    def _locate_bad(
+        self, faults: dict[int, tuple[str, str]], parsed: ParsedBlock, split: Split
     ) -> list[BadRecord]:
+        """Return the bad records with their lines and bytes.
+
+        Args:
+            faults: ordinal among the block's records -> the column at fault, and the reason.
+            parsed: the block.
+            split: that it is of.
+        """
         found: list[BadRecord] = []
-        block, blank = texts.block, len(texts.columns) == 1
-        _, dialect, headers = self._form(split)
+        block, keep_blank = parsed.block, len(parsed.columns) == 1
+        _, dialect, headers = self._layout(split)
         ordinals = count()
-        for raw, before in records(block.data, dialect, blank=blank):
-            if self.joined:
-                raw = _unmarked(raw)
-                if raw in headers or not any(records(raw + b"\n", dialect, blank=blank)):
+        for raw, before in split_records(block.data, dialect, keep_blank=keep_blank):
+            if self.is_joined:
+                raw = _remove_marks(raw)
+                rest = split_records(raw + b"\n", dialect, keep_blank=keep_blank)
+                if raw in headers or not any(rest):
                     continue
             if (ordinal := next(ordinals)) in faults:
                 column, reason = faults[ordinal]
@@ -634,32 +660,32 @@ class CsvReader:
         return found
 
 
-def blocks_of(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
-    """Read a split block by block.
+def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
+    """Open a split's file and yield the split's whole records in blocks.
 
     Raises:
         BadRecords: a record is too long.
         SourceError: the file can't be read.
     """
     with open_range(split) as source:
-        yield from blocks(source, split, dialect, stream)
+        yield from read_blocks(source, split, dialect, stream)
 
 
-def hint_for(bad: BadRecord, type_: pa.DataType, dialect: CsvDialect) -> str:
-    """How the file was read, and which option reads it otherwise.
+def hint_for_record(bad: BadRecord, type_: pa.DataType, dialect: CsvDialect) -> str:
+    """Return the hint for a bad record: which option may read it, or how to quarantine it.
 
     Args:
         bad: the record.
         type_: of the column at fault; null if the whole record is.
         dialect: by which it was read.
     """
-    if way := _of_column(type_) if bad.column else way_to_read(bad.reason, dialect):
-        return f"{way} Or {_OTHERWISE}"
-    return _OTHERWISE
+    if hint := _hint_for_type(type_) if bad.column else hint_for_reason(bad.reason, dialect):
+        return f"{hint} Or {_HINT_QUARANTINE}"
+    return _HINT_QUARANTINE
 
 
-def way_to_read(reason: str, dialect: CsvDialect) -> str:
-    """What to try where a record can't be cut into fields; empty if nothing."""
+def hint_for_reason(reason: str, dialect: CsvDialect) -> str:
+    """Return which option may cut a record into fields; empty if none would."""
     if "UTF-8" in reason:
         return (
             "the file was read as UTF-8: `--encoding` names another one, such as cp1252 (Western), "
@@ -673,7 +699,8 @@ def way_to_read(reason: str, dialect: CsvDialect) -> str:
     return ""
 
 
-def _of_column(type_: pa.DataType) -> str:
+def _hint_for_type(type_: pa.DataType) -> str:
+    """Return which option may read the text of a date or a number; empty for other types."""
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return "if it is a date in another order, say so with `--date-format`, such as %d/%m/%Y."
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_):

@@ -18,8 +18,8 @@ from lakeport.errors import SourceError
 from lakeport.host.packages import missing
 from lakeport.model import Batch
 from lakeport.schema.types import Field
+from lakeport.sources.csv.csv_plan import plan_csv
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.cells import Cell, quoted, type_of
 from lakeport.sources.files.file_set import FileSet, run_here
 from lakeport.sources.files.source_file import SourceFile
@@ -59,7 +59,7 @@ def plan_excel(files: FileSet) -> Batch:
         InputError: a file is no workbook or has no such sheet, or the files don't go together.
         MissingDependency: `openpyxl` is not installed.
     """
-    csv = files.csv.settled()
+    csv = files.csv.with_defaults()
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
     skip_rows = files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows
     convert = partial(

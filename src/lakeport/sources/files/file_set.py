@@ -101,7 +101,7 @@ class FileSet:
         if self.csv.delimiter is None and self.format == "tsv":
             self.csv = replace(self.csv, delimiter="\t")
         if not self.csv.detect:
-            self.csv = self.csv.settled()
+            self.csv = self.csv.with_defaults()
         declared = options.schema or {}
         fields = with_columns(
             declared_fields(stream, declared),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
-from lakeport.sources.csv.plan import plan_csv
+from lakeport.sources.csv.csv_plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader

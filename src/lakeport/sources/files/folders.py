@@ -25,7 +25,7 @@ from lakeport.schema.types import (
     check_column_names,
     to_arrow_type,
 )
-from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
+from lakeport.sources.csv.conversion import convert_texts, match_kinds, narrowest_type
 from lakeport.sources.files.source_file import SourceFile
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -114,7 +114,7 @@ def folder_fields(
             fields.append(_checked(known[name], values))
         elif unknown is not UnknownPolicy.DROP:
             texts = pa.array(sorted(v for v in values if v is not None), pa.string())
-            type_ = type_of_kinds(kinds_of(texts)) if infer else pa.string()
+            type_ = narrowest_type(match_kinds(texts)) if infer else pa.string()
             fields.append(Field(name, FieldType(TEXT_KINDS[type_])))
     return tuple(fields)
 
@@ -141,7 +141,7 @@ def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
     wide = next((t for t, of in _WIDE if of(type_)), type_)
     value = None
     if wide in TEXT_KINDS or pa.types.is_decimal(wide):
-        values, wrong = convert(pa.array([text]), wide)
+        values, wrong = convert_texts(pa.array([text]), wide)
         with suppress(pa.ArrowInvalid):
             value = values.cast(type_)[0] if wrong is None else None
     if value is None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import BadRecords, ConfigError, SourceError
 from lakeport.model import Batch
-from lakeport.sources.csv.detection import sniffed
+from lakeport.sources.csv.detection import detect_dialect
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.discovery import discover
@@ -56,7 +56,7 @@ def test_the_corpus(tmp_path: Path, case: Case) -> None:
     assert kinds == {n: [type(v) for v in values] for n, values in case.columns.items()}
     assert notes(batch) == list(case.notes)
     assert isinstance(batch.reader, CsvReader)
-    dialect = batch.reader.forms[0].dialect
+    dialect = batch.reader.layouts[0].dialect
     assert (dialect.delimiter, dialect.quote, dialect.skip_rows, dialect.header) == (
         case.delimiter,
         case.quote,
@@ -527,4 +527,4 @@ def test_what_python_writes_is_read_back_in_any_dialect(
 
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_dialect(data: bytes) -> None:
-    assert sniffed(data, CsvOptions(), ended=True).delimiter
+    assert detect_dialect(data, CsvOptions(), is_whole=True).delimiter

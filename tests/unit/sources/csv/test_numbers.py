@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.sources.csv.values import convert
+from lakeport.sources.csv.conversion import convert_texts
 from tests.unit.sources.csv.numbers import (
     CODES,
     GROUPED,
@@ -116,7 +116,7 @@ def test_where_python_differs(read: Callable[[str], Any], more: set[str], less: 
 
 @pytest.mark.parametrize("text", sorted(CODES))
 def test_a_code_is_a_number_where_it_is_declared(tmp_path: Path, text: str) -> None:
-    values, wrong = convert(pa.array([text]), pa.float64())
+    values, wrong = convert_texts(pa.array([text]), pa.float64())
     if wrong is None:
         assert values.to_pylist() == [float(text)]
         (tmp_path / "t.csv").write_text(f"a\n{text}\n")

@@ -27,9 +27,9 @@ from lakeport.errors import (
     UnknownFields,
 )
 from lakeport.model import Batch, Reader, Split, UnknownPolicy
+from lakeport.sources.csv.conversion import convert_texts, match_kinds, narrowest_type
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
-from lakeport.sources.csv.reader import blocks, record_end, records
-from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
+from lakeport.sources.csv.reader import find_record_end, read_blocks, split_records
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.file_batch import file_batch, flushes_of
@@ -101,7 +101,7 @@ def bad_of(batch: Batch) -> list[BadRecord]:
     ],
 )
 def test_a_column_gets_the_type_that_loses_nothing(texts: list[str | None], type_: str) -> None:
-    assert str(type_of_kinds(kinds_of(pa.array(texts, pa.string())))) == type_
+    assert str(narrowest_type(match_kinds(pa.array(texts, pa.string())))) == type_
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_declared_type_takes_a_text_exactly_or_not_at_all(
     type_: pa.DataType, text: str, value: object
 ) -> None:
     for texts in ([text], [text, "*", None]):  # alone, and beside one that needs a closer look
-        array, mask = convert(pa.array(texts, pa.string()), type_)
+        array, mask = convert_texts(pa.array(texts, pa.string()), type_)
         bad = mask is not None and mask[0].as_py()
         assert ("bad" if bad else array[0].as_py()) == value
         assert array[-1].as_py() is None or len(texts) == 1
@@ -392,7 +392,7 @@ def test_a_record_without_end_has_a_limit() -> None:
     source = io.BytesIO(b'a\n"' + b"x\n" * 5000)
     with pytest.raises(BadRecords, match=r"line 2.*longer than.*a quote is not closed"):
         list(
-            blocks(
+            read_blocks(
                 source, Split("t.csv"), CsvDialect(), "t", block_bytes=64, max_record_bytes=1 << 12
             )
         )
@@ -704,12 +704,12 @@ def test_a_written_out_tab() -> None:
 )
 def test_record_end(data: bytes, end: int, inside: bool) -> None:
     lines = data.count(b"\n", 0, end)
-    assert record_end(data, CsvDialect()) == (end, inside, False, lines)
+    assert find_record_end(data, CsvDialect()) == (end, inside, False, lines)
 
 
 def test_records_of_a_block_with_stray_quotes() -> None:
     data = b'5" x,1\r\n\r\n"a\nb",2\n7'
-    assert list(records(data, CsvDialect())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
+    assert list(split_records(data, CsvDialect())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
 
 
 def test_nycflights(tmp_path: Path) -> None:

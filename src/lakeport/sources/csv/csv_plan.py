@@ -1,0 +1,603 @@
+"""Plan the load of CSV files: detect dialects, infer types, reconcile files, make notes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lakeport.errors import SourceError, UnknownFields
+from lakeport.model import Batch, Split, UnknownPolicy
+from lakeport.schema.hints import quote_names, sort_by_similarity
+from lakeport.schema.types import Kind, check_column_names, to_arrow_type
+from lakeport.sources.csv.conversion import ANY_KIND
+from lakeport.sources.csv.detection import (
+    ColumnCandidates,
+    CsvFile,
+    classify_field,
+    detect_files,
+    is_header_above_values,
+    split_file,
+)
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions, Format
+from lakeport.sources.csv.inference import (
+    PLAIN_DOUBLE,
+    TRACES,
+    UNSEEN_TRACES,
+    ColumnInference,
+    FormatCandidates,
+    InferredType,
+    NumberEvidence,
+    infer_type,
+    merge_candidates,
+    needs_thorough_inference,
+    split_and_infer,
+)
+from lakeport.sources.csv.reader import CsvLayout, CsvReader, JoinTraces
+from lakeport.sources.files.file_set import FileSet
+
+_OUTPUT_RATIO = 0.25
+_NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
+
+_DOUBTS = {
+    "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
+    "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",
+    "date_format": "{} has dates that begin with the day or the month: `--date-format` says which, "
+    "such as %d/%m/%Y",
+}
+
+
+def plan_csv(files: FileSet) -> Batch:
+    """Plan the load of CSV files as one batch: its reader, splits, warnings and notes.
+
+    Raises:
+        InputError: the files don't go together, or contradict what is declared.
+    """
+    plain = files.plain(files.csv.encoding)
+    declared = _declared_types(files)
+    formats = FormatCandidates.from_options(files.csv)
+    detected = detect_files(files, plain, list(declared))
+    scanned = _split_files(files, detected, declared, formats)
+    csv_files, unnamed_warnings = _drop_empty_columns(files, scanned, declared)
+    names = _reconcile_columns(files, csv_files, declared)
+    columns, traces = _infer_columns(files, csv_files, names, declared, formats)
+    is_joined, join_warnings = _judge_traces(traces, csv_files, columns)
+    layouts = list(dict.fromkeys(csv.layout for csv in csv_files))
+    layout_of = {csv.file.uri: layouts.index(csv.layout) for csv in csv_files}
+    reader = CsvReader(
+        stream=files.stream,
+        schema=pa.schema([(name, columns.type_of(name)) for name in names]),
+        layouts=tuple(layouts),
+        layout_of={uri: index for uri, index in layout_of.items() if index},
+        unknown=files.config.unknown_fields,
+        required=frozenset(field.name for field in files.fields if field.required),
+        formats=columns.formats,
+        empty=columns.empty,
+        is_joined=is_joined,
+    )
+    splits = chain.from_iterable(csv.splits for csv in csv_files)
+    return Batch(
+        files.stream,
+        0,
+        reader,
+        tuple(split for split in splits if split.start < split.end),
+        bytes=sum(file.bytes for file in plain),
+        output_ratio=_OUTPUT_RATIO,
+        warnings=(*unnamed_warnings, *join_warnings),
+        notes=_make_notes(files, csv_files, columns),
+        untyped=dict.fromkeys(columns.empty, pa.null()),
+    )
+
+
+class _Columns(NamedTuple):
+    """The columns to land.
+
+    Attributes:
+        names: in order.
+        types: declared or inferred; columns without an entry are text.
+        formats: columns whose numbers or dates are not plain -> how they are written.
+        inferred: undeclared columns -> what inference chose.
+        empty: undeclared columns without any value.
+        plain_doubles: columns, also declared ones, whose texts are numbers with a decimal point.
+    """
+
+    names: list[str]
+    types: dict[str, pa.DataType]
+    formats: dict[str, Format]
+    inferred: dict[str, InferredType]
+    empty: frozenset[str]
+    plain_doubles: frozenset[str]
+
+    def type_of(self, name: str) -> pa.DataType:
+        """Return the type that a column lands with."""
+        return self.types.get(name, pa.string())
+
+
+def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
+    """Return the types of declared columns.
+
+    Raises:
+        SourceError: CSV can't hold values of one of these types.
+    """
+    for field in files.fields:
+        if field.type.kind in _NOT_IN_CSV:
+            raise SourceError(
+                f"column {field.name!r} is declared as {field.type.kind}, which CSV can't hold",
+                "declare it as `string` (or `json`).",
+            )
+    return {field.name: to_arrow_type(field.type) for field in files.fields}
+
+
+def _plain_columns(declared: Mapping[str, pa.DataType], formats: FormatCandidates) -> set[str]:
+    """Return the declared columns whose values have one format only: nothing is to be inferred."""
+    return {
+        name
+        for name, type_ in declared.items()
+        if not formats.formats or pa.types.is_string(type_) or pa.types.is_boolean(type_)
+    }
+
+
+def _split_files(
+    files: FileSet,
+    detected: Sequence[CsvFile],
+    declared: Mapping[str, pa.DataType],
+    formats: FormatCandidates,
+) -> list[CsvFile]:
+    """Split the files, and infer from the same read if that is quick.
+
+    Inference covers the columns that will need a type, and those without a name: these are left
+    out if they have no value either.
+    """
+    skipped = _plain_columns(declared, formats)
+    if not files.csv.infer_types:
+        skipped = _named_columns(detected) - (declared.keys() - skipped)
+    split = partial(_split_file, files.split_bytes, formats, skipped, files.local)
+    return files.look(split, detected)
+
+
+def _split_file(
+    split_bytes: int,
+    formats: FormatCandidates,
+    skipped: Collection[str],
+    is_local: bool,
+    csv: CsvFile,
+) -> list[CsvFile]:
+    """Split a file, and infer all but the skipped columns if the kernel can and files are local.
+
+    Otherwise tasks infer the columns of each split afterwards. Run inside tasks.
+    """
+    columns = frozenset(csv.layout.columns).difference(skipped)
+    inference = ColumnInference(csv.layout, columns, formats)
+    if inference.is_native and (is_local or not columns):
+        splits, found = split_and_infer(csv.file, csv.header, inference, split_bytes)
+        return [csv._replace(splits=splits, candidates=found)]
+    splits = split_file(csv.file, csv.header, csv.layout.dialect, split_bytes)
+    return [csv._replace(splits=splits)]
+
+
+def _named_columns(csv_files: Sequence[CsvFile]) -> set[str]:
+    """Return the columns that have a name in the header of every file."""
+    unnamed = {name for csv in csv_files for name, _ in csv.header.unnamed}
+    return {name for csv in csv_files for name in csv.layout.columns} - unnamed
+
+
+def _drop_empty_columns(
+    files: FileSet, csv_files: list[CsvFile], declared: Mapping[str, pa.DataType]
+) -> tuple[list[CsvFile], tuple[str, ...]]:
+    """Leave columns out that have neither a name nor a value; warn of all without a name.
+
+    Raises:
+        SourceError: no column is left.
+    """
+    unnamed = dict(chain.from_iterable(csv.header.unnamed for csv in csv_files))
+    if not unnamed:
+        return csv_files, ()
+    named: set[str] = set()
+    for csv in csv_files:
+        named |= {*csv.layout.columns} - dict(csv.header.unnamed).keys()
+    found = _read_candidates(files, unnamed, csv_files, FormatCandidates())
+    empty = {name for name in unnamed if found.get(name, ANY_KIND) & ANY_KIND == ANY_KIND}
+    empty -= named | declared.keys()
+    if not named and empty == unnamed.keys():
+        raise SourceError(
+            f"no column of stream {files.stream!r} has a name or a value",
+            "check `--delimiter` and `--skip-rows`, and whether this is a CSV file.",
+        )
+    warnings = tuple(
+        f"column {position} has no name"
+        + (" and no value: it is left out." if name in empty else f": it is called {name!r}.")
+        for name, position in unnamed.items()
+    )
+    return [csv.without(empty) for csv in csv_files], warnings
+
+
+def _reconcile_columns(
+    files: FileSet, csv_files: Sequence[CsvFile], declared: Mapping[str, pa.DataType]
+) -> list[str]:
+    """Return the columns to land, in order: the first file's, or those of the JSON schema, first.
+
+    Raises:
+        SourceError: no file has a declared column.
+        UnknownFields: a file has a column that is not expected, and `unknown_fields` is `fail`.
+    """
+    present = list(dict.fromkeys(name for csv in csv_files for name in csv.layout.columns if name))
+    there = {*present, *files.folder_names}
+    absent = [name for name in declared if name not in there]
+    if absent and not files.declares_all:
+        raise SourceError(
+            f"column {absent[0]!r} is declared, but no file has it",
+            f"the files have {quote_names(sort_by_similarity(absent[0], present))}.",
+        )
+    first = [name for name in csv_files[0].layout.columns if name]
+    expected = list(declared) if files.declares_all else first
+    extra = [name for name in present if name not in {*expected}]
+    if extra and files.config.unknown_fields is UnknownPolicy.FAIL:
+        raise UnknownFields(
+            f"stream {files.stream!r} has columns that "
+            + ("its schema does not declare: " if files.declares_all else "its first file lacks: ")
+            + ", ".join(repr(name) for name in extra),
+            "declare them, or set `unknown_fields` to `evolve` or `drop`.",
+        )
+    if files.config.unknown_fields is UnknownPolicy.DROP:
+        extra = []
+    check_column_names(files.stream, [*expected, *extra])
+    return [*expected, *extra]
+
+
+def _infer_columns(
+    files: FileSet,
+    csv_files: Sequence[CsvFile],
+    names: list[str],
+    declared: dict[str, pa.DataType],
+    formats: FormatCandidates,
+) -> tuple[_Columns, JoinTraces]:
+    """Infer the types of undeclared columns and the formats of all, and find traces of joins."""
+    inferable = {*names} if files.csv.infer_types else {*declared}
+    inferable -= _plain_columns(declared, formats)
+    wanted = [name for name in names if name in inferable]
+    chosen, traces = _choose_types(files, wanted, csv_files, formats)
+    undeclared = {name: choice for name, choice in chosen.items() if name not in declared}
+    found = {
+        name: choice.format or formats.format_of_declared(declared.get(name))
+        for name, choice in chosen.items()
+    }
+    columns = _Columns(
+        names=names,
+        types={name: choice.type for name, choice in undeclared.items()} | declared,
+        formats={name: format_ for name, format_ in found.items() if format_},
+        inferred=undeclared,
+        empty=frozenset(name for name, choice in undeclared.items() if choice.is_empty),
+        plain_doubles=frozenset(n for n, choice in chosen.items() if choice == PLAIN_DOUBLE),
+    )
+    return columns, traces
+
+
+def _choose_types(
+    files: FileSet, names: Sequence[str], csv_files: Sequence[CsvFile], formats: FormatCandidates
+) -> tuple[dict[str, InferredType], JoinTraces]:
+    """Infer the columns of these names by all texts; also return the traces of joined files."""
+    allows_comma = all(csv.layout.dialect.delimiter != "," for csv in csv_files)
+    collect = partial(NumberEvidence.collect, formats, allows_comma=allows_comma)
+    found = _read_candidates(files, names, csv_files, formats)
+    traces = JoinTraces(UNSEEN_TRACES & ~found.pop(TRACES, UNSEEN_TRACES))
+    evidence = collect(found.values())
+    unsure = [n for n in found if needs_thorough_inference(formats, found[n], evidence)]
+    if unsure:
+        found |= _read_candidates(files, unsure, csv_files, formats, is_thorough=True)
+        found.pop(TRACES, None)
+        evidence = collect(found.values())
+    chosen = {
+        name: infer_type(formats, found.get(name, formats.initial), evidence) for name in names
+    }
+    return chosen, traces
+
+
+def _read_candidates(
+    files: FileSet,
+    names: Iterable[str],
+    csv_files: Iterable[CsvFile],
+    formats: FormatCandidates,
+    *,
+    is_thorough: bool = False,
+) -> dict[str, int]:
+    """Return the candidates of these columns by the texts of all files, and the unseen traces.
+
+    Files that were inferred while they were split are not read again, unless it has to be thorough.
+    """
+    columns = frozenset(names)
+    keys = columns | {TRACES}
+    found: list[ColumnCandidates] = []
+    splits: dict[CsvLayout, list[Split]] = {}
+    for csv in csv_files:
+        if is_thorough or csv.candidates is None:
+            splits.setdefault(csv.layout, []).extend(csv.splits)
+        else:
+            found += (known for known in csv.candidates if known.name in keys)
+    for layout, some in splits.items():
+        found += files.run(ColumnInference(layout, columns, formats, is_thorough), some)
+    return merge_candidates(found)
+
+
+def _judge_traces(
+    traces: JoinTraces, csv_files: Iterable[CsvFile], columns: _Columns
+) -> tuple[bool, list[str]]:
+    """Tell repeated headers and byte order marks from data: as data they would make a column text.
+
+    Returns:
+        Whether readers leave them out, and warnings.
+    """
+
+    def is_other_than_text(name: str) -> bool:
+        return name in columns.empty or not pa.types.is_string(columns.type_of(name))
+
+    names = [csv.layout.columns for csv in csv_files]
+    is_joined = (
+        JoinTraces.MARKED_HEADER in traces
+        or (JoinTraces.HEADER in traces and any(map(is_other_than_text, chain(*names))))
+        or (JoinTraces.MARK in traces and any(is_other_than_text(some[0]) for some in names))
+    )
+    warnings = []
+    if traces & (JoinTraces.HEADER | JoinTraces.MARKED_HEADER):
+        warnings.append(
+            "files were joined into one: the rows that repeat the header are left out."
+            if is_joined
+            else "a row repeats the header, and is landed as data, as every column is text; "
+            "`--sql` with a `WHERE` leaves it out."
+        )
+    if JoinTraces.MARK in traces:
+        warnings.append(
+            "files were joined into one: the byte order marks before rows are left out."
+            if is_joined
+            else "a byte order mark stands before a row, and is landed as part of its first text."
+        )
+    return is_joined, warnings
+
+
+def _make_notes(files: FileSet, csv_files: Sequence[CsvFile], columns: _Columns) -> tuple[str, ...]:
+    """Return the notes for the report: detected dialects and formats, and columns left as text."""
+    notes = _note_dialects(files.csv, csv_files, _describe_formats(files.csv, columns))
+    doubts = {name: choice.doubt for name, choice in columns.inferred.items() if choice.doubt}
+    notes += [
+        f"column {_DOUBTS[option].format(repr(name))}; it stays text."
+        for name, option in doubts.items()
+    ]
+    if files.csv.detect and files.csv.infer_types:
+        notes += _suggest_options(csv_files[0], columns, files.csv)
+    return tuple(notes)
+
+
+def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]:
+    """Return a phrase for each format of numbers and dates that the user did not name."""
+    given = {
+        "decimal": options.decimal,
+        "thousands": options.thousands,
+        "dates": options.date_format,
+    }
+    phrases = [
+        phrase
+        for name, format_ in columns.formats.items()
+        for phrase in format_.describe(is_whole=pa.types.is_integer(columns.type_of(name)))
+    ]
+    return tuple(dict.fromkeys(p for p in phrases if given[p.partition(" ")[0]] is None))
+
+
+def _note_dialects(
+    options: CsvOptions, csv_files: Sequence[CsvFile], formats: tuple[str, ...]
+) -> list[str]:
+    """Return a note for each detected dialect, with its files; formats go with a sole dialect."""
+    plain = CsvDialect.from_options(options)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for csv in csv_files:
+        phrases = csv.layout.dialect.describe_differences(plain)
+        groups.setdefault(phrases, []).append(csv.file.name)
+    if len(groups) == 1:
+        groups = {(*phrases, *formats): names for phrases, names in groups.items()}
+    elif formats:
+        groups[formats] = [csv.file.name for csv in csv_files]
+    return [f"{_abbreviate(names)}: {', '.join(found)}" for found, names in groups.items() if found]
+
+
+def _abbreviate(names: Sequence[str]) -> str:
+    """Return the first name and the number of the others.
+
+    >>> _abbreviate(["a.csv", "b.csv", "c.csv"])
+    'a.csv and 2 more files'
+    """
+    if len(names) == 1:
+        return names[0]
+    more = len(names) - 1
+    return f"{names[0]} and {more} more file{'s' if more > 1 else ''}"
+
+
+def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> Iterator[str]:
+    """Yield notes on options that would read a file otherwise, by the file's first records.
+
+    Only columns that are text for certain are looked at, and plain doubles whose points may group
+    digits.
+    """
+    names, dialect, _ = csv.layout
+    texts = {
+        name
+        for name, choice in columns.inferred.items()
+        if pa.types.is_string(choice.type) and not choice.is_empty and not choice.doubt
+    }
+    numbers = () if _settles_points(dialect, options) else columns.plain_doubles
+    rows = [(line, row) for line, row in csv.first_rows() if len(row) == len(names)]
+    if not rows or not (texts or numbers):
+        return
+    if len(names) == 1 and options.delimiter is None:
+        lines = [*names * dialect.header, *(row[0] for _, row in rows)]
+        other, width = other_delimiter(lines)
+        if other:
+            yield f"{csv.file.name}: one column; `--delimiter {other!r}` makes {width} of it."
+    if not dialect.header and is_header_above_values([row for _, row in rows], 0):
+        yield (
+            f"{csv.file.name}: the first record looks like a header, and is landed as a row: "
+            f"`--skip-rows {csv.header.line}` leaves it out."
+        )
+        return
+    for n, name in enumerate(names):
+        if name in numbers and may_be_grouped([row[n] for _, row in rows if row[n]]):
+            yield (
+                f"column {name!r} is read with a decimal point; if points group its digits, "
+                "`--thousands .` says so."
+            )
+    reasons: dict[str, list[str]] = {}
+    for n, name in enumerate(names):
+        if name in texts:
+            fields = [(line, row[n]) for line, row in rows if row[n]]
+            reasons.setdefault(why_text(name, fields, options), []).append(name)
+    for reason, (name, *others) in reasons.items():
+        if reason:
+            alike = f", like {quote_names(others)}" if others else ""
+            yield f"column {name!r} {reason}; it stays text{alike}."
+
+
+def _settles_points(dialect: CsvDialect, options: CsvOptions) -> bool:
+    """Whether a point can only be the decimal mark, or the user names the marks of numbers."""
+    return dialect.delimiter == "," or options.decimal is not None or options.thousands is not None
+
+
+_DOUBTED_DELIMITERS = ";,\t|:#!*/ "
+_NAME_WORDS = 2  # in each record are a habit of names
+_FIRST_FIELDS = 20  # show whether a column is text for good
+_MIN_ALIKE = 2  # fields beside which one is odd
+_MAX_ODD_SHARE = 0.05
+_CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
+_POINT_GROUPS = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
+_SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
+_MONTHS = 12
+_NULL_WORDS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
+_NULL_WORDS |= {"(null)", "#null!", "missing", "\\n", "-", "--", "---", ".", "?", "*"}
+
+_SIGNED_NUMBER = re.compile(
+    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
+    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
+    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
+)
+
+
+def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:
+    """Return what may delimit the lines of a one-column file, and how many fields that makes.
+
+    The delimiter is empty, and the number 1, if no character delimits all lines alike.
+
+    >>> other_delimiter(["id:name", "1:Ada"]), other_delimiter(["name", "Ada"])
+    ((':', 2), ('', 1))
+    """
+    widths = {
+        delimiter: len(parts[0])
+        for delimiter in _DOUBTED_DELIMITERS
+        if len(parts := [line.split(delimiter) for line in lines]) > 1
+        and len({len(fields) for fields in parts}) == 1
+    }
+    if widths.get(" ", 0) <= _NAME_WORDS:
+        widths.pop(" ", None)
+    best = max(widths, key=widths.__getitem__, default="")
+    return (best, widths[best]) if widths.get(best, 1) > 1 else ("", 1)
+
+
+def may_be_grouped(fields: Sequence[str]) -> bool:
+    """Whether all fields are numbers whose points may group digits; False for no field.
+
+    >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
+    (True, False)
+    """
+    return bool(fields) and all(map(_POINT_GROUPS.fullmatch, fields))
+
+
+def why_text(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:
+    """Return why a column stays text, and which option would change that; empty for plain text.
+
+    Args:
+        name: the column's.
+        fields: its first ones that are not empty, each with its line.
+        options: given by the user.
+
+    >>> from lakeport.sources.csv.dialect import CsvOptions
+    >>> why_text("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
+    "has numbers, and 'NULL': `--null-value '' --null-value NULL` makes that null"
+    """
+    values = [value for _, value in fields]
+    first = values[:_FIRST_FIELDS]
+    words = {v for v in first if _classify(v) == "text" and not _SIGNED_NUMBER.fullmatch(v)}
+    if not values or 2 * len(words) > len(first):
+        return ""
+    if reason := _describe_short_dates(values) or _describe_signs(values):
+        return reason
+    kinds = [_classify(value) for value in values]
+    codes = sum(classify_field(value) == "code" for value in values)
+    if codes and codes + kinds.count("number") == len(values):
+        option = shlex.quote(f"{name}=number")
+        some = "a value" if codes == 1 else f"{codes} values"
+        return f"has {some} like 1E5, which may be codes: `--column {option}` makes numbers of it"
+    found = {*kinds} - {"text"}
+    if len(found) != 1 or "code" in found:
+        return ""
+    what = f"{found.pop()}s"
+    odd = [field for field, kind in zip(fields, kinds, strict=True) if kind == "text"]
+    if not odd:
+        by = _name_given_options(what, options)
+        return f"looks like {what}, but not all of its values can be read as such in one way{by}"
+    words = {value.strip() for _, value in odd}
+    if len(words) == 1 and (word := words.pop()).lower() in _NULL_WORDS:
+        ways = f"--null-value '' --null-value {shlex.quote(word)}"
+        return f"has {what}, and {word!r}: `{ways}` makes that null"
+    if len(odd) > max(1, _MAX_ODD_SHARE * len(values)) or len(values) - len(odd) < _MIN_ALIKE:
+        return ""
+    return f"has {what}, but for line {odd[0][0]}"
+
+
+def _name_given_options(what: str, options: CsvOptions) -> str:
+    """Return ` by` and the options that the user gave for dates or numbers; empty for none."""
+    if what == "dates" and options.date_format is not None:
+        return " by `--date-format`"
+    if what == "numbers" and (options.decimal is not None or options.thousands is not None):
+        return " by `--decimal` and `--thousands`"
+    return ""
+
+
+def _classify(value: str) -> str:
+    """Return `number`, `code` (such as `007`), `date` or `text`; see `classify_field`."""
+    kind = classify_field(value)
+    if kind in ("integer", "number"):
+        return "code" if _CODE.match(value) else "number"
+    return kind or "text"
+
+
+def _describe_short_dates(values: Sequence[str]) -> str:
+    """Return which formats read dates with years of two digits; empty if a value is none."""
+    found = [_SHORT_DATE.fullmatch(value) for value in values]
+    dates = [(int(date[1]), date[2], int(date[3])) for date in found if date]
+    if len(dates) < len(values) or len({mark for _, mark, _ in dates}) > 1:
+        return ""
+    mark = dates[0][1]
+    orders = [f"%d{mark}%m{mark}%y"] * all(month <= _MONTHS for _, _, month in dates)
+    if mark != ".":
+        orders += [f"%m{mark}%d{mark}%y"] * all(month <= _MONTHS for month, _, _ in dates)
+    if not orders:
+        return ""
+    ways = " or ".join(f"`--date-format {order}`" for order in orders)
+    return f"has dates with two digits for the year: {ways} reads them"
+
+
+def _describe_signs(values: Sequence[str]) -> str:
+    """Return which signs stand around numbers; empty if none does, or if a value is no number."""
+    signs: dict[str, None] = {}
+    for value in values:
+        parts = _SIGNED_NUMBER.fullmatch(value)
+        if parts is None or _CODE.match(parts["number"]):
+            return ""
+        signs |= dict.fromkeys(
+            repr(sign.strip()) for sign in (parts["before"], parts["after"]) if sign
+        )
+        signs |= dict.fromkeys(["parentheses"] * bool(parts["open"]))
+        signs |= dict.fromkeys(["a minus behind"] * bool(parts["behind"]))
+        signs |= dict.fromkeys(["a typographic minus"] * ("\u2212" in (parts["minus"] or "")))
+        signs |= dict.fromkeys(["spaces around them"] * bool(parts["space"] or parts["end"]))
+    return f"has numbers with {', '.join(signs)}" if signs else ""
