@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from lakeport.pipeline.run import run
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.storage.checks import CheckItem
-    from lakeport.streams.handle import LandingStream, StreamStatus
-    from lakeport.streams.start import land_stream
+    from lakeport.streams import LandingStream, StreamStatus, land_stream
     from lakeport.tables import Table
     from lakeport.tables.lake import LakeTable, tables
     from lakeport.tables.records import (
@@ -188,8 +187,7 @@ _HOMES = {
         "lakeport.pipeline.run": "run",
         "lakeport.sources.csv.dialect": "CsvOptions",
         "lakeport.storage.checks": "CheckItem",
-        "lakeport.streams.handle": "LandingStream StreamStatus",
-        "lakeport.streams.start": "land_stream",
+        "lakeport.streams": "LandingStream StreamStatus land_stream",
         "lakeport.tables": "Table",
         "lakeport.tables.lake": "LakeTable",
         "lakeport.tables.records": (

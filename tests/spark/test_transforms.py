@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import BadRecords, ConfigError, InputError
-from lakeport.loading.transform.function import function_named
+from lakeport.loading.transform.function import import_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -131,14 +131,14 @@ def test_a_function_gets_what_the_query_gave(driver: DriverSession, tmp_path: Pa
 def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made_for_a_test.py").write_text("def f(frame):\n    return frame\n")
     monkeypatch.chdir(tmp_path)
-    assert function_named("made_for_a_test:f")(1) == 1
+    assert import_function("made_for_a_test:f")(1) == 1
     for name, words in (
         ("made_for_a_test:g", "has no function 'g'"),
         ("no_such_module_here:f", "there is no module"),
         ("made_for_a_test", "names no function"),
     ):
         with pytest.raises(ConfigError, match=words):
-            function_named(name)
+            import_function(name)
 
 
 def test_a_function_is_that_of_the_folder_or_none(
@@ -151,10 +151,10 @@ def test_a_function_is_that_of_the_folder_or_none(
     (tmp_path / "first" / "json.py").write_text("def f(frame):\n    return 0\n")
     monkeypatch.chdir(tmp_path / "second")
     before = sys.path.copy()
-    assert function_named("of_two_folders:f", tmp_path / "first")(None) == 0
+    assert import_function("of_two_folders:f", tmp_path / "first")(None) == 0
     for name, folder in (("of_two_folders", "second"), ("json", "first")):
         with pytest.raises(ConfigError, match=r"already has a module .* from"):
-            function_named(f"{name}:f", tmp_path / folder)
+            import_function(f"{name}:f", tmp_path / folder)
     assert sys.path == before
 
 

@@ -117,8 +117,8 @@ def show(
     from lakeport.loading import replay
 
     output, storage = lake.output, open_storage(lake.config)
-    found = replay.set_aside(lake.config, storage, table or "", run or "")
-    heads = [list(islice(replay.records(storage, one), records)) for one in found]
+    found = replay.list_quarantined(lake.config, storage, table or "", run or "")
+    heads = [list(islice(replay.read_records(storage, one), records)) for one in found]
     if isinstance(output, Json):
         documents = [one.to_dict() for one in found]
         for document, head in zip(documents, heads, strict=True):

@@ -1,6 +1,6 @@
-"""Records that were set aside: listed, and landed once they are right.
+"""Quarantined records: list them, and land them once they are right.
 
-Of a lake's file, the load tells that has set them aside.
+In a lake file, the load that has quarantined records says how they land.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
-from lakeport.loading.transform.function import function_named
+from lakeport.loading.transform.function import import_function
 from lakeport.model import Mode, Rejection, UnknownPolicy
 from lakeport.schema.hints import format_command
 from lakeport.schema.nested import has_untyped, is_json
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
 
 
-_NAMED: Final[dict[Any, dict[str, Any]]] = {
+_JSON_TYPES: Final[dict[Any, dict[str, Any]]] = {
     pa.string(): {"type": ["null", "string"]},
     pa.bool_(): {"type": ["null", "boolean"]},
     pa.float32(): {"type": ["null", "number"]},
@@ -57,58 +57,59 @@ _NAMED: Final[dict[Any, dict[str, Any]]] = {
     pa.binary(): {"type": ["null", "string"], "contentEncoding": "base64"},
 }
 
-KEPT: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
-"""Kinds of quarantine files that hold all that was set aside, not samples of it."""
+COMPLETE_KINDS: Final = frozenset(RejectedKind) - {RejectedKind.SAMPLES}
+"""Kinds of quarantine files that hold all rejected records, not samples."""
 
-_ENDINGS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
+_MARKED_KINDS: Final = (RejectedKind.LINES, RejectedKind.ROWS, RejectedKind.SAMPLES)
 
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_LAKE_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    """Return the JSON schema of records with these fields, without fields of types that it lacks.
+def to_json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    """Return the JSON schema of records with these fields, but for types that JSON schema lacks.
 
     Example:
-        >>> json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
+        >>> to_json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
         {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}, 'v': {}}}
     """
-    found = {field.name: _declared(field) for field in fields}
+    found = {field.name: _to_json_type(field) for field in fields}
     properties = {name: declared for name, declared in found.items() if declared is not None}
     return {"type": "object", "properties": properties}
 
 
-def _declared(field: pa.Field) -> dict[str, Any] | None:
+def _to_json_type(field: pa.Field) -> dict[str, Any] | None:
+    """Return the JSON schema of a field; None where JSON schema has no such type."""
     type_ = field.type
     if is_json(field):
         return {}
-    if type_ in _NAMED:
-        return _NAMED[type_]
+    if type_ in _JSON_TYPES:
+        return _JSON_TYPES[type_]
     if pa.types.is_integer(type_):
         return {"type": ["null", "integer"]}
     if pa.types.is_decimal(type_):
         size = {"x-precision": type_.precision, "x-scale": type_.scale}
         return {"type": ["null", "number"], **size}
     if pa.types.is_struct(type_):
-        return {**json_schema(type_), "type": ["null", "object"]}
+        return {**to_json_schema(type_), "type": ["null", "object"]}
     if pa.types.is_list(type_):
-        items = _declared(type_.value_field)
+        items = _to_json_type(type_.value_field)
         return {"type": ["null", "array"], **({} if items is None else {"items": items})}
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside(PlainRecord):
-    """What a run has set aside of one stream.
+    """The records of one stream that one run has quarantined.
 
     Attributes:
         run_id: the run.
-        stream: the stream's name; empty for lines that are of none.
-        table: the name of its table.
-        records: how many; samples of rows for which a load has failed are not among them.
-        samples: how many rows were kept as samples of a load that has failed.
-        reasons: why, the most frequent first.
+        stream: the stream's name; empty for lines that belong to none.
+        table: the name of the stream's table.
+        records: number of records; samples of rows for which a load has failed don't count.
+        samples: number of rows that were kept as samples of a load that has failed.
+        reasons: why they were rejected, the most frequent reason first.
         files: URIs of the files.
-        expectations: the names of those that rows among the records did not meet.
+        expectations: the names of the expectations that rows among the records violate.
         rows: how many of the records are such rows; the others are as the source had them, before
             `sql`.
     """
@@ -131,58 +132,58 @@ def quarantined(
     run: str = "",
     **keys: Unpack[StoreKeys],
 ) -> tuple[SetAside, ...]:
-    """Tell what was set aside, by runs and streams; every quarantine file is read.
+    """Return the quarantined records by runs and streams; read every quarantine file for that.
 
     Args:
         to: a folder, a URI, a config file, or the config itself.
-        table: of this table alone, by its name or its stream's.
-        run: of this run alone.
+        table: only records of this table, by its name or its stream's; empty for all.
+        run: only records of this run; empty for all.
         keys: keys of the config, which win over those in `to`.
 
     Raises:
         LakeportError: the store can't be read.
     """
     config = load_target(to, keys)
-    return set_aside(config, open_storage(config), table, run)
+    return list_quarantined(config, open_storage(config), table, run)
 
 
-def set_aside(
+def list_quarantined(
     config: DestinationConfig, storage: Storage, table: str, run: str
 ) -> tuple[SetAside, ...]:
-    """See `quarantined`."""
+    """Return the quarantined records of a table and run, or all; see `quarantined`."""
     found: dict[tuple[str, str], Counter[tuple[str, RejectedKind, str, str]]] = {}
-    for key, run_id, of in _files(storage, run):
-        for line in _lines(storage, key):
+    for key, run_id, of in _list_files(storage, run):
+        for line in _read_lines(storage, key):
             stream = line["stream"]
-            if not table or table in _names(config, stream):
+            if not table or table in _names_of_stream(config, stream):
                 kind = key, of, str(line.get("column", "")), str(line.get("reason", ""))
                 found.setdefault((run_id, stream), Counter())[kind] += 1
     return tuple(
-        _summed(config, storage, run_id, stream, kinds)
+        _summarise(config, storage, run_id, stream, kinds)
         for (run_id, stream), kinds in sorted(found.items())
     )
 
 
-def records(
-    storage: Storage, found: SetAside, kinds: Collection[RejectedKind] = KEPT
+def read_records(
+    storage: Storage, rejected: SetAside, kinds: Collection[RejectedKind] = COMPLETE_KINDS
 ) -> Iterator[bytes]:
-    """The records of a run and stream as they came, one after the other; no samples."""
-    for uri in found.files:
+    """Yield the bytes of the quarantined records of a run and stream, as they came; no samples."""
+    for uri in rejected.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
-        if _kind(key) in kinds:
-            for line in _lines(storage, key):
-                if line["stream"] == found.stream:
-                    yield _raw(line)
+        if _kind_of_file(key) in kinds:
+            for line in _read_lines(storage, key):
+                if line["stream"] == rejected.stream:
+                    yield _decode_raw(line)
 
 
-def _summed(
+def _summarise(
     config: DestinationConfig,
     storage: Storage,
     run_id: str,
     stream: str,
     kinds: Counter[tuple[str, RejectedKind, str, str]],
 ) -> SetAside:
-    """Sum up the lines of a run and stream, counted by file, what it holds, column and reason."""
+    """Return the summary of a run and stream; `kinds`: file, kind, column, reason -> lines."""
     reasons, of_kind = Counter[tuple[str, str]](), Counter[RejectedKind]()
     for (_, of, column, reason), count in kinds.items():
         of_kind[of] += count
@@ -203,30 +204,32 @@ def _summed(
     )
 
 
-def _names(config: DestinationConfig, stream: str) -> set[str]:
+def _names_of_stream(config: DestinationConfig, stream: str) -> set[str]:
+    """Return the names of a stream and its table; nothing for lines without a stream."""
     return {stream, table_name(config.table_pattern, stream)} if stream else set()
 
 
-def _files(storage: Storage, run: str) -> Iterator[tuple[str, str, RejectedKind]]:
-    """Quarantine files with their runs, and what each holds."""
+def _list_files(storage: Storage, run: str) -> Iterator[tuple[str, str, RejectedKind]]:
+    """Yield key, run and kind of each quarantine file of a run; of all runs if `run` is empty."""
     for stored in storage.list(QUARANTINE):
         parts = stored.key.removeprefix(f"{QUARANTINE}/").split("/")
         if len(parts) != 2 or not parts[1].endswith(".jsonl"):
             continue
-        first = next(_lines(storage, stored.key), {})
+        first = next(_read_lines(storage, stored.key), {})
         run_id = str(first.get("run_id") or unquote(parts[0]))
         if not run or run == run_id:
-            yield stored.key, run_id, _kind(stored.key)
+            yield stored.key, run_id, _kind_of_file(stored.key)
 
 
-def _kind(key: str) -> RejectedKind:
+def _kind_of_file(key: str) -> RejectedKind:
+    """Return the kind of records in a quarantine file, by its name."""
     name = key.rpartition("/")[2].removesuffix(".jsonl")
     base = name.rpartition("-")[0] if name.rpartition("-")[2].isdecimal() else name
-    return next((of for of in _ENDINGS if base.endswith(of.value)), RejectedKind.RECORDS)
+    return next((of for of in _MARKED_KINDS if base.endswith(of.value)), RejectedKind.RECORDS)
 
 
-def _lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
-    """The lines of a quarantine file; what is none of ours is passed over."""
+def _read_lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a quarantine file, without those that lakeport did not write."""
     with storage.open(key) as file:
         for line in file:
             try:
@@ -237,51 +240,52 @@ def _lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def _raw(line: dict[str, Any]) -> bytes:
+def _decode_raw(line: dict[str, Any]) -> bytes:
+    """Return the bytes of the record in a line of a quarantine file."""
     if "raw" in line:
         return str(line["raw"]).encode("utf-8", "surrogatepass")
     return base64.b64decode(str(line.get("raw_base64", "")))
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """Some of a run's records.
+class ReplayPart:
+    """Records of a run that land in one load: all, or those that take one way into the table.
 
     Attributes:
-        run_id: the run as which the table remembers that they have landed.
-        records: how many they are.
-        kinds: which files they are in.
-        transforms: what is made of them: `sql` and `python` of `lakeport.land`.
-        schema: with what types they are read for that; None where their values tell.
+        run_id: the run id by which the table remembers that they have landed.
+        records: number of records.
+        kinds: kinds of the files that hold them.
+        transforms: their transform, as `sql` and `python` of `lakeport.land`.
+        schema: the types that they are read with; None: types are inferred from the values.
     """
 
     run_id: str
     records: int
-    kinds: frozenset[RejectedKind] = KEPT
+    kinds: frozenset[RejectedKind] = COMPLETE_KINDS
     transforms: Mapping[str, Any] = field(default_factory=dict)
     schema: str | Mapping[str, Any] | None = None
 
 
-def plan_shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share]:
-    """How a run's records land.
+def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[ReplayPart]:
+    """Return the loads by which a run's records land: one, or two for records and rows.
 
     Args:
-        one: the records.
-        load: makes rows of its source's records; None where it makes none, or the user says how.
+        one: the run's records.
+        load: the load whose transform they take; None for none, or if the user gives one.
         edited: whether a file of the user's stands for all of them.
 
     Raises:
-        ConfigError: the file stands for records and rows, or `python` is not there.
+        ConfigError: the file stands for both records and rows, or `python` does not exist.
     """
     run_id, raw = f"replay:{one.run_id}", one.records - one.rows
     if load is None or not (load.sql or load.python) or not raw:
-        return [Share(run_id, one.records)]
-    function = load.python and function_named(load.python, Path(load.folder))
+        return [ReplayPart(run_id, one.records)]
+    function = load.python and import_function(load.python, Path(load.folder))
     transforms = {"sql": load.sql, "python": function}
     source = load.source
     schema = source.columns_schema if isinstance(source, FilesSource) else None
     if not one.rows:
-        return [Share(run_id, raw, KEPT, transforms, schema)]
+        return [ReplayPart(run_id, raw, COMPLETE_KINDS, transforms, schema)]
     if edited:
         raise ConfigError(
             f"run {one.run_id!r} has set aside {raw} records as they came, and {one.rows} rows "
@@ -290,46 +294,48 @@ def plan_shares(one: SetAside, load: Load | None, *, edited: bool) -> list[Share
             "table, or the load's own query.",
         )
     return [
-        Share(f"{run_id}:records", raw, KEPT - {RejectedKind.ROWS}, transforms, schema),
-        Share(run_id, one.rows, frozenset({RejectedKind.ROWS})),
+        ReplayPart(
+            f"{run_id}:records", raw, COMPLETE_KINDS - {RejectedKind.ROWS}, transforms, schema
+        ),
+        ReplayPart(run_id, one.rows, frozenset({RejectedKind.ROWS})),
     ]
 
 
-def load_settings(
+def choose_settings(
     to: Target | DestinationConfig,
     one: SetAside,
     expect: Sequence[Mapping[str, Any] | Expectation] | None,
     keys: Mapping[str, Any],
 ) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation], Load | None]:
-    """How the records of a run land: the target's config, what is expected of each row, the load.
+    """Return how a run's records land: the target's config, the expectations, the load, if any.
 
-    In a lake's file, these are the load's that writes the stream's table: one that merges by key
-    would otherwise have its rows appended.
+    In a lake file, they land as by the load that writes the stream's table. A load that merges by
+    key would otherwise have its rows appended.
 
     Args:
         to: as for `load_target`.
-        one: the records.
-        expect: what is expected in place of that; None for that.
-        keys: keys that win.
+        one: the run's records.
+        expect: expectations in place of the load's; None: the load's.
+        keys: keys of the config that win.
 
     Raises:
-        ConfigError: as for `load_target`; also where loads write the table in different ways, or
-            nothing says what was expected of rows that were set aside for that.
+        ConfigError: as for `load_target`; loads write the table in different ways; or rows violated
+            expectations that neither a load nor the user gives.
     """
-    found = _loads(to, one.stream)
-    ways = {(each.target.mode, tuple(each.target.merge_keys or ())) for each in found}
+    loads = _find_loads(to, one.stream)
+    ways = {(each.target.mode, tuple(each.target.merge_keys or ())) for each in loads}
     if len(ways) > 1 and not keys.get("mode"):
         raise ConfigError(
             f"loads of the file write table {one.stream!r} in different ways",
             "say how the records land, such as `--set mode=append`.",
         )
-    target = load_target(found[0].target if found else to, keys)
+    target = load_target(loads[0].target if loads else to, keys)
     names = set(one.expectations)
-    named = (load for load in found if names <= {each.title for each in load.expect})
-    load = next(named, found[0] if found else None)
+    named = (load for load in loads if names <= {each.title for each in load.expect})
+    load = next(named, loads[0] if loads else None)
     if expect is not None:
         return target, expect, load
-    if one.expectations and not found:
+    if one.expectations and not loads:
         raise ConfigError(
             f"run {one.run_id!r} has set rows of {one.stream!r} aside that did not meet "
             f"{', '.join(one.expectations)}, and nothing says what is expected of them now",
@@ -340,9 +346,9 @@ def load_settings(
     return target, [each for each in own if not (each.rows or each.fresh)], load
 
 
-def _loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
-    """The loads that write the stream's table, if this is a lake's file."""
-    if not isinstance(to, (str, os.PathLike)) or Path(to).suffix.lower() not in _SUFFIXES:
+def _find_loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
+    """Return a lake file's loads that write the stream's table; none for any other target."""
+    if not isinstance(to, (str, os.PathLike)) or Path(to).suffix.lower() not in _LAKE_FILE_SUFFIXES:
         return []
     if not Path(to).is_file() or "loads" not in parse_text(read_text(Path(to)), str(to)):
         return []
@@ -354,13 +360,13 @@ def _loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of the records that a run had set aside.
+    """Result of a replay of the records that one run had quarantined.
 
     Attributes:
         run_id: that run.
-        records: how many they are.
-        before: they were replayed before, and were left alone.
-        report: of the load that has landed them; None where they were left alone.
+        records: number of these records.
+        before: whether they were replayed before, so that nothing was done now.
+        report: the report of the load that has landed them; None where nothing was done.
     """
 
     run_id: str
@@ -370,16 +376,16 @@ class Replayed:
 
     @property
     def rows(self) -> int:
-        """Rows that have landed now."""
+        """Number of rows that have landed now."""
         return 0 if self.report is None else self.report.rows
 
     @property
     def rejected(self) -> int:
-        """Records that fail again: set aside anew, as of the run `replay:` and the run's id."""
+        """Number of records that were rejected again, as of the run `replay:` and the run's id."""
         return 0 if self.report is None else self.report.rejected
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the result as plain values, with the load's report."""
         names = ("run_id", "records", "before", "rows", "rejected")
         facts = {name: getattr(self, name) for name in names}
         return {**facts, "report": None if self.report is None else self.report.to_dict()}
@@ -397,37 +403,36 @@ def replay(
     observer: Observer | None = None,
     **keys: Unpack[StoreKeys],
 ) -> tuple[Replayed, ...]:
-    """Land what was set aside of a table, each run's records once however often it is asked for.
+    """Land a table's quarantined records; return a result for each run, whose records land once.
 
-    The table's commit remembers it as the run `replay:` and the run's id. What fails again is set
-    aside as of that run, with its new reason.
+    The table's commit remembers them as the run `replay:` and the run's id, so that another replay
+    adds nothing. What fails again is quarantined as of that run, with its new reason.
 
     Args:
-        to: a folder, a URI, a config file, or the config itself; of a lake's file, the table's load
-            tells how its records land.
+        to: a folder, a URI, a config file, or the config itself. In a lake file, the table's load
+            says how its records land.
         table: the table, by its name or its stream's.
         run: the run whose records are landed; empty for all.
-        sql: makes the records right: one query in Spark SQL on `source`, in which they have the
-            types that their values show; what it gives is cast to the table's types.
-        python: as for `lakeport.land`. Without both, what a load of a lake's file makes of its
-            records is made of those that were set aside before that.
-        records_from: a file of JSON lines with the corrected records of `run`, in place of those
-            that were set aside.
-        expect: what is expected of the rows, none for nothing. None: of a lake's file, what the
-            load expects of each row; else it has to be given for rows that an expectation has set
-            aside.
-        observer: is told how the loads go on.
+        sql: one query in Spark SQL on `source` that corrects the records. There they have the types
+            that their values show; the result is cast to the table's types.
+        python: as for `lakeport.land`. Without `sql` and `python`, records that were quarantined
+            before a load's transform take the transform of the lake file's load.
+        records_from: a file of JSON lines with the corrected records of `run`, in place of the
+            quarantined ones.
+        expect: expectations of the rows; empty for none. None: in a lake file, the load's on single
+            rows; elsewhere they are required for rows that violated an expectation.
+        observer: hears how the loads go on.
         keys: keys of the config, which win over those in `to`.
 
     Raises:
-        SourceError: nothing was set aside, or the run is to be named.
-        ConfigError: nothing says what is expected of such rows.
-        InputError: the records are no JSON, as the lines of a CSV file are.
+        SourceError: nothing was quarantined, or a run has to be named.
+        ConfigError: `expect` is required.
+        InputError: the records are no JSON, such as lines of a CSV file.
         LakeportError: as for `lakeport.land`.
     """
     config = load_target(to, keys)
     storage = open_storage(config)
-    found = [one for one in set_aside(config, storage, table, run) if one.records]
+    found = [one for one in list_quarantined(config, storage, table, run) if one.records]
     if not found:
         of_run = f" by run {run!r}" if run else ""
         shown = format_command("quarantine", "show", to if isinstance(to, str) else storage.uri())
@@ -441,71 +446,71 @@ def replay(
     given = {"sql": sql, "python": python}
     planned = []
     for one in found:
-        target, expected, load = load_settings(to, one, expect, keys)
-        made_by = None if sql or python else load
-        for share in plan_shares(one, made_by, edited=bool(records_from)):
-            planned.append((one, share, target, {**given, **share.transforms, "expect": expected}))
-    done = []
-    for one, share, target, asked in planned:
+        target, expected, load = choose_settings(to, one, expect, keys)
+        transformed_by = None if sql or python else load
+        for part in plan_parts(one, transformed_by, edited=bool(records_from)):
+            planned.append((one, part, target, {**given, **part.transforms, "expect": expected}))
+    results = []
+    for one, part, target, settings in planned:
         edited = Path(records_from) if records_from else None
-        lines = _edited(edited) if edited else records(storage, one, share.kinds)
-        done.append(_replayed(one, share, lines, target, {**asked, "observer": observer}))
-    return tuple(done)
+        lines = _read_corrected(edited) if edited else read_records(storage, one, part.kinds)
+        results.append(_replay_part(one, part, lines, target, {**settings, "observer": observer}))
+    return tuple(results)
 
 
-def _replayed(
+def _replay_part(
     one: SetAside,
-    share: Share,
+    part: ReplayPart,
     lines: Iterator[bytes],
     config: DestinationConfig,
     transforms: Mapping[str, Any],
 ) -> Replayed:
-    """Land one run's records, or a share of them."""
+    """Land one run's records, or a part of them, as a load of JSON lines."""
     with scratch("replay") as folder:
         source = folder / "records.jsonl"
-        names = _write(source, lines)
+        names = _write_records(source, lines)
         if names is None:
             raise InputError(
                 f"what run {one.run_id!r} has set aside of {one.stream!r} are no JSON records",
                 "as lines of a CSV file they don't tell their columns: write the corrected ones "
                 "as JSON lines into a file, and give it with `--from`.",
             )
-        asked = {
+        overrides = {
             "on_bad_record": "quarantine",
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
-            "run_id": share.run_id,
+            "run_id": part.run_id,
             "table": table_name(config.table_pattern, one.stream),
             "add_record_metadata": False,  # the messages of the records are gone
         }
-        target = load_target(config, asked)
-        now = _columns(target, one.stream)
-        schema = share.schema
+        target = load_target(config, overrides)
+        now = _table_columns(target, one.stream)
+        schema = part.schema
         if not (transforms["sql"] or transforms["python"]):
             schema = None
             if now is not None:
-                schema = json_schema(_by_source(now, names, target))
-                target = target.model_copy(update=_by_table(now, names, target))
+                schema = to_json_schema(_source_fields(now, names, target))
+                target = target.model_copy(update=_table_keys(now, names, target))
         elif not transforms["python"]:
             known = pa.schema(column for column in now or () if not has_untyped(column.type))
             transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
-            return Replayed(one.run_id, share.records, before=True)
+            return Replayed(one.run_id, part.records, before=True)
     before = bool(report.streams) and all(s.skipped_batches for s in report.streams)
-    return Replayed(one.run_id, share.records, before, None if before else report)
+    return Replayed(one.run_id, part.records, before, None if before else report)
 
 
-def _by_source(
+def _source_fields(
     table: pa.Schema, names: Iterable[str], config: DestinationConfig
 ) -> Iterator[pa.Field]:
-    """Yield a table's columns by the names that records have for them, with types to read by.
+    """Yield the fields of records, with the types of a table's columns to read them with.
 
     Args:
-        table: the columns.
+        table: the table's columns.
         names: the names of the records' fields.
-        config: renames and drops fields, and declares some; what is text by that, or dropped, may
-            be of any type in the records.
+        config: renames, drops and declares fields; a dropped field, and one that is declared as
+            text, may have any type in the records.
     """
     there = {column.name.lower(): column for column in table}
     for name in dict.fromkeys([*names, *config.rename, *config.drop]):
@@ -517,10 +522,12 @@ def _by_source(
             yield column.with_name(name)
 
 
-def _by_table(table: pa.Schema, names: Iterable[str], config: DestinationConfig) -> dict[str, Any]:
-    """Return the keys of the config by which records land with the types of a table's columns.
+def _table_keys(
+    table: pa.Schema, names: Iterable[str], config: DestinationConfig
+) -> dict[str, Any]:
+    """Return keys of the config by which records land with the types of a table's columns.
 
-    Columns that never had a value have none: fields for them are not declared, and known still.
+    Fields for columns that never had a value have no type to declare, and yet are not unknown.
     """
     there = {column.name.lower() for column in table}
     unknown = [name for name in names if config.rename.get(name, name).lower() not in there]
@@ -530,24 +537,23 @@ def _by_table(table: pa.Schema, names: Iterable[str], config: DestinationConfig)
     return keys
 
 
-def _write(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
-    """Write records as JSON lines, and what is no JSON as it came.
+def _write_records(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
+    """Write records as JSON lines, other lines as they are; return the records' field names.
 
-    Returns:
-        The names of the records' fields; None where no line is a record.
+    None where no line is a JSON object.
     """
     names: dict[str, None] | None = None
     with file.open("wb") as out:
         for line in lines:
-            record, fields = _record(line)
+            record, fields = _unwrap_message(line)
             if fields is not None:
                 names = {**(names or {}), **dict.fromkeys(fields)}
             out.write(record.replace(b"\n", b" ") + b"\n")
     return names
 
 
-def _record(line: bytes) -> tuple[bytes, Iterable[str] | None]:
-    """Return a record without its Singer message, and its fields; None for what is no object."""
+def _unwrap_message(line: bytes) -> tuple[bytes, Iterable[str] | None]:
+    """Return the table's columns but the internal ones; None where there is no table."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -560,7 +566,8 @@ def _record(line: bytes) -> tuple[bytes, Iterable[str] | None]:
     return line, found
 
 
-def _edited(file: Path) -> Iterator[bytes]:
+def _read_corrected(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a user's file that are not blank; SourceError if it can't be read."""
     try:
         with file.open("rb") as lines:
             yield from (line.rstrip(b"\r\n") for line in lines if line.strip())
@@ -568,8 +575,8 @@ def _edited(file: Path) -> Iterator[bytes]:
         raise SourceError(f"file {str(file)!r}: {error.strerror}", "check its name.") from None
 
 
-def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
-    """The table's columns, without those that lakeport adds; None where there is no table."""
+def _table_columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
+    """Return the table's columns but lakeport's internal ones; None where there is no table."""
     prepared = prepare(config, begin=False)
     with prepared.engine as engine:
         table = open_table(config, prepared.storage, engine, stream, writes=False).current()

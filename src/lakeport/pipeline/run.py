@@ -37,7 +37,7 @@ from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.progress import show_progress
 from lakeport.loading.report import Failure, Observer, fan_out
 from lakeport.loading.run import land
-from lakeport.loading.transform.function import function_named
+from lakeport.loading.transform.function import import_function
 from lakeport.model import Mode
 from lakeport.pipeline.report import (
     Earlier,
@@ -259,7 +259,7 @@ def function_of(load: Load) -> str | Callable[[Any], Any]:
     Raises:
         ConfigError: it is not there.
     """
-    return load.python and function_named(load.python, Path(load.folder))
+    return load.python and import_function(load.python, Path(load.folder))
 
 
 def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:

@@ -1,1 +1,1 @@
-"""What is made of a source's rows before they land: a query, a Python function, or both."""
+"""Transforms of a source's rows before they land: a query, a Python function, or both."""

@@ -1,4 +1,4 @@
-"""A Python function that takes and gives a Spark DataFrame, found by its name."""
+"""The user's Python function of a transform: import it by its name, and apply it to a frame."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lakeport.sources.frames import is_spark_frame
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame
 
-_IMPORTING: Final = Lock()
-"""Loads run side by side, and `sys.path` is all threads' own."""
+_IMPORT_LOCK: Final = Lock()
+"""Held while a module is imported: loads run side by side, and all threads share `sys.path`."""
 
 
-def function_named(name: str, folder: Path | None = None) -> Callable[[Any], Any]:
-    """The function `module:function`, from a folder or what is installed.
+def import_function(name: str, folder: Path | None = None) -> Callable[[Any], Any]:
+    """Return the function `module:function`, from a folder or an installed package.
 
     Args:
-        name: the function.
-        folder: where the module is looked for first; default: the working folder.
+        name: `module:function`.
+        folder: where the module is searched first; default: the working folder.
 
     Raises:
         ConfigError: there is no such module or function, or another module has its name.
@@ -35,8 +35,8 @@ def function_named(name: str, folder: Path | None = None) -> Callable[[Any], Any
         raise ConfigError(f"`python`: {name!r} names no function", "write module:function.")
     here = folder or Path.cwd()
     try:
-        with _IMPORTING:
-            found = getattr(_imported(module, here), attribute, None)
+        with _IMPORT_LOCK:
+            found = getattr(_import_from(module, here), attribute, None)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"`python`: there is no module {error.name!r}",
@@ -50,8 +50,8 @@ def function_named(name: str, folder: Path | None = None) -> Callable[[Any], Any
     return found  # type: ignore[no-any-return]
 
 
-def _imported(module: str, here: Path) -> ModuleType:
-    """The module, which is the folder's if it has one of that name."""
+def _import_from(module: str, here: Path) -> ModuleType:
+    """Import a module, the folder's first; ConfigError if another one of its name is loaded."""
     first = module.partition(".")[0]
     sys.path.insert(0, str(here))
     invalidate_caches()  # a module may have been written a moment ago
@@ -71,10 +71,10 @@ def _imported(module: str, here: Path) -> ModuleType:
 
 
 def apply_function(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame:
-    """What the function makes of a frame.
+    """Call the function with a frame; return the Spark DataFrame that it returns.
 
     Raises:
-        ConfigError: it is no Spark DataFrame.
+        ConfigError: it returns anything else.
     """
     found: DataFrame = function(frame)
     if not is_spark_frame(found):

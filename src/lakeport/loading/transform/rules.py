@@ -1,4 +1,4 @@
-"""The rules for the rows of a load: the transform that makes them, and what is expected of them."""
+"""The rules for the rows of a load: their transform and their expectations."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """The rows that a batch becomes, before any is read.
+    """Plan of the rows that a batch becomes, before any is read.
 
     Attributes:
-        batch: with the frame that is run, where Spark makes its rows.
-        columns: of the rows that land.
-        how: how they are transformed, in words; empty where they land as they are.
-        expected: what is expected of them.
+        batch: the batch; with the frame that is run, where Spark makes its rows.
+        columns: the columns of the rows that land.
+        how: how the rows are transformed, in words; empty where they land as they are.
+        expected: the expectations of the rows.
     """
 
     batch: Batch
@@ -46,10 +46,10 @@ class PlannedBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to tell of that."""
-        made = [f"transform: {self.how}"] if self.how else []
-        told = [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
-        return (*made, *told)
+        """The transform and each expectation, as lines for a plan."""
+        transform = [f"transform: {self.how}"] if self.how else []
+        expected = [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
+        return (*transform, *expected)
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class RowRules:
     """Transform and expectations of a load; false where it has neither.
 
     Attributes:
-        transform: what is made of the source's rows; None: they land as they are.
-        expected: what is expected of the rows that land.
-        views: other frames, which both may name.
+        transform: makes the rows that land; None: the source's rows land.
+        expected: the expectations of the rows that land.
+        views: other frames by the names that both may use.
     """
 
     transform: Transform | None = None
@@ -75,10 +75,10 @@ class RowRules:
         views: Mapping[str, DataFrame] | None,
         expect: Sequence[Mapping[str, Any] | Expectation],
     ) -> RowRules:
-        """Return the rules that the arguments of a load give.
+        """Return the rules of a load's arguments, which the load's engine can apply.
 
         Raises:
-            ConfigError: an expectation is wrong, or `once` can't be had.
+            ConfigError: an expectation is wrong, `once` does not go with it, or Spark is needed.
         """
         expected = expectations(expect)
         engine, config = prepared.engine, prepared.config
@@ -88,8 +88,8 @@ class RowRules:
 
             asks = "`sql`" if sql else "`python`"
             transform = Transform(engine.require_spark(asks), sql, python, views or {})
-        made = cls(transform, expected, views)
-        by_spark = made.needs_spark()
+        rules = cls(transform, expected, views)
+        by_spark = rules.needs_spark()
         if config.once and by_spark:
             raise ConfigError(
                 f"`once` and {by_spark[0]} exclude each other: Spark does not tell which files "
@@ -98,14 +98,14 @@ class RowRules:
             )
         for what in by_spark:
             engine.require_spark(what)
-        return made
+        return rules
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there is a transform or an expectation."""
         return bool(self.transform or self.expected)
 
     def needs_spark(self, schema: pa.Schema | None = None) -> list[str]:
-        """Return, in words, what only Spark can do: `sql`, `python`, and some expectations.
+        """Return the names of the rules that need Spark: `sql`, `python`, and some expectations.
 
         Args:
             schema: the columns of the rows; None: leave out what depends on them.
@@ -119,14 +119,14 @@ class RowRules:
         return found
 
     def check(self) -> None:
-        """See what can be seen without the source; see `Transform.check`."""
+        """Check the transform without the source; see `Transform.check`."""
         if self.transform is not None:
             self.transform.check()
 
     def bind(self, source: OpenedSource) -> tuple[RowRules, OpenedSource]:
-        """Add the tables that a source has for `sql` to the views; return rules and source.
+        """Return the rules with the source's tables as views, and the source to iterate.
 
-        The source has one flush where the whole input is needed at once.
+        The source has a single flush where the rules need the whole input at once.
         """
         rules = self
         if self.transform is not None and self.transform.sql:
@@ -164,18 +164,19 @@ class RowRules:
         return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
 
     def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
-        """Return what a batch would land as; nothing is read.
+        """Return the plan of a batch's rows; read none.
 
         Raises:
-            ConfigError: `sql` or an expectation names what is not there.
+            ConfigError: `sql` or an expectation names something that does not exist.
         """
         columns, how = columns_of(batch), ""
         if batch.gone:
             return PlannedBatch(batch, columns)
         checks = self.checks(prepared, batch.stream)
         if self.transform is not None:
-            made = self.transform.plan_frame(batch)
-            batch, columns, how = made.batch, columns_of(made.batch), made.how
+            transformed = self.transform.plan_frame(batch)
+            batch, columns = transformed.batch, columns_of(transformed.batch)
+            how = transformed.how
         if checks is not None:
             if batch.frame is not None:
                 checks.spark_checker(batch, batch.frame)
@@ -183,13 +184,14 @@ class RowRules:
                 from lakeport.loading.transform.transform import Transform
 
                 spark = prepared.engine.require_spark(expected)
-                made = Transform(spark).plan_frame(batch)
-                checks.spark_checker(made.batch, made.frame)
+                transformed = Transform(spark).plan_frame(batch)
+                checks.spark_checker(transformed.batch, transformed.frame)
             else:
                 checks.arrow_checker(batch, columns)
         return PlannedBatch(batch, columns, how, self.expected)
 
     def _needs_whole_input(self, batch: Batch) -> bool:
+        """Whether the rules need all rows of the source at once, as they do for this batch."""
         if batch.gone:
             return False
         if any(one.needs_whole_input for one in self.expected):
@@ -198,11 +200,11 @@ class RowRules:
 
 
 def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> OpenedSource:
-    """Return the source, with one flush for all if the first batch needs that; spools stay.
+    """Return the source, with all flushes joined into one if its first batch needs that.
 
     Args:
-        source: any.
-        whole: whether the whole input is needed at once.
+        source: the source; its flushes are confirmed as landed each by itself.
+        whole: returns whether a batch needs the whole input at once.
     """
     kept: list[Flush] = []
 
@@ -227,6 +229,7 @@ def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> Ope
 
 
 def _join_flushes(flushes: list[Flush]) -> Flush:
+    """Return one flush with the batches, STATEs, bad lines and notes of all flushes."""
     return Flush(
         batches=tuple(chain.from_iterable(flush.batches for flush in flushes)),
         states=tuple(chain.from_iterable(flush.states for flush in flushes)),

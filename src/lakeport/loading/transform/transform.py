@@ -1,10 +1,10 @@
-"""A transform: what `sql` and `python` make of a source, as frames that have not run yet.
+"""The transform of a load: plan the Spark frame that `sql` and `python` make of a source.
 
 ```
 splits ─▶ reader, in Spark tasks ─▶ `source` ─▶ sql ─▶ python ─▶ the table's columns
 ```
-Where each row is made of one row, each batch is transformed on its own. What aggregates, sorts or
-joins is given the whole input at once.
+A transform that makes each row of one row takes batches one by one. One that aggregates, sorts or
+joins takes the whole input at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_untyped
 from lakeport.engine.sql.query import check_query, clone_session, is_row_wise, name_frames, query
 from lakeport.loading.batches import columns_of
-from lakeport.loading.transform.function import apply_function, function_named
+from lakeport.loading.transform.function import apply_function, import_function
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.nested import restore_untyped_columns
 from lakeport.shape import fit_batches
@@ -33,30 +33,30 @@ EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"
 
 SOURCE: Final = "source"
-"""What `sql` calls the input."""
+"""The name of the input in `sql`."""
 
 _NARROW_BYTES: Final = 512
-"""Most bytes of input a record of narrow rows has, on average."""
+"""Most bytes of input of a record with narrow rows, on average."""
 
-Item = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
+ReadItem = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
 """A task's reader, its splits, and column -> open type where the reader has no value yet."""
 
 
 @dataclass(frozen=True)
 class TransformedBatch:
-    """A batch, and the Spark frame that a transform makes of it.
+    """A batch with the Spark frame that a transform makes of it.
 
     Attributes:
-        batch: with `frame`.
-        frame: not run yet.
+        batch: the batch, whose rows are the frame's.
+        frame: the frame, not run yet.
         row_wise: whether each row is made of one row.
-        reading: what the frame reads; None where that is a frame of the user's.
+        reading: the reading of the source that the frame runs on; None for a frame of the user's.
     """
 
     batch: Batch
     frame: DataFrame
     row_wise: bool
-    reading: Reading[Item] | None = None
+    reading: Reading[ReadItem] | None = None
 
     @property
     def how(self) -> str:
@@ -64,25 +64,25 @@ class TransformedBatch:
         return EACH_ALONE if self.row_wise else AT_ONCE
 
     def check(self) -> None:
-        """See that everything was read, once the frame was run; raises like `Reader.read`."""
+        """Check that the frame's run has read everything; raise the reader's error if not."""
         if self.reading is not None:
             self.reading.check()
 
     def close(self) -> None:
-        """Let go of what the frame needs to run."""
+        """Release what the frame needs to run."""
         if self.reading is not None:
             self.reading.close()
 
 
 @dataclass(frozen=True)
 class Transform:
-    """What is made of a source's rows.
+    """Transform of a source's rows by a query, then a function, in Spark.
 
     Args:
         engine: Spark.
         sql: one query on `source`; empty for none.
-        python: a function from frame to frame, or `module:function`; it gets what `sql` gave.
-        views: other frames that `sql` may name.
+        python: a function from frame to frame, or `module:function`; takes the query's result.
+        views: other frames by the names that `sql` may use.
     """
 
     engine: SparkEngine
@@ -92,45 +92,45 @@ class Transform:
 
     @cached_property
     def function(self) -> Callable[[DataFrame], Any] | None:
-        """What `python` names."""
+        """The function of `python`, imported if it is a name; None for none."""
         if isinstance(self.python, str):
-            return function_named(self.python) if self.python else None
+            return import_function(self.python) if self.python else None
         return self.python
 
     def check(self) -> None:
-        """See what can be seen without the source; waits for Spark.
+        """Check that `sql` can be parsed and `python` imported; waits for Spark.
 
         Raises:
-            ConfigError: `sql` can't be parsed, or `python` is not there.
+            ConfigError: one of them can't.
         """
         if self.function is None or self.sql:
             check_query(clone_session(self.engine.spark), self.sql)
 
     def digest_rules(self, batch: Batch) -> Batch:
-        """A batch whose digest also tells what is made of it; its files are not known again."""
+        """Return the batch with the rules in its digest, and without memory of its files."""
         function = self.function
         named = f"{function.__module__}:{function.__qualname__}" if function else ""
-        made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
-        return replace(batch, digest=made if batch.digest else "", remembered=False)
+        digest = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
+        return replace(batch, digest=digest if batch.digest else "", remembered=False)
 
     def plan_frame(self, batch: Batch) -> TransformedBatch:
-        """Return what a batch is made, without reading a row; raises as `make_frame`."""
-        made = self.make_frame(batch, columns_of(batch), ())
-        made.close()
-        return made
+        """Return the batch with its transformed frame, for its columns alone: nothing is read."""
+        transformed = self.make_frame(batch, columns_of(batch), ())
+        transformed.close()
+        return transformed
 
     def make_frame(
-        self, batch: Batch, schema: pa.Schema, items: Sequence[Item]
+        self, batch: Batch, schema: pa.Schema, items: Sequence[ReadItem]
     ) -> TransformedBatch:
         """Return the batch with the frame that the transform makes of it.
 
         Args:
-            batch: where it is one of a frame, the frame is the source.
+            batch: the batch; if it has a frame, that is the source.
             schema: the source's columns.
-            items: what the tasks read of it.
+            items: what the tasks read of the source.
 
         Raises:
-            ConfigError: `sql` names what is not there.
+            ConfigError: `sql` names something that does not exist.
             LakeportError: as for `normalise_frame`.
         """
         narrow = 0 <= batch.bytes <= _NARROW_BYTES * batch.records
@@ -153,6 +153,7 @@ class Transform:
         )
 
     def _apply_rules(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
+        """Return the frame that query and function make of the session's `source`."""
         known = {
             SOURCE: tuple(columns),
             **{name: tuple(view.columns) for name, view in self.views.items()},
@@ -166,11 +167,11 @@ class Transform:
 
 @dataclass(frozen=True)
 class _ItemReader:
-    """Reads an item, with the columns of all of them."""
+    """Reads an item in a task, with the columns that all items have together."""
 
     schema: pa.Schema
 
-    def __call__(self, item: Item) -> Iterator[pa.RecordBatch]:
+    def __call__(self, item: ReadItem) -> Iterator[pa.RecordBatch]:
         reader, splits, untyped = item
         read = (batch for split in splits for batch in reader.read(split))
         return fit_batches((restore_untyped_columns(batch, untyped) for batch in read), self.schema)

@@ -1,0 +1,621 @@
+"""Structured streams: a streaming DataFrame, landed micro-batch by micro-batch, exactly once.
+
+```
+source ─micro-batch─▶ foreachBatch ─▶ loader (as for any frame) ─Landed─▶ report ─▶ checkpoint
+```
+Spark gives a query an id that its checkpoint keeps, and numbers its micro-batches. A restarted
+query repeats the micro-batch that it was in, with the same number and the same rows. So the query's
+id is the run id, and the micro-batch's number the sequence, by which each batch lands once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from lakeport.config.base import (
+    config_class,
+    delta_destination,
+    destination_for_scheme,
+    user_facing_uri,
+)
+from lakeport.config.load import load_target, read_sink_interval
+from lakeport.destinations import check_place, open_table
+from lakeport.engine.failures import translate, translate_errors
+from lakeport.engine.sql.frames import (
+    normalise_frame,
+    partitions_of,
+    size_of,
+    untyped_columns,
+    void_marked,
+)
+from lakeport.engine.sql.streaming import bind, knows_scheme, start_query
+from lakeport.errors import ConfigError, DestinationError, LakeportError
+from lakeport.loading.batches import Policies
+from lakeport.loading.builder import ReportBuilder
+from lakeport.loading.prepare import PreparedLoad, prepare
+from lakeport.loading.report import LandingReport, Observer, fan_out, save_report
+from lakeport.loading.stream import StreamLoader
+from lakeport.model import Batch, Landed, Mode
+from lakeport.sources.frames import is_spark_frame
+from lakeport.sources.target import fixed_table_name, open_folder_storage
+from lakeport.writers.delta.optimize import MANY_SMALL_FILES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import Target, TargetKeys
+    from lakeport.engine.base import (
+        DataFrame,
+        Engine,
+        SparkContext,
+        SparkEngine,
+        SparkSession,
+        StreamingQuery,
+    )
+    from lakeport.model import Storage
+
+_UNKNOWN_BYTES: Final = 1 << 60  # Spark's estimate of a frame whose size nothing tells
+_OUTPUT_RATIO: Final = 0.5  # bytes of Parquet per byte that a file source reads
+_KEPT_BATCHES: Final = 100  # micro-batches that the journal keeps, as many as Spark's checkpoint
+
+
+def land_stream(
+    frame: DataFrame | Callable[[SparkSession], DataFrame],
+    to: Target | DestinationConfig,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    trigger: str | float | None = None,
+    available_now: bool = False,
+    observer: Observer | None = None,
+    **keys: Unpack[TargetKeys],
+) -> LandingStream:
+    """Start to land a stream in one table; return a handle on it while it goes on.
+
+    Each micro-batch is one commit, or one set of files. It lands once, however often the query is
+    killed and restarted with the same checkpoint. A micro-batch without rows leaves nothing.
+
+    Args:
+        frame: a streaming DataFrame, or a function that makes one in the session that it is
+            given: the active one, or one that lakeport starts with what the target needs.
+        to: as for `lakeport.land`; also the YAML of one of Mage's streaming sinks, whose
+            `buffer_timeout_seconds` is the trigger unless another one is given.
+        checkpoint: folder in which Spark keeps how far the query has come: one for each table, on
+            storage that outlives the machine if the query has to. A store of the target's cloud
+            is reached with the target's credentials, others with those of the environment; a
+            session that somebody else built reaches it as it is set up to.
+        trigger: seconds between the starts of two micro-batches, or Spark's text for that, such
+            as `1 minute`; by default the next one follows at once.
+        available_now: land what is there, in as many micro-batches as the source's options say,
+            and end.
+        observer: hears of each micro-batch as of a load, on another thread.
+        keys: keys of the config, which win over those in `to`; `table` names the table.
+
+    Returns:
+        A handle on the query.
+
+    Raises:
+        ConfigError: the frame is no stream, a setting is wrong or not offered for streams, or
+            the checkpoint is another table's.
+        LakeportError: the target, the checkpoint or Spark refused.
+
+    Example:
+        >>> import lakeport
+        >>> stream = lakeport.land_stream(  # doctest: +SKIP
+        ...     lambda spark: spark.readStream.schema("id long").json("in/"),
+        ...     "./lake", table="events", checkpoint="./checkpoint", available_now=True,
+        ... )
+        >>> stream.wait()  # doctest: +SKIP
+        True
+    """
+    config = load_target(to, keys)
+    if trigger is None and not available_now:
+        trigger = read_sink_interval(to)
+    timing = _trigger_arguments(trigger, available_now)
+    _check_settings(config, checkpoint)
+    prepared = prepare(
+        config, keep=_spark_context(frame), also=_checkpoint_jars(checkpoint or ""), warm=False
+    )
+    try:
+        engine = prepared.engine.require_spark("a stream")
+        streaming = _open_frame(frame, engine)
+        check_place(prepared.config, prepared.storage)
+        prepared = prepared.check_workers()
+        return _start_landing(prepared, engine, streaming, checkpoint or "", timing, observer)
+    except BaseException:
+        prepared.engine.close()
+        raise
+
+
+def _start_landing(
+    prepared: PreparedLoad,
+    engine: SparkEngine,
+    streaming: DataFrame,
+    checkpoint: str | os.PathLike[str],
+    timing: Mapping[str, Any],
+    observer: Observer | None,
+) -> LandingStream:
+    """Start the query that lands a streaming frame; return a handle on it."""
+    config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
+    voided = void_marked(streaming)
+    frame = normalise_frame(voided, name)
+    untyped = untyped_columns(voided, frame)
+    engine.begin()
+    table = open_table(config, storage, engine, name)
+    place = _reach_checkpoint(checkpoint, config, engine)
+    folder = bind(frame.sparkSession, place, table.uri)
+    ready: Future[MicroBatches] = Future()
+    mode = "update" if config.mode is Mode.MERGE else "append"
+
+    def land(batch: DataFrame, number: int) -> None:
+        ready.result().land(batch, number)
+
+    query = start_query(frame, folder, mode, timing, land, engine.secrets)
+    try:
+        named = config.model_copy(update={"run_id": str(query.id)})
+        batches = MicroBatches(named, storage, engine, name, untyped, observer)
+        for text in prepared.warnings:
+            batches.warn(text)
+        stream = LandingStream(query, batches, engine, storage if config.manifest else None)
+    except BaseException as error:
+        ready.set_exception(error)
+        query.stop()
+        raise
+    ready.set_result(batches)
+    return stream
+
+
+def _check_settings(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
+    """Raise ConfigError for a missing checkpoint or table, and for settings not offered here.
+
+    Raises:
+        ConfigError: with the reason.
+    """
+    if checkpoint is None or not os.fspath(checkpoint).strip():
+        raise ConfigError(
+            "a stream needs a checkpoint: without one, a restart lands everything again",
+            "give `checkpoint`, a folder that is kept as long as the table.",
+        )
+    if fixed_table_name(config) is None:
+        raise ConfigError("a stream has no name of its own", "give `table`.")
+    if config.mode is Mode.OVERWRITE:
+        what = "the partitions that it touches" if config.partition_keys else "the table"
+        raise ConfigError(
+            f"`mode: overwrite` can't be had for a stream: each micro-batch would replace {what}, "
+            "with the rows that earlier ones had landed there",
+            "use `mode: append`, or `mode: merge` to replace single rows.",
+        )
+    if config.mode is Mode.MERGE and not config.merge_keys:
+        raise ConfigError(
+            "`mode: merge` lacks the columns that identify a row",
+            "give `merge_keys`: a frame does not tell them.",
+        )
+    if config.run_id is not None:
+        raise ConfigError(
+            "`run_id` can't be had for a stream: its checkpoint names the run", "leave it out."
+        )
+
+
+def _trigger_arguments(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
+    """Return the arguments of Spark's `DataStreamWriter.trigger`; none for Spark's default.
+
+    Raises:
+        ConfigError: there is no such trigger.
+    """
+    if available_now:
+        if trigger is not None:
+            raise ConfigError(
+                "`trigger` and `available_now` are both given",
+                "give one of them: `available_now` lands what is there and ends.",
+            )
+        return {"availableNow": True}
+    if trigger is None:
+        return {}
+    if isinstance(trigger, str):
+        if trigger.strip().lower() == "once":
+            raise ConfigError(
+                "the trigger `once` is not offered: it takes everything in one micro-batch",
+                "use `available_now=True`, which keeps to the limits of the source's options.",
+            )
+        return {"processingTime": trigger}
+    number = isinstance(trigger, (int, float)) and not isinstance(trigger, bool)
+    if not number or not 0 <= trigger < math.inf:
+        raise ConfigError(
+            f"`trigger` is {trigger!r}", "give seconds, 0 or more, or text such as '5 minutes'."
+        )
+    return {"processingTime": f"{round(trigger * 1000)} milliseconds"}
+
+
+def _spark_context(given: object) -> SparkContext | None:
+    """Return the Spark context of a frame; None for a function, and for a Connect session's frame.
+
+    Raises:
+        ConfigError: the argument is neither a frame nor a function.
+    """
+    if is_spark_frame(given):
+        session = given.sparkSession  # type: ignore[attr-defined]
+        context: SparkContext | None = getattr(session, "sparkContext", None)
+        return context
+    if not callable(given):
+        raise ConfigError(
+            f"{type(given).__name__} is no streaming DataFrame",
+            "give one, or a function that makes one in the session that it is given.",
+        )
+    return None
+
+
+def _open_frame(
+    given: DataFrame | Callable[[SparkSession], DataFrame], engine: SparkEngine
+) -> DataFrame:
+    """Return the streaming frame that is given, or that the given function makes.
+
+    Raises:
+        ConfigError: the frame is no stream, or not one of the engine's session.
+    """
+    frame: Any = given if is_spark_frame(given) else given(engine.spark)  # type: ignore[operator]
+    if not is_spark_frame(frame) or not frame.isStreaming:
+        raise ConfigError(
+            "the frame is no stream", "read with `spark.readStream`, or use `lakeport.land`."
+        )
+    if frame.sparkSession.sparkContext is not engine.context:
+        raise ConfigError(
+            "the frame's Spark session was stopped", "make the frame anew, in a running session."
+        )
+    streaming: DataFrame = frame
+    return streaming
+
+
+def _checkpoint_jars(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the names of Spark's jars (see `spark.jvm.jars`) for a checkpoint's store.
+
+    >>> _checkpoint_jars("s3a://lake/checkpoints/a"), _checkpoint_jars("/var/checkpoints/a")
+    (frozenset({'s3a'}), frozenset())
+    """
+    scheme, mark, _ = user_facing_uri(os.fspath(checkpoint)).partition("://")
+    found = destination_for_scheme(scheme) if mark else ""
+    return config_class(delta_destination(found)).connector_jars() if found else frozenset()
+
+
+def _reach_checkpoint(
+    checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: SparkEngine
+) -> str:
+    """Give Spark's session access to a checkpoint; return the checkpoint as Spark names it.
+
+    Waits for the session. A store of the target's cloud gets the target's credentials, another
+    store those of the environment. A session that the user built keeps its own settings.
+
+    Raises:
+        ConfigError: the session lacks the connector; the hint has the settings to build it with.
+    """
+    name, needs = os.fspath(checkpoint), _checkpoint_jars(checkpoint)
+    if not needs:
+        return name
+    scheme = name.partition("://")[0]
+    if engine.adopted:
+        if not knows_scheme(engine.spark, scheme):
+            engine.delta_session("look for the store's connector", needs)
+        return name
+    storage = open_folder_storage(config, user_facing_uri(name))
+    if storage is None:
+        return name
+    engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))
+    return storage.hadoop_uri()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """Status of a stream at one time.
+
+    Attributes:
+        active: whether the stream runs.
+        message: what Spark is doing for the stream, in Spark's words.
+        batch: number of the newest micro-batch; None before the first one.
+        rows: rows landed since the start.
+    """
+
+    active: bool
+    message: str
+    batch: int | None
+    rows: int
+
+
+class LandingStream:
+    """Handle on a stream that is being landed; `with` stops the stream at the end of its block.
+
+    Attributes:
+        query: Spark's own handle.
+        id: the query's id, which its checkpoint keeps; the run id of all its commits.
+    """
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        batches: MicroBatches,
+        engine: SparkEngine,
+        storage: Storage | None,
+    ) -> None:
+        """Watch a query that was started; save its report in `storage`, unless that is None."""
+        self.query = query
+        self._batches = batches
+        self._engine = engine
+        self._storage = storage
+        self.id = str(query.id)
+        self._stopping = False
+        self._done = threading.Event()
+        engine.count_streams(1)
+        threading.Thread(target=self._watch, name="lakeport-stream", daemon=True).start()
+
+    def __repr__(self) -> str:
+        """Return id, state and rows in one line."""
+        state = "active" if self.active else "ended"
+        return f"LandingStream(id={self.id!r}, {state}, rows={self.report.rows})"
+
+    def _repr_html_(self) -> str:
+        """Return the stream's report as notebooks show it."""
+        return self.report._repr_html_()
+
+    @property
+    def active(self) -> bool:
+        """Whether the stream still runs."""
+        return not self._done.is_set()
+
+    @property
+    def status(self) -> StreamStatus:
+        """The stream's status now.
+
+        Raises:
+            SparkFailure: Spark is gone.
+        """
+        message = "Stopped"
+        if self.active:
+            with translate_errors(self._engine.secrets):
+                message = str(self.query.status["message"])
+        return StreamStatus(self.active, message, self._batches.number, self.report.rows)
+
+    @property
+    def report(self) -> LandingReport:
+        """The report of all micro-batches since the start."""
+        return self._batches.report
+
+    @property
+    def last_report(self) -> LandingReport | None:
+        """The report of the newest micro-batch that held rows; None before there is one."""
+        return self._batches.last
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the stream's end; return whether it has ended.
+
+        Args:
+            timeout: seconds; without a limit if absent.
+
+        Raises:
+            LakeportError: the error that ended the stream. What had landed stays; the same call
+                with the same checkpoint goes on behind it.
+        """
+        ended = self._done.wait(timeout)
+        if ended and self._batches.error is not None:
+            raise self._batches.error
+        return ended
+
+    def stop(self) -> None:
+        """Stop the stream once the micro-batch in progress has landed, and wait for that.
+
+        Fine if the stream has ended.
+
+        Raises:
+            LakeportError: it ended with an error before.
+        """
+        self._stopping = True
+        threading.Thread(target=self._stop, name="lakeport-stop", daemon=True).start()
+        self.wait()
+
+    def __enter__(self) -> LandingStream:
+        """Return the stream, which runs already."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Stop the stream; raise its error unless the block has raised one."""
+        try:
+            self.stop()
+        except LakeportError:
+            if kind is None:
+                raise
+
+    def _stop(self) -> None:
+        """Stop the query; errors are left to `_watch`."""
+        with suppress(Exception):  # the watcher tells what is wrong
+            self.query.stop()
+
+    def _watch(self) -> None:
+        """Wait for the query's end, in a thread; then save the report and release the engine."""
+        error: LakeportError | None = None
+        try:
+            self.query.awaitTermination()
+        except Exception as caught:
+            error = None if self._stopping else translate(caught, self._engine.secrets)
+        finally:
+            try:
+                report = self._batches.close(error)
+                if self._storage is not None:
+                    save_report(report, self._storage)
+            finally:
+                self._engine.count_streams(-1)
+                self._engine.close()
+                self._done.set()
+
+
+class MicroBatches:
+    """Lands the micro-batches of one query, one at a time, and adds up their report.
+
+    Args:
+        config: the destination's, with the query's id as its `run_id`.
+        storage: where the table is.
+        engine: Spark, which runs the query.
+        stream: the stream's name.
+        untyped: columns with places that have no type; see `Batch.untyped`.
+        observer: hears of each micro-batch as of a load.
+
+    Attributes:
+        error: the error of the micro-batch that ended the query; None for none.
+        last: the report of the newest micro-batch that held rows.
+        number: the newest micro-batch's number; None before the first one.
+    """
+
+    def __init__(
+        self,
+        config: DestinationConfig,
+        storage: Storage,
+        engine: Engine,
+        stream: str,
+        untyped: Mapping[str, pa.DataType],
+        observer: Observer | None,
+    ) -> None:
+        self.error: LakeportError | None = None
+        self.last: LandingReport | None = None
+        self.number: int | None = None
+        self._config = config
+        self._engine = engine
+        self._stream = stream
+        self._untyped = untyped
+        self._observer = fan_out(*([] if observer is None else [observer]))
+        self._target = storage.uri()
+        self._policies = Policies(config)
+        self._writer = open_table(config, storage, engine, stream)
+        self._total = self._new_report()
+        self._loader = StreamLoader(
+            self._writer,
+            engine,
+            self._policies,
+            lambda *_: None,
+            timeline=self._total.timeline,
+        )
+        self._bytes = -1
+        self._uncompacted: list[int] = []
+        # Spark interrupts its own thread to stop a query: a commit must not be hit by that.
+        self._executor = ThreadPoolExecutor(1, "lakeport-micro-batch")
+
+    @property
+    def report(self) -> LandingReport:
+        """The report of all micro-batches since the query was started."""
+        return self._total.finish(self.error)
+
+    def land(self, frame: DataFrame, number: int) -> None:
+        """Land one micro-batch, for `foreachBatch`.
+
+        Args:
+            frame: its rows.
+            number: Spark's number of the micro-batch.
+
+        Raises:
+            LakeportError: without its cause, since Spark logs what is raised; see `error`.
+        """
+        try:
+            self._executor.submit(self._land, frame, number).result()
+        except BaseException as error:
+            self.error = translate(error, self._engine.secrets)
+        if self.error is not None:
+            raise LakeportError(self.error.message, self.error.hint) from None
+
+    def close(self, error: LakeportError | None) -> LandingReport:
+        """Compact the last commits unless an error ended the query; return the whole report."""
+        self.error = self.error or error
+        if self.error is None and self._uncompacted:
+            with suppress(RuntimeError):  # the interpreter ends: no thread is to be had
+                self._executor.submit(self._compact).result()
+        self._executor.shutdown(wait=False)
+        return self.report
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the report, and tell the observer."""
+        self._total.add_warning(text)
+        self._observer.on_warning(text)
+
+    def _land(self, frame: DataFrame, number: int) -> None:
+        """Land one micro-batch, in the thread that Spark does not interrupt."""
+        own, begin = self._new_report(), time.monotonic()
+        self.number = number
+        try:
+            for landed in self._loader.land([self._to_batch(frame, number)], None):
+                self._record_landed(own, landed, time.monotonic() - begin)
+        except BaseException as error:
+            self._finish(own, translate(error, self._engine.secrets))
+            raise
+
+    def _record_landed(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
+        """Report a commit, compact small files that have piled up, and prune the journal."""
+        for report in (own, self._total):
+            report.add_landed(landed, seconds)
+        if not landed.skipped:
+            self._bytes = landed.bytes
+        self._observer.on_landed(landed)
+        if self._config.auto_optimize and landed.version is not None and not landed.skipped:
+            self._uncompacted.append(landed.version)
+            if len(self._uncompacted) >= MANY_SMALL_FILES:
+                self._compact()
+        self._prune(landed.sequence)
+        self._finish(own, None)
+
+    def _prune(self, number: int) -> None:
+        """Drop journal entries of micro-batches that Spark's checkpoint does not keep any more."""
+        if number and number % _KEPT_BATCHES == 0:
+            with suppress(DestinationError):  # whoever may not delete keeps it all
+                self._writer.prune(number - _KEPT_BATCHES)
+
+    def _compact(self) -> None:
+        """Merge small files of uncompacted versions; warn if that fails, as the rows are durable."""
+        versions, self._uncompacted = self._uncompacted, []
+        try:
+            with self._total.timeline.stage("optimizing", self._stream):
+                self._writer.compact(versions)
+        except Exception as error:
+            reason = translate(error, self._engine.secrets).message
+            self.warn(f"the small files of {self._writer.uri} were not merged: {reason}")
+
+    def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
+        """Finish a micro-batch's report, and tell the observer."""
+        self.last = own.finish(error)
+        self._observer.on_finished(self.last)
+
+    def _to_batch(self, frame: DataFrame, number: int) -> Batch:
+        """Return a micro-batch as a batch of a load."""
+        if self._config.mode is Mode.APPEND:
+            frame = self._limit_partitions(frame, number)
+        return Batch(self._stream, number, frame=frame, optional=True, untyped=self._untyped)
+
+    def _limit_partitions(self, frame: DataFrame, number: int) -> DataFrame:
+        """Return the frame with no more partitions than it should become files, by a shuffle.
+
+        Without a shuffle one task would do the work of all tasks before it, including the state of
+        windows and joins.
+        """
+        most = self._policies.number_of_files(
+            self._estimate_bytes(frame, number), self._engine.cores
+        )
+        return frame.repartition(most) if partitions_of(frame) > most else frame
+
+    def _estimate_bytes(self, frame: DataFrame, number: int) -> int:
+        """Estimate the bytes that a micro-batch becomes; -1 if unknown.
+
+        Spark knows the size of files that it reads. Otherwise the size is that of the micro-batch
+        before, which a restarted query finds in the journal.
+        """
+        read = size_of(frame)
+        if read < _UNKNOWN_BYTES:
+            return int(read * _OUTPUT_RATIO)
+        if self._bytes < 0 and number > 0:
+            before = self._writer.landed_before(Batch(self._stream, number - 1))
+            self._bytes = before.bytes if before is not None and before.bytes else -1
+        return self._bytes
+
+    def _new_report(self) -> ReportBuilder:
+        """Return an empty report of this run."""
+        run_id = self._config.run_id or ""
+        return ReportBuilder(run_id, self._target, secrets=self._config.secrets())

@@ -1,1 +1,0 @@
-"""Structured streams, landed micro-batch by micro-batch."""
