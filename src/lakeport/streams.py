@@ -570,7 +570,7 @@ class MicroBatches:
                 self._writer.prune(number - _KEPT_BATCHES)
 
     def _compact(self) -> None:
-        """Merge small files of uncompacted versions; warn if that fails, as the rows are durable."""
+        """Merge small files of uncompacted versions; warn if it fails, as the rows are durable."""
         versions, self._uncompacted = self._uncompacted, []
         try:
             with self._total.timeline.stage("optimizing", self._stream):
