@@ -14,7 +14,7 @@ from lakeport.loading.expect.arrow import CheckCounts, RowChecker
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
 from lakeport.shape import Shape, combine_lowest_versions, find_lowest_version
-from lakeport.sources.splits import content_read
+from lakeport.sources.splits import digest_reads
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import measure_items, measure_task, stage
 
@@ -49,7 +49,7 @@ def land_splits(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for split in splits:
-            with content_read() if remembered else nullcontext() as read:
+            with digest_reads() if remembered else nullcontext() as read:
                 yield from reader.read(split)
             if read:
                 # The same bytes in another folder are other rows.

@@ -46,7 +46,7 @@ from lakeport.sources import tables
 from lakeport.sources.database.database_source import bookmark_name, described
 from lakeport.sources.files.new_files import open_new_files
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.splits import HeldReader
+from lakeport.sources.splits import InMemoryReader
 from lakeport.sources.tables import DeltaTable
 from lakeport.tables import Table
 from lakeport.units import format_size, pluralize
@@ -276,7 +276,7 @@ class ResultPlanner:
             return self._planned(load, Batch(load.name, 0, frame=frame), frames)
         if isinstance(source, DatabaseSource) and not source.is_jdbc:
             schema = described(source)
-            columns = HeldReader(schema, schema.empty_table())
+            columns = InMemoryReader(schema, schema.empty_table())
             return self._planned(load, Batch(load.name, 0, reader=columns), {})
         raise SourceError(_UNREAD)
 
@@ -353,7 +353,7 @@ def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
 def _found(load: Load, memory: partial[Memory]) -> str:
     source = load.source
     if isinstance(source, FilesSource) and source.new_only:
-        options = ReadOptions().of_files(source)
+        options = ReadOptions().merge_source(source)
         with tempfile.TemporaryDirectory(prefix="lakeport-") as folder:
             _, new = open_new_files(source, options, load.target, Path(folder), memory)
             total = sum(file.bytes for file in new.files)

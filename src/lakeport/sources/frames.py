@@ -29,7 +29,7 @@ from lakeport.sources.records import (
     check_values,
     record_batches,
 )
-from lakeport.sources.splits import DeclaredReader, aligned, open_split
+from lakeport.sources.splits import DeclaredReader, align_batch, open_split
 from lakeport.sources.spool import open_new
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class ArrowReader(DeclaredReader):
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         for batch in _stored(split):
-            yield aligned(batch, self.schema)
+            yield align_batch(batch, self.schema)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""

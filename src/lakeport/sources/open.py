@@ -109,7 +109,7 @@ class SourceOpener:
                 open_stream(source, limits=self._unpack_limits), name="a stream"
             )
         if isinstance(source, FilesSource):
-            opener = replace(self, options=self.options.of_files(source))
+            opener = replace(self, options=self.options.merge_source(source))
             return opener._open_new_files(source) if source.new_only else opener.open(source.names)
         if isinstance(source, TablesSource):
             self._check_options("a table")

@@ -1,4 +1,4 @@
-"""What a user and the config say of a source beyond its name."""
+"""Options for reading a source, and paths to records within JSON documents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a source, where it does not show by itself.
+    """Options for reading a source; without one, lakeport detects it or takes a default.
 
     Attributes:
         format: one of `sources.files.discovery.FORMATS`; by the files' names when empty.
-        csv: how CSV files are written.
+        csv: the dialect of CSV files, as far as the user names it.
         schema: a JSON schema, which declares all columns; or column -> type name, which declares
             those columns and leaves the others to inference.
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
@@ -38,31 +38,32 @@ class ReadOptions:
     records_path: str = ""
     sheet: str = ""
 
-    def of_files(self, source: FilesSource) -> ReadOptions:
-        """These options with those that a description of files has.
+    def merge_source(self, source: FilesSource) -> ReadOptions:
+        """Return these options together with those that a description of files has.
 
         Raises:
-            ConfigError: both say something, or the description says what is none.
+            ConfigError: both set the same option, or the description has an invalid one.
         """
         from lakeport.sources.files.declared_columns import declaration
 
-        said: dict[str, Any] = {
+        described: dict[str, Any] = {
             "format": source.source_format,
-            "csv": _csv(source.csv) if source.csv else None,
+            "csv": _parse_csv_options(source.csv) if source.csv else None,
             "schema": declaration(source.columns_schema),
             "records_path": source.records_path,
             "sheet": source.sheet,
         }
-        for name, value in said.items():
+        for name, value in described.items():
             if value and getattr(self, name):
                 raise ConfigError(
                     f"`{name}` is given twice: beside the source, and in its description",
                     "leave it out of one of them.",
                 )
-        return replace(self, **{name: value for name, value in said.items() if value})
+        return replace(self, **{name: value for name, value in described.items() if value})
 
 
-def _csv(given: Mapping[str, Any]) -> CsvOptions:
+def _parse_csv_options(given: Mapping[str, Any]) -> CsvOptions:
+    """Return the options that a `csv` mapping sets; raise ConfigError for an unknown key."""
     known = [field.name for field in fields(CsvOptions)]
     for name in given:
         if name not in known:
@@ -76,15 +77,15 @@ def _csv(given: Mapping[str, Any]) -> CsvOptions:
 
 
 def max_record_mb(config: DestinationConfig) -> int:
-    """A record's largest size, in whole MiB, one at least."""
+    """Return the largest size of a record in whole MiB, at least 1."""
     return max(1, int(config.max_record_mb))
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """The names on a path; none for an empty one.
+    """Split a dotted path, or a JSON pointer, into the names of fields; none for an empty path.
 
-    A pointer, which begins with a slash, has names with dots in them: `/a.b/items`. In it, `~1` is
-    a slash and `~0` a tilde.
+    A JSON pointer begins with a slash, and its names may have dots: `/a.b/items`. In it, `~1` is a
+    slash and `~0` a tilde.
 
     Raises:
         ConfigError: a name on a dotted path is empty, or a pointer has a tilde that is neither.
@@ -111,7 +112,7 @@ def parse_path(text: str) -> tuple[str, ...]:
 
 
 def format_path(names: Sequence[str]) -> str:
-    """A path as `parse_path` takes it.
+    """Return a path that `parse_path` reads: dotted if possible, else a JSON pointer.
 
     >>> format_path(["result", "items"]), format_path(["a.b"])
     ('result.items', '/a.b')

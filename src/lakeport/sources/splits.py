@@ -1,4 +1,4 @@
-"""The bytes that a split names, their digest, and what readers of declared columns share."""
+"""Open the files of splits, digest what is read of them, and share code of typed readers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _MODULUS = 1 << 256
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
-class Content:
-    """Takes what is read of one split."""
+class ContentDigest:
+    """Digest of the bytes that are read of one split, in order or in parts."""
 
     def __init__(self) -> None:
         self._ordered = hashlib.sha256()
@@ -39,33 +39,33 @@ class Content:
         self._lock = threading.Lock()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes, of those that are read one after the other."""
+        """Add the next bytes of those that are read one after the other."""
         self._ordered.update(data)
         self._bytes += len(data)
 
-    def add_part(self, at: int, data: bytes) -> None:
-        """Take bytes from somewhere in the file."""
-        part = hashlib.sha256(at.to_bytes(8, "big"))
+    def add_part(self, offset: int, data: bytes) -> None:
+        """Add bytes from an offset in the file; the order of calls makes no difference."""
+        part = hashlib.sha256(offset.to_bytes(8, "big"))
         part.update(data)
         with self._lock:  # several threads come in any order: a sum does not depend on it
             self._parts = (self._parts + int.from_bytes(part.digest(), "big")) % _MODULUS
             self._bytes += len(data)
 
     def digest(self) -> str:
-        """A name for all that was taken, in hex; empty if that was nothing."""
+        """Return the SHA-256 of all bytes, in hex; empty if there were none."""
         if not self._bytes:
             return ""
         parts = self._parts.to_bytes(32, "big")
         return hashlib.sha256(self._ordered.digest() + parts).hexdigest()
 
 
-_current: ContextVar[Content | None] = ContextVar("lakeport_content", default=None)
+_current: ContextVar[ContentDigest | None] = ContextVar("lakeport_content", default=None)
 
 
 @contextmanager
-def content_read() -> Iterator[Content]:
+def digest_reads() -> Iterator[ContentDigest]:
     """Take what is read through `hashed` while the body runs, in its thread."""
-    content, before = Content(), _current.get()
+    content, before = ContentDigest(), _current.get()
     _current.set(content)
     try:
         yield content
@@ -73,12 +73,12 @@ def content_read() -> Iterator[Content]:
         _current.set(before)  # `reset` would insist on the context, which generators outlive
 
 
-def is_content_read() -> bool:
-    """Whether what this thread reads is hashed for a `content_read`."""
+def is_digesting() -> bool:
+    """Whether what this thread reads is hash_reads for a `content_read`."""
     return _current.get() is not None
 
 
-def hashed(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
+def hash_reads(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
     """The same file, whose bytes are taken by `content_read`; itself where nobody asks.
 
     Args:
@@ -90,16 +90,16 @@ def hashed(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
 
 
 class _Hashed(io.RawIOBase):
-    def __init__(self, file: BinaryIO, content: Content, in_order: bool) -> None:
+    def __init__(self, file: BinaryIO, content: ContentDigest, in_order: bool) -> None:
         self._file, self._content, self._in_order = file, content, in_order
 
     def read(self, size: int = -1, /) -> bytes:
-        at = 0 if self._in_order else self._file.tell()
+        offset = 0 if self._in_order else self._file.tell()
         data = self._file.read(size)
         if self._in_order:
             self._content.add(data)
         else:
-            self._content.add_part(at, data)
+            self._content.add_part(offset, data)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
@@ -137,8 +137,8 @@ def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
         DestinationError: the store does not give it.
     """
     if split.storage is not None:
-        return hashed(split.storage.open(split.key), in_order=in_order)
-    return hashed(Path(split.uri).open("rb", buffering=0), in_order=in_order)
+        return hash_reads(split.storage.open(split.key), in_order=in_order)
+    return hash_reads(Path(split.uri).open("rb", buffering=0), in_order=in_order)
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def open_range(split: Split) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredReader:
-    """Base of the readers of inputs that declare all that they hold: no record of theirs is bad.
+    """Base of readers whose inputs declare their columns' types, so that no record is bad.
 
     Attributes:
         schema: the columns to yield.
@@ -181,11 +181,11 @@ class DeclaredReader:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldReader(DeclaredReader):
-    """Gives rows that are in memory; implements `lakeport.model.Reader`.
+class InMemoryReader(DeclaredReader):
+    """Reader of rows that are in memory; implements `lakeport.model.Reader`.
 
     Attributes:
-        rows: all of them.
+        rows: all rows, whichever split is read.
     """
 
     rows: pa.Table
@@ -200,13 +200,13 @@ class HeldReader(DeclaredReader):
 
 
 class Footer(NamedTuple):
-    """What a file tells of itself. Picklable.
+    """Columns, size of parts and number of rows of one file, by its metadata. Picklable.
 
     Attributes:
         file: the file.
-        schema: its columns, with the types that it has them in.
-        parts: about how many bytes each part has that can be read by itself.
-        rows: how many rows it has; -1 if it does not tell.
+        schema: its columns, with the types that they have in the file.
+        parts: about how many bytes each part has that can be read by itself, such as a row group.
+        rows: the number of rows; -1 if the metadata do not say.
     """
 
     file: SourceFile
@@ -216,11 +216,11 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def reading(uri: str, format_: str) -> Iterator[None]:
-    """Say of which file and format an error is.
+def explain_read_errors(uri: str, format_: str) -> Iterator[None]:
+    """Turn errors of a format's library into a SourceError that names the file and the format.
 
     Raises:
-        SourceError: in place of what a library raises over a file that is not of its format.
+        SourceError: the body failed to read the file.
     """
     try:
         yield
@@ -233,27 +233,27 @@ def reading(uri: str, format_: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming(uri: str) -> Iterator[None]:
-    """Name the file in errors that name its column alone."""
+def name_file_in_errors(uri: str) -> Iterator[None]:
+    """Add the file's name to a SourceError of the body, which names a column alone."""
     try:
         yield
     except SourceError as error:
         raise SourceError(f"file {uri!r}: {error.message}", error.hint) from error
 
 
-def aligned(
+def align_batch(
     batch: pa.RecordBatch, schema: pa.Schema, mixed: Collection[str] = ()
 ) -> pa.RecordBatch:
-    """A batch's columns in the schema's order and types; those that it lacks are null.
+    """Return a batch's columns in the schema's order and types; a missing column is null.
 
     Args:
         batch: as the file has it.
         schema: the columns to return.
-        mixed: columns with a declared type, which other files have with other ones.
+        mixed: columns with a declared type that have other types in other files.
 
     Raises:
-        SourceError: a value would be changed by it, or is none of its type.
-        InputError: a value is none of the declared type.
+        SourceError: a cast would change a value, or a value is invalid for its own type.
+        InputError: a value can't be cast to the declared type.
     """
     _check_values(batch)
     arrays: list[pa.Array] = []
@@ -277,12 +277,12 @@ def aligned(
 
 
 def _check_values(batch: pa.RecordBatch) -> None:
-    """Check that texts are UTF-8 and decimals have no more digits than their type.
+    """Check that texts are UTF-8, and that decimals have no more digits than their type.
 
-    No reader of the table could do without, and Arrow takes both from the file as they are.
+    Readers of the table rely on both, and Arrow takes values from the file without a check.
 
     Raises:
-        SourceError: one is not; the message names the column.
+        SourceError: a value is invalid; the message names the column.
     """
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for path, leaf in iterate_leaves(array, name):
@@ -292,16 +292,12 @@ def _check_values(batch: pa.RecordBatch) -> None:
             try:
                 leaf.validate(full=True)
             except pa.ArrowInvalid:
-                raise _refused(path, is_text) from None
-
-
-def _refused(path: str, is_text: bool) -> SourceError:
-    if is_text:
-        return SourceError(
-            f"column {path!r} holds text that is not UTF-8",
-            "write it as UTF-8, or as a column of bytes.",
-        )
-    return SourceError(
-        f"column {path!r} holds decimals of more digits than its type has",
-        "write it with a wider type.",
-    )
+                if is_text:
+                    raise SourceError(
+                        f"column {path!r} holds text that is not UTF-8",
+                        "write it as UTF-8, or as a column of bytes.",
+                    ) from None
+                raise SourceError(
+                    f"column {path!r} holds decimals of more digits than its type has",
+                    "write it with a wider type.",
+                ) from None

@@ -58,7 +58,7 @@ from lakeport.sources.database.reader import (
     number_of_ranges,
     ranges,
 )
-from lakeport.sources.splits import HeldReader
+from lakeport.sources.splits import InMemoryReader
 from lakeport.sources.target import TargetTables
 
 MOST_ROWS: Final = 100_000
@@ -705,7 +705,7 @@ class DatabaseFlushes:
 
     def _absent(
         self, session: DatabaseSession, reader: DatabaseReader, keys: tuple[str, ...]
-    ) -> HeldReader | None:
+    ) -> InMemoryReader | None:
         """The keys of the table's rows that are gone in the source, where they are asked for."""
         mark = mark_of(self.config)
         table = None
@@ -729,7 +729,7 @@ class DatabaseFlushes:
             return None
         now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
         gone = absent.append_column(pa.field(mark, TIMESTAMP), now)
-        return HeldReader(gone.schema, gone)
+        return InMemoryReader(gone.schema, gone)
 
     def _digest(self, relation: str) -> str:
         """Tells what was asked for, where a run is to know it again."""

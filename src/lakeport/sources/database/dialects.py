@@ -25,7 +25,7 @@ from lakeport.schema.hints import quote_names, sort_by_similarity
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import MAX_PRECISION, check_column_names, get_logical_type
 from lakeport.sources.database.access import TOO_LONG, DatabaseSession
-from lakeport.sources.splits import aligned
+from lakeport.sources.splits import align_batch
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _NEAREST = 5
@@ -153,7 +153,7 @@ def typed(
             raise SourceError(f"column {column.name!r} holds {column.reason}", column.hint)
     arrays = [_typed(batch.column(i), column) for i, column in enumerate(columns)]
     named = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-    return aligned(named, schema)
+    return align_batch(named, schema)
 
 
 def _typed(array: Any, column: DatabaseColumn) -> Any:

@@ -24,7 +24,7 @@ from lakeport.model import Split
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, naming, open_split, reading
+from lakeport.sources.splits import Footer, explain_read_errors, name_file_in_errors, open_split
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -428,7 +428,7 @@ def look(file: SourceFile, limits: UnpackLimits) -> Footer:
         SourceError: it is no Avro file, or does not hold the rows of a table.
         MissingDependency: `fastavro` is not installed.
     """
-    with reading(file.name, _NAME), file.open() as source:
+    with explain_read_errors(file.name, _NAME), file.open() as source:
         columns = _columns(open_container(source).schema, file.name)
     count = -(-file.bytes // _PART)
     return Footer(file, _arrow(columns), (_PART,) * count)
@@ -441,7 +441,7 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
         SourceError: the file is damaged, or unpacks to too much.
     """
     guard = ExpansionGuard(split.uri, limits)
-    with reading(split.uri, _NAME), _buffered(split) as source:
+    with explain_read_errors(split.uri, _NAME), _buffered(split) as source:
         opening = open_container(source)
         columns = _columns(opening.schema, split.uri)
         schema = {"type": "array", "items": _decodable(opening.schema)}
@@ -449,7 +449,7 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
         for records, data in _pieces(source, opening, split, guard):
             batch = _batch(_decoded(schema, records, data), columns)
             if calendar is not None:
-                with naming(split.uri):
+                with name_file_in_errors(split.uri):
                     batch = calendar.rebase(batch)
             yield batch
 
@@ -482,7 +482,7 @@ def _columns(schema: Any, name: str) -> dict[str, AvroColumn]:
         parsed = fastavro.parse_schema(schema, named_schemas={})
     except Exception as error:
         raise ValueError(f"its schema is none: {error}") from None
-    with naming(name):
+    with name_file_in_errors(name):
         return columns_of(parsed)
 
 

@@ -12,7 +12,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, open_split, reading
+from lakeport.sources.splits import Footer, explain_read_errors, open_split
 
 _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -49,7 +49,7 @@ def _batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
         else iter(opened)
     )
     while True:
-        with reading(split.uri, _NAME):
+        with explain_read_errors(split.uri, _NAME):
             batch = next(found, None)
             if batch is None:
                 return
@@ -65,7 +65,7 @@ def _size(split: Split) -> int:
 @contextmanager
 def _opened(split: Split) -> Iterator[Any]:
     """A reader of a split's file, by what its first bytes tell."""
-    with reading(split.uri, _NAME), open_split(split) as source:
+    with explain_read_errors(split.uri, _NAME), open_split(split) as source:
         head = source.read(len(_FILE))
         source.seek(0)
         if head.startswith(_FEATHER_1):

@@ -20,7 +20,7 @@ from lakeport.model import Split
 from lakeport.schema.nested import iterate_leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, naming, open_split, reading
+from lakeport.sources.splits import Footer, explain_read_errors, name_file_in_errors, open_split
 
 _NAME = "ORC"
 _CHECKS: Final = 25  # the first version of pyarrow that refuses what nanoseconds do not reach
@@ -52,12 +52,12 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
         guard = ExpansionGuard(split.uri, limits, packed=opened.file_length)
         _check_arrow(split.uri, opened.schema)
         for stripe in range(split.start, split.end):
-            with reading(split.uri, _NAME), naming(split.uri):
+            with explain_read_errors(split.uri, _NAME), name_file_in_errors(split.uri):
                 batch = _stripe(opened, stripe)
                 batch.validate(full=True)
             guard.add(batch.nbytes)
             if opened.writer == "ORC_JAVA":
-                with naming(split.uri):
+                with name_file_in_errors(split.uri):
                     _check_old(batch)
             yield batch
 
@@ -116,5 +116,5 @@ def _check_old(batch: pa.RecordBatch) -> None:
 def _opened(split: Split) -> Iterator[Any]:
     from pyarrow import orc
 
-    with reading(split.uri, _NAME), open_split(split) as source:
+    with explain_read_errors(split.uri, _NAME), open_split(split) as source:
         yield orc.ORCFile(pa.PythonFile(source, "r"))

@@ -20,7 +20,13 @@ from lakeport.schema.nested import iterate_leaves
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
-from lakeport.sources.splits import Footer, is_content_read, naming, open_split, reading
+from lakeport.sources.splits import (
+    Footer,
+    explain_read_errors,
+    is_digesting,
+    name_file_in_errors,
+    open_split,
+)
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
@@ -205,7 +211,7 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
             _check_int96(split, columns, calendar)
         stored, plain = stored_schema(parquet), parquet.schema_arrow
         for batch in _pieces(parquet, split, limits):
-            with naming(split.uri):
+            with name_file_in_errors(split.uri):
                 rows = as_stored(as_stored(batch, plain), stored)
                 rows = calendar.rebase(rows) if calendar else rows
             yield rows
@@ -235,8 +241,8 @@ def _opened(
     """
     import pyarrow.parquet as pq
 
-    plain = split.storage is None and not is_content_read()
-    with reading(split.uri, _NAME):
+    plain = split.storage is None and not is_digesting()
+    with explain_read_errors(split.uri, _NAME):
         source = split.uri if plain else open_split(split, in_order=False)
         with pq.ParquetFile(
             source,
@@ -292,7 +298,7 @@ def _check_int96(split: Split, columns: list[str], calendar: HybridCalendar | No
     with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
         parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
         for micros, nanos, seconds in zip(*parts, strict=True):
-            with naming(split.uri):
+            with name_file_in_errors(split.uri):
                 check_int96(micros, nanos, calendar.rebase(seconds) if calendar else seconds)
 
 

@@ -25,7 +25,13 @@ from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
-from lakeport.sources.splits import DeclaredReader, Footer, aligned, naming, reading
+from lakeport.sources.splits import (
+    DeclaredReader,
+    Footer,
+    align_batch,
+    explain_read_errors,
+    name_file_in_errors,
+)
 from lakeport.sources.typed import avro, ipc, orc, parquet
 
 _ROWS = 1 << 16
@@ -100,7 +106,10 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
             name, or it would unpack to more than the limits allow.
     """
     format_ = _FORMATS[file.format]
-    with file.named(), reading(file.name, format_.name):  # also for columns whose names are no text
+    with (
+        file.named(),
+        explain_read_errors(file.name, format_.name),
+    ):  # also for columns whose names are no text
         found = format_.look(file, limits)
         names = found.schema.names
         if (double := find_duplicate(names)) is not None:
@@ -108,7 +117,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
                 f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
                 "rename them where the file is written.",
             )
-        with naming(file.name):
+        with name_file_in_errors(file.name):
             schema = normalise_schema(found.schema, keep_untyped=True)
     return [found._replace(schema=schema)]
 
@@ -243,8 +252,8 @@ class TypedReader(DeclaredReader):
         """See `lakeport.model.Reader.read`."""
         for batch in _FORMATS[self.format].batches(split, self.limits):
             for start in range(0, batch.num_rows, _ROWS):
-                with naming(split.uri):
-                    rows = aligned(batch.slice(start, _ROWS), self.schema, self.mixed)
+                with name_file_in_errors(split.uri):
+                    rows = align_batch(batch.slice(start, _ROWS), self.schema, self.mixed)
                 yield rows
 
     def scan(self, split: Split) -> Scan:
