@@ -6,8 +6,9 @@ What a destination needs, and where its tables lie, its config tells (`lakeport.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_for_scheme
@@ -18,7 +19,6 @@ from lakeport.sources.target import open_folder_storage
 from lakeport.storage.checks import unfit_for_tables
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
-from lakeport.writers.enclosing import enclosed_error, enclosing_folders
 from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import encoder_for
 from lakeport.writers.files.journal import Journal
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame, DeltaSession, Engine
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
+
+_NEAREST = 2  # each parent in a store costs the load a request
 
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
@@ -61,11 +63,11 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
         ConfigError: it is in one, as far as can be seen.
     """
     place = storage.uri()
-    for folder in enclosing_folders(place):
+    for folder in _list_enclosing_folders(place):
         log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
         there = open_folder_storage(config, log) or LocalStorage(log)
         if there.uri() == log and _holds_files(there, ""):  # a URI can't name a `#` in a key
-            raise enclosed_error(place, folder)
+            raise _enclosed_error(place, folder)
 
 
 def check_engine(
@@ -201,7 +203,7 @@ def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
         if _holds_files(storage, f"{above}/_delta_log"):
-            raise enclosed_error(storage.uri(folder), storage.uri(above))
+            raise _enclosed_error(storage.uri(folder), storage.uri(above))
     if file_type != "delta" and _holds_files(storage, f"{folder}/_delta_log"):
         raise ConfigError(
             f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}: its "
@@ -265,4 +267,46 @@ def delta_session(
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
     return lambda: engine.require_spark(asks).delta_session(
         step, needs, root, settings(for_workers=not engine.is_local)
+    )
+
+
+def _list_enclosing_folders(place: str) -> Iterator[str]:
+    """Yield the folders at and above a place that may be a Delta table's.
+
+    VACUUM of such a table would delete what lands in the place.
+
+    Args:
+        place: a folder's path, of which all parents are yielded, links followed, too; or its URI in
+            a store, of which the nearest two are that are no partition folders.
+
+    Raises:
+        ConfigError: the place lies in a table's log.
+
+    >>> list(_list_enclosing_folders("s3://bucket/lake/outer/day=1/more"))
+    ['s3://bucket/lake/outer/day=1/more', 's3://bucket/lake/outer']
+    >>> list(_list_enclosing_folders("s3://bucket"))
+    ['s3://bucket']
+    """
+    head, found, _ = f"{place}/".partition("/_delta_log/")
+    if found:
+        raise _enclosed_error(place, head)
+    if "://" not in place:
+        path, real = Path(place), Path(place).resolve()
+        yield from map(str, dict.fromkeys((path, *path.parents, real, *real.parents)))
+        return
+    scheme, _, rest = place.rstrip("/").partition("://")
+    bucket, *names = rest.split("/")
+    counts = [count for count in range(len(names), 0, -1) if "=" not in names[count - 1]]
+    for count in [*counts, 0][:_NEAREST]:
+        yield f"{scheme}://{'/'.join((bucket, *names[:count]))}"
+
+
+def _enclosed_error(place: str, outer: str) -> ConfigError:
+    """Return the error for a place that lies in the folder of a Delta table."""
+    above, _, name = outer.rpartition("/")
+    return ConfigError(
+        f"what lands in {place} would lie in the folder of the Delta table {outer}, whose VACUUM "
+        "deletes what its log does not name",
+        f"to add rows to that table itself, land in {above or '/'} with `table: {name}`; for "
+        f"another table choose a folder outside of {outer}.",
     )

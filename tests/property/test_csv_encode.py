@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.schema.text import to_json_text
-from lakeport.writers.files.csv import header, lines
+from lakeport.writers.files.csv import encode_header, encode_rows
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.text('",\r\n x', max_size=6)
 ROWS = st.lists(
@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 
 def encoded(rows: list[dict[str, Any]]) -> bytes:
     batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-    return header(SCHEMA.names) + b"".join(bytes(piece) for piece in lines(batch))
+    return encode_header(SCHEMA.names) + b"".join(bytes(piece) for piece in encode_rows(batch))
 
 
 @given(ROWS)
@@ -82,7 +82,7 @@ def test_arrow_tells_null_from_empty(rows: list[dict[str, Any]]) -> None:
 @given(st.lists(st.none() | TEXT.filter(lambda text: "\0" not in text)))
 def test_duckdb_tells_null_from_empty(values: list[str | None]) -> None:
     batch = pa.RecordBatch.from_pydict({"s": pa.array(values, pa.string()), "n": [1] * len(values)})
-    data = header(["s", "n"]) + b"".join(bytes(piece) for piece in lines(batch))
+    data = encode_header(["s", "n"]) + b"".join(bytes(piece) for piece in encode_rows(batch))
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(data)
         file.flush()

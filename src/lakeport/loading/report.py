@@ -67,7 +67,7 @@ from lakeport.errors import LakeportError
 from lakeport.host.activity import activity
 from lakeport.model import EngineReport, Landed, Rejection, Span, StreamReport
 from lakeport.scrub import scrub
-from lakeport.writers.stopwatch import Pace, Point, iterate_within
+from lakeport.writers.timing import Pace, Point, iterate_within
 
 if TYPE_CHECKING:
     from lakeport.model import Staged, Storage
@@ -396,7 +396,7 @@ class Timeline:
     def paces(self, now: float) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
         """Return what was read and what was written over time, until `now`."""
         with self._lock:
-            read, written = self._read.points(), self._written.points()
+            read, written = self._read.cumulated(), self._written.cumulated()
         return _clip_points(now, read), _clip_points(now, written)
 
     def _add(self, span: Span) -> None:

@@ -16,7 +16,7 @@ from lakeport.schema.casting import cast_batch
 from lakeport.shape import Shape, combine_lowest_versions, find_lowest_version
 from lakeport.sources.splits import digest_reads
 from lakeport.writers.base import Sink
-from lakeport.writers.stopwatch import measure_items, measure_task, stage
+from lakeport.writers.timing import measure_items, measure_stage, measure_task
 
 _MOST_CONTENT_NAMES = 100
 """Files of a load that have content names of their own: each takes an entry in a table's log."""
@@ -123,17 +123,17 @@ def _stage(
         index: the task's number.
     """
     versions: set[int | None] = set()
-    with measure_task() as watch:
+    with measure_task() as timer:
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in measure_items(rows_stage, batches):
-                watch.did(rows=batch.num_rows)
+                timer.add_work(rows=batch.num_rows)
                 if batch.num_rows and None not in versions:
                     versions.add(find_lowest_version(batch))
                 yield batch
 
-        with stage("encoding"):
+        with measure_stage("encoding"):
             staged = sink.write(counted(), index)
-        work = watch.work()
+        work = timer.work()
     staged = [replace(one, lowest_version=combine_lowest_versions(versions)) for one in staged]
     return [replace(one, work=work) for one in staged[:1]] + staged[1:]

@@ -45,7 +45,7 @@ from lakeport.tables.views import (
 )
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
-from lakeport.writers.delta.stats import leaves, stats_json
+from lakeport.writers.delta.stats import list_leaves, make_stats
 from lakeport.writers.files.manifests import count_rows_after, read_manifests
 
 if TYPE_CHECKING:
@@ -626,8 +626,8 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
         known = {column.name: _arrow_leaves(column) for column in schema}
         untold = set(calendar.leaves if calendar else ())
         types = {leaf.path: leaf.type for each in known.values() for leaf in each}
-        untold |= {leaf.index for leaf in leaves(schema) if types.get(leaf.path) is None}
-        stats = stats_json(footer, schema, nans=untold, indexed=-1)
+        untold |= {leaf.index for leaf in list_leaves(schema) if types.get(leaf.path) is None}
+        stats = make_stats(footer, schema, nans=untold, indexed=-1)
         file = DataFile(item.key, item.bytes, {}, stats)
         files.append(KnownFile(file, footer.num_rows, len(files)))
         own = [leaf for each in known.values() for leaf in each]

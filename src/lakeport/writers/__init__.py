@@ -1,1 +1,1 @@
-"""Writers: each knows one format, and reaches any cloud through `model.Storage`."""
+"""Writers of Delta tables and of plain files, which reach any store through `model.Storage`."""

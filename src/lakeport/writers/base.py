@@ -1,4 +1,4 @@
-"""One table of a destination, whatever its format: what a load asks of a writer."""
+"""The interface of a table's writer, whatever its format: plan, stage, commit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class LandedBefore(Exception):
-    """Some of a batch's files were landed before, and are to be left out; nothing was committed.
+    """Raised before a commit: some source files were landed before, and `once` leaves them out.
 
     Attributes:
-        files: their paths or URIs, as splits name them.
-        note: what to tell of it.
+        files: paths or URIs of these files, as splits name them.
+        note: the report's note.
     """
 
     def __init__(self, files: Collection[str], note: str) -> None:
@@ -28,24 +28,23 @@ class LandedBefore(Exception):
 
 
 class Sink(Protocol):
-    """Sink kernel: shaped batches of one task -> staged objects. Pickled into Spark tasks."""
+    """Task kernel that encodes and stages shaped batches. Pickled into tasks."""
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
-        """Encode and stage; on an error nothing of this task stays staged."""
+        """Stage the batches of task `split`; return the files. On an error nothing stays staged."""
         ...
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """How a batch will enter its table.
+    """Plan of a batch against its table.
 
     Attributes:
-        schema: the table's columns after the batch, in order.
-        sink: the kernel that encodes for this table.
-        detail: what the writer that made the plan needs at its commit.
+        schema: the columns that the staged batches must have, in order.
+        sink: stages the batches.
+        detail: the writer's own plan, for its commit.
         warnings: sentences for the report.
-        untyped: the table's columns that will not have had a value after the batch, either, there
-            or in a part of them.
+        untyped: columns of the table that, after the batch too, have places without any value.
     """
 
     schema: pa.Schema
@@ -57,13 +56,13 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Current:
-    """A table before a load.
+    """A table that exists before a load.
 
     Attributes:
-        schema: its columns.
-        partition_keys: the columns that it is partitioned by.
-        version: a Delta table's; -1 for files.
-        typed: whether its files say what type a column has, which CSV does not.
+        schema: the table's columns.
+        partition_keys: the columns that the table is partitioned by.
+        version: a Delta table's version; -1 for files.
+        typed: whether its files store the columns' types, which CSV does not.
     """
 
     schema: pa.Schema
@@ -73,7 +72,7 @@ class Current:
 
 
 class TableWriter(Protocol):
-    """One table of a destination, files or Delta."""
+    """Writes one stream's batches to one table, of files or Delta."""
 
     @property
     def uri(self) -> str:
@@ -81,13 +80,13 @@ class TableWriter(Protocol):
         ...
 
     def current(self) -> Current | None:
-        """The table as it is now; None when there is none."""
+        """Return the table as it is now; None when there is none."""
         ...
 
     def landed_before(self, batch: Batch) -> Landed | None:
-        """What the same run landed of this batch before; None if nothing.
+        """Return the report of a batch that its run has landed before; None for one to land.
 
-        With `once`, also what any load landed, of a batch whose `content` is known.
+        With `once`, also of a batch whose content any load has landed.
 
         Raises:
             LandedBefore: some of the batch's files were landed before.
@@ -106,67 +105,64 @@ class TableWriter(Protocol):
         """Check the batch's columns against the table before anything is written.
 
         Raises:
-            SchemaConflict: they don't fit, or the policy forbids the change.
+            SchemaConflict: the columns don't fit, or the policy forbids the change.
         """
         ...
 
     def at_work(self) -> AbstractContextManager[None]:
         """Register this load as publishing, from a batch's first plan to its last commit.
 
-        Needless where a commit is there whole or not at all, and nobody finishes another's.
+        Does nothing for tables with atomic commits, as no load finishes another's there.
         """
         return nullcontext()
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
-        """Make what the tasks staged visible, whole.
+        """Publish all files that the tasks have staged; return the report.
 
         Raises:
-            ObjectExists: names were taken and the objects are bound to them: plan and stage again.
-            LandedBefore: plan and stage the other files alone.
+            ObjectExists: keys are taken and the objects can't get others: plan and stage again.
+            LandedBefore: plan and stage the other source files alone.
         """
         ...
 
     def replace_rows(self) -> None:
-        """Have the commit of the next merged batch delete the rows that the table has.
+        """Make the next merged batch's commit remove all rows that the table has.
 
-        Files are only ever added.
+        Does nothing for tables of files, which are only added to.
         """
         return
 
     def memory(self, *, writes: bool = True) -> Memory:
-        """What the table remembers of its sources.
+        """Return the table's bookmarks of its sources.
 
         Args:
-            writes: whether a load that was cut off may be finished for that.
-
-        Raises:
-            ConfigError: tables of this kind remember nothing.
+            writes: whether an interrupted load's batch may be finished before they are read.
         """
         ...
 
     def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
-        """Remove the rows of earlier versions of the stream, or mark them as deleted.
+        """Remove the rows of earlier stream versions, or mark them as deleted.
 
         Args:
             version: the stream's active version: rows of a lower one are earlier. A row without a
-                version is of no known one, and stays.
-            of_run: `Landed.lowest_version` of each batch that the run has landed. Where one is
-                lower or None, every row stays, and a warning says so.
+                version stays.
+            of_run: `Landed.lowest_version` of each batch that the run has landed. If one is lower
+                or None, every row stays, and a warning says so.
 
         Returns:
-            The commit; one without a version where nothing was committed; None where nothing
-            tells the versions apart, and for files, which are only ever added.
+            The report of the commit, without a version if nothing was committed. None if the
+            table has no column of stream versions, and for files, which are only added to.
         """
         return None
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Drop what was staged and will not be committed. Never raises."""
+        """Discard staged files that will not be committed. Never raises."""
         ...
 
     def compact(self, versions: Sequence[int]) -> None:
-        """Merge small files where the commits of a run have piled them up; plain files stay.
+        """Merge small files of the partitions that a run wrote to; does nothing for plain files.
 
         Args:
             versions: the table's versions that the run has made.
@@ -177,7 +173,7 @@ class TableWriter(Protocol):
         return
 
     def prune(self, sequence: int) -> None:
-        """Forget that the run has landed the batches before this one, where that is kept in files.
+        """Delete journal entries of the run's batches before this one; nothing for Delta tables.
 
         Raises:
             DestinationError: the store refused to delete.

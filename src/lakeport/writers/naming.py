@@ -1,4 +1,4 @@
-"""Names of objects: pure functions from configuration and stream names to keys.
+"""Make object keys from configured paths and stream names. Pure functions.
 
 One rule keeps every name below its prefix:
 
@@ -99,7 +99,7 @@ def table_name(pattern: str | None, stream: str) -> str:
     if pattern is None:
         return safe_segment(stream)
     if _ENCODED.search(pattern):
-        raise _refused("table", pattern, "a percent-encoded character")
+        raise _refused_error("table", pattern, "a percent-encoded character")
     segments = _segments("table", pattern.replace(_PLACEHOLDER, safe_segment(stream)))
     if not segments:
         raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
@@ -122,8 +122,8 @@ def safe_segment(name: str) -> str:
         return "%empty"
     last = len(name) - 1
     pieces = [
-        _encoded(char)
-        if _unsafe(char)
+        _percent_encode(char)
+        if _is_unsafe(char)
         or char == "="
         or (at == 0 and char in "._")
         or (at == last and char in ". ")
@@ -143,7 +143,7 @@ def safe_segment(name: str) -> str:
 
 
 def check_date_format(pattern: str) -> None:
-    """Refuse a `date_partition_format` that could not name a folder at some time.
+    """Raise ConfigError for a `date_partition_format` that names no folder.
 
     Raises:
         ConfigError: an unknown directive, an empty result or a forbidden segment.
@@ -151,14 +151,14 @@ def check_date_format(pattern: str) -> None:
     >>> check_date_format("year=%Y/month=%m")
     """
     if not _segments("date_partition_format", _render(pattern, datetime(2024, 12, 31, tzinfo=UTC))):
-        raise _refused("date_partition_format", pattern, "nothing that names a folder")
+        raise _refused_error("date_partition_format", pattern, "nothing that names a folder")
 
 
 def check_key(key: str) -> str:
-    """Return the key, or refuse one that S3 and GCS would not take.
+    """Return the key if S3 and GCS accept its length.
 
     Raises:
-        ConfigError: more than 1024 bytes.
+        ConfigError: it has more than 1024 bytes.
     """
     size = len(key.encode())
     if size > MAX_KEY_BYTES:
@@ -170,22 +170,26 @@ def check_key(key: str) -> str:
 
 
 def _segments(setting: str, path: str) -> list[str]:
+    """Split a configured path into segments; ConfigError for a forbidden one."""
     segments = [part for part in path.split("/") if part not in ("", ".")]
     for part in segments:
         if part == ".." or part in _RESERVED:
-            raise _refused(setting, path, f"the segment {part!r}")
-        if any(char != "%" and _unsafe(char) for char in part):
-            raise _refused(setting, path, "a control character or a backslash")
+            raise _refused_error(setting, path, f"the segment {part!r}")
+        if any(char != "%" and _is_unsafe(char) for char in part):
+            raise _refused_error(setting, path, "a control character or a backslash")
     return segments
 
 
 def _render(pattern: str, clock: datetime) -> str:
+    """Format a clock reading by a date pattern; ConfigError for an unknown directive."""
     try:
         rendered = as_utc(clock).strftime(pattern)
     except (ValueError, UnicodeEncodeError) as error:
-        raise _refused("date_partition_format", pattern, "an unknown directive") from error
+        raise _refused_error("date_partition_format", pattern, "an unknown directive") from error
     if "%" in rendered:
-        raise _refused("date_partition_format", pattern, "an unknown directive or a literal `%`")
+        raise _refused_error(
+            "date_partition_format", pattern, "an unknown directive or a literal `%`"
+        )
     return rendered
 
 
@@ -194,15 +198,15 @@ def as_utc(clock: datetime) -> datetime:
     return clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
 
 
-def _unsafe(char: str) -> bool:
+def _is_unsafe(char: str) -> bool:
     return char in "/\\%" or unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
 
 
-def _encoded(char: str) -> str:
+def _percent_encode(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-def _refused(setting: str, value: str, what: str) -> ConfigError:
+def _refused_error(setting: str, value: str, what: str) -> ConfigError:
     return ConfigError(
         f"`{setting}` is {value!r}: it has {what}",
         "use folder names separated by `/`"

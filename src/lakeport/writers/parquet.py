@@ -1,4 +1,4 @@
-"""Files of rows on stage writers: Parquet, and which of its columns are worth a dictionary.
+"""Encode files of rows onto stage writers: the base class, and Parquet with its dictionaries.
 
 Parquet libraries try a dictionary for every column and give up when it has grown past a page: half
 of the encoding time of data whose values hardly repeat, and a larger file. Measured on 170,000
@@ -27,22 +27,22 @@ _MAX_DISTINCT = 0.75
 
 
 class StageStream(io.RawIOBase):
-    """A stage writer as a Python file whose `close` leaves the stage writer open."""
+    """Python file that writes to a stage writer, and whose `close` leaves that open."""
 
     def __init__(self, out: StageWriter) -> None:
         self._stage: StageWriter | None = out
         self.written = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def abandon(self) -> None:
-        """Drop what is written from now on."""
+        """Discard all further writes."""
         self._stage = None
 
     def write(self, data: Any, /) -> int:
-        """Hand bytes over; return how many."""
+        """Write bytes to the stage writer; return how many."""
         size = memoryview(data).nbytes
         if self._stage is not None:
             self._stage.write(data)
@@ -51,13 +51,13 @@ class StageStream(io.RawIOBase):
 
 
 class EncodedFile(ABC):
-    """One file of rows, encoded onto a stage writer.
+    """A file of rows that is encoded onto a stage writer.
 
     Args:
         out: takes its bytes.
 
     Attributes:
-        rows: how many rows were encoded.
+        rows: number of rows encoded.
     """
 
     def __init__(self, out: StageWriter) -> None:
@@ -66,7 +66,7 @@ class EncodedFile(ABC):
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that have left the encoder; what it still collects is not counted."""
+        """Bytes written to the stage writer, without those that the encoder still buffers."""
         return self._stream.written
 
     @abstractmethod
@@ -75,10 +75,10 @@ class EncodedFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Encode what is left; the stage writer stays open."""
+        """Encode buffered rows and the file's end; the stage writer stays open."""
 
     def finish(self, key: str, split: int) -> Staged:
-        """Encode what is left and finish the stage writer; return the file of task `split`."""
+        """Close the file and finish the stage writer; return the staged file of task `split`."""
         self.close()
         done = self._out.finish()
         return Staged(
@@ -91,13 +91,13 @@ class EncodedFile(ABC):
         )
 
     def abort(self) -> None:
-        """Give the file up: drop what was written, and what the encoder still writes."""
+        """Abort the stage writer, and discard all that the encoder still writes."""
         self._stream.abandon()
         self._out.abort()
 
 
 class EncodedParquet(EncodedFile):
-    """One Parquet file. Batches become row groups, as small ones cost time and readers' patience.
+    """A Parquet file. Batches are joined to row groups of about 131,072 rows or 64 MB.
 
     Args:
         out: takes its bytes.
@@ -106,7 +106,7 @@ class EncodedParquet(EncodedFile):
         store_schema: keep Arrow's schema in the file.
 
     Attributes:
-        footer: what the footer says, with statistics; None until the file is closed.
+        footer: the file's metadata, with statistics; None until the file is closed.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class EncodedParquet(EncodedFile):
         self._waiting += batch.num_rows
         self._bytes += batch.nbytes
         if self._waiting >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
-            self._write_waiting()
+            self._write_buffered()
 
     def write_groups(self, rows: pa.Table, group_rows: int) -> None:
-        """Write rows as row groups of so many rows at most."""
+        """Write rows as row groups of at most `group_rows` rows."""
         self.rows += len(rows)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -142,9 +142,9 @@ class EncodedParquet(EncodedFile):
         self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> None:
-        """Write what is left and the footer; the stage writer stays open."""
+        """Write buffered rows and the footer; the stage writer stays open."""
         if self._batches or self._writer is None:  # a file has to have a row group
-            self._write_waiting()
+            self._write_buffered()
         assert self._writer is not None
         self._writer.close()
         self.footer = self._writer.writer.metadata
@@ -155,7 +155,8 @@ class EncodedParquet(EncodedFile):
         if self._writer is not None:
             self._writer.is_open = False  # else it writes a footer when it is freed
 
-    def _write_waiting(self) -> None:
+    def _write_buffered(self) -> None:
+        """Write the buffered batches as row groups."""
         table = pa.Table.from_batches(self._batches, self._schema)
         rows = max(1, table.num_rows * _GROUP_BYTES // max(1, self._bytes))
         self.write_groups(table, min(rows, 4 * _GROUP_ROWS))
@@ -181,6 +182,7 @@ def repeating_columns(table: pa.Table) -> list[str]:
 
 
 def _sample(table: pa.Table) -> pa.RecordBatch:
+    """Return eight blocks of 2,048 rows spread over the table, or all rows of a small one."""
     rows = table.num_rows
     if rows > _BLOCKS * _BLOCK_ROWS:
         step = rows // _BLOCKS
@@ -190,6 +192,7 @@ def _sample(table: pa.Table) -> pa.RecordBatch:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the Parquet path and values of each leaf column, but for booleans."""
     if pa.types.is_struct(array.type):
         for field, child in zip(array.type, array.flatten(), strict=True):
             yield from _leaves(f"{path}.{field.name}", child)
@@ -203,5 +206,6 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(leaf: pa.Array) -> bool:
+    """Whether at most three quarters of the values are distinct."""
     values = len(leaf) - leaf.null_count
     return values > 1 and bool(pc.count_distinct(leaf).as_py() <= _MAX_DISTINCT * values)

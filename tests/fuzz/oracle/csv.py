@@ -25,7 +25,7 @@ from lakeport.sources.csv.inference import (
 )
 from lakeport.sources.csv.reader import CsvLayout, CsvReader, read_blocks
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.writers.files.csv import header, lines
+from lakeport.writers.files.csv import encode_header, encode_rows
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import FAST_PATHS, Held, fast_path, rows_of
 from tests.fuzz.oracle.model import EPOCH, Bad, Either, double, exact
@@ -326,7 +326,7 @@ def _check_written(rows: list[dict[str, Any]], schema: pa.Schema) -> None:
     if not rows:
         return
     batch = pa.RecordBatch.from_pylist(rows, schema=schema)
-    data = header(schema.names) + b"".join(bytes(piece) for piece in lines(batch))
+    data = encode_header(schema.names) + b"".join(bytes(piece) for piece in encode_rows(batch))
     found = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
     if len(found) != len(rows) + 1 or found[0] != schema.names:
         raise Changed("CSV that was written has other rows", data)

@@ -1,10 +1,10 @@
-"""What a Delta table remembers of its sources, kept so that it moves with the rows.
+"""Bookmarks of sources in a Delta table, which become durable in the same commit as the rows.
 
 A bookmark is a document beside the data, `_lakeport/bookmarks/<number>.json`, and a `txn` action
-in the commit with that number as its version: the log tells which document holds. Documents are
-created before the commit and never changed, so a commit that fails leaves one that nobody names.
-Bringing an older version back sets the numbers back, as it does with runs. Source: Delta's
-protocol, transaction identifiers, which checkpoints keep.
+in the commit with that number as its version: the log decides which document is valid. Documents
+are created before the commit and never changed, so that a failed commit leaves one that no log
+names. Restoring an older version restores the numbers, as those of runs. Source: Delta's protocol,
+transaction identifiers, which checkpoints keep.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _VERSION: Final = 1
 
 
 def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
-    """See that nobody has moved a bookmark meanwhile; who does so from now on conflicts.
+    """Check that no other load has moved a bookmark; later commits that move it conflict.
 
     Args:
-        moved: the bookmark that a commit is to move.
-        txn: the transaction that is to move it.
+        moved: the bookmark's move.
+        txn: the transaction of the commit that makes the move.
         uri: the table, as users name it.
 
     Raises:
-        CommitConflict: another load was faster; to try again would land its rows twice.
+        CommitConflict: another load has; a retry would land its rows twice.
     """
     txn.watch(moved.app)
     if txn.last_transactions([moved.app])[moved.app] != moved.after:
@@ -63,7 +63,7 @@ class DeltaMemory:
         return f"{self.table}/{_FOLDER}" if self.table else _FOLDER
 
     def next_number(self, after: int) -> int:
-        """See `lakeport.model.Memory.next_number`: microseconds since 1970, which tell when."""
+        """Return the time in microseconds since 1970, or `after` + 1 if that is higher."""
         return max(after + 1, time.time_ns() // 1000)
 
     def bookmark(self, name: str) -> Remembered:
@@ -87,7 +87,7 @@ class DeltaMemory:
         )
 
     def write(self, bookmark: Bookmark) -> BookmarkMove:
-        """Write a bookmark's document; it counts once a commit has moved the bookmark.
+        """Write a bookmark's document, and return the move that makes it valid by a commit.
 
         Raises:
             DestinationError: the store refused.

@@ -432,7 +432,7 @@ class FileConverter:
                 for _ in converted():
                     pass
                 return ConvertedFile(rows=rows)
-            sink = self.sink.in_place_of(file.path)
+            sink = self.sink.for_rewrite(file.path)
             return ConvertedFile(tuple(sink.write(converted(), number)), rows)
         except InexactError as error:
             return ConvertedFile(misfit=repr(error.value) if error.value != "" else "an empty text")

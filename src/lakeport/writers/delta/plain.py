@@ -1,10 +1,10 @@
-"""Which tables are plain: nothing but files, columns and partitions is to be looked after. Pure.
+"""Decide whether a table is plain, so that lakeport can commit to it without delta-spark. Pure.
 
-What is listed here is known to need no more. A feature, property or type that is not, goes to
-delta-spark.
+A plain table has only features, properties and types that are listed here, which are known to need
+nothing but files, columns and partitions. Any other table is left to delta-spark.
 
-A table feature is named in the table's protocol. A reader that does not know one of the reader
-features refuses the whole table; a writer feature stops other writers only.
+Table features are named in the table's protocol. A reader that lacks one of the reader features
+refuses the whole table; a writer feature only stops other writers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 _DURATIONS = frozenset({FILE_RETENTION, LOG_RETENTION})
 _PROPERTIES = frozenset({*DEFAULT_PROPERTIES, *_DURATIONS, CLEANS_LOG, "delta.appendOnly"})
-# Other values than the defaults' take a table feature.
+# Values other than the defaults turn on a table feature.
 _BRING_FEATURES = ("delta.checkpointPolicy", "delta.enableDeletionVectors")
-_NEWEST: Final = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-}  # newer ones are unknown
+_NEWEST: Final = {"minReaderVersion": 3, "minWriterVersion": 7}
+"""Newest protocol versions known."""
 _NUMBERS = ("long", "integer", "short", "byte", "double", "float")
 _TYPES = frozenset({"string", "binary", "boolean", "date", "timestamp", *_NUMBERS})
 
-# delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
-# mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
+# delta-rs: what 1.6 refuses to open as Arrow. Athena: its user guide, which names column mapping,
+# timestamps without zone and deletion vectors as supported. Trino: its connector's feature list.
 LACKING_READERS: Mapping[str, tuple[str, ...]] = {
     "catalogManaged": ("Athena", "delta-rs", "DuckDB", "Trino"),
     "columnMapping": ("older delta-rs",),
@@ -42,7 +40,7 @@ LACKING_READERS: Mapping[str, tuple[str, ...]] = {
     "variantType": ("Athena", "delta-rs", "Trino"),
     "variantType-preview": ("Athena", "delta-rs", "Trino"),
 }
-"""Reader feature -> the programs that can't read a table which has it."""
+"""Reader feature -> programs that can't read a table with it."""
 
 _WRITERS: Mapping[str, tuple[str, ...]] = {
     "clustering": ("delta-rs", "Trino"),
@@ -53,7 +51,7 @@ _SINCE: Mapping[int, str] = {2: "columnMapping"}
 
 
 def is_plain(state: TableState) -> bool:
-    """Whether a table has no feature and no property that delta-spark had to look after."""
+    """Whether a table has only features and properties that need no delta-spark."""
     listed = [name for name in state.properties if name.startswith("delta.")]
     return (
         all(int(state.protocol.get(name, 0)) <= most for name, most in _NEWEST.items())
@@ -66,7 +64,7 @@ def is_plain(state: TableState) -> bool:
 
 
 def leaves_plain(plan: DeltaPlan) -> bool:
-    """Whether a plan leaves a plain table, and comes from none or one."""
+    """Whether a plan makes a plain table, from none or from a plain one."""
     base = plan.base
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False
@@ -85,7 +83,7 @@ def leaves_plain(plan: DeltaPlan) -> bool:
 
 
 def _has_common_types(type_: Any) -> bool:
-    """Whether a schema has none but types that every version of the protocol knows."""
+    """Whether a schema has only types that every version of the protocol knows."""
     if isinstance(type_, str):
         return type_ in _TYPES or type_.startswith("decimal(")
     inner = [field["type"] for field in type_.get("fields", ())]
@@ -94,9 +92,9 @@ def _has_common_types(type_: Any) -> bool:
 
 
 def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Feature -> the programs that can't read a table of this protocol because of it.
+    """Return feature -> programs that can't read a table of this protocol because of it.
 
-    A reader feature that is not known here is one that many readers lack.
+    An unknown reader feature counts as one that most programs lack.
 
     >>> lacking_readers({"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]})
     {'deletionVectors': ('delta-rs',)}
@@ -112,11 +110,11 @@ def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]
 
 
 def feature_notes(before: Iterable[str], protocol: Mapping[str, object]) -> tuple[str, ...]:
-    """What a report says about features that a table has just got.
+    """Return the report's notes on features that a commit has turned on.
 
     Args:
-        before: the features that it had.
-        protocol: the table's protocol now.
+        before: the table's features before.
+        protocol: the table's protocol after.
 
     >>> feature_notes((), {"minReaderVersion": 1, "writerFeatures": ["clustering"]})
     ('the table now has `clustering`: delta-rs, Trino can read it, but not write to it.',)

@@ -1,4 +1,4 @@
-"""What a batch makes of a Delta table: its schema, properties and layout. No Spark here."""
+"""Plan a batch against a Delta table: its schema, properties and layout after the batch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     "delta.enableDeletionVectors": "false",
     TARGET_FILE_SIZE: str(256 << 20),
 }
-"""Properties of new tables: what keeps them quick to open, and readable by every engine, whatever
-the session says. How long the log is kept is left to Delta."""
+"""Properties of new tables, whatever the session's defaults: quick to open, and readable by every
+engine. How long the log is kept is left to Delta."""
 
 WIDENING = "delta.enableTypeWidening"
-"""Property of tables whose columns may get wider types."""
+"""Property that lets a table's columns get wider types."""
 
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _FEATURE = "delta.feature."
@@ -44,21 +44,21 @@ _RULES = (
     "a change data feed",
     "deletion vectors",
 )
-"""Why Spark has to write a batch, though files without a change of rows may be written for it."""
+"""Beginnings of reasons by which Spark writes batches, but files may be rewritten by lakeport."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """What a load asks of its table, beside taking its rows.
+    """A load's request to its table, beside its columns.
 
     Attributes:
         mode: append, overwrite or merge.
-        partition_keys: columns to partition by; none means the table's own.
+        partition_keys: columns to partition by; empty keeps the table's own.
         policy: whether columns may be added.
         properties: table properties to set; a new table gets the defaults as well.
-        widen: columns may get wider types.
-        cluster_by: columns by which a new table is clustered; none means the table's own.
-        keys: columns that identify rows, which are looked at also where they have no value.
+        widen: whether columns may get wider types.
+        cluster_by: columns by which a new table is clustered; empty keeps the table's own.
+        keys: columns that identify rows, which files store also where they have no value.
     """
 
     mode: Mode = Mode.APPEND
@@ -72,22 +72,22 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaPlan:
-    """What a batch makes of a table.
+    """Plan of a batch against a state of its table.
 
     Attributes:
         incoming: the batch's columns.
-        schema: the table's columns after the batch, partition columns included, in order: what
-            the shaped batches must have. What never had a value is left out, or text.
-        schema_json: the same as Delta's JSON.
+        schema: the columns that staged batches must have, in order: the table's after the batch,
+            partition columns included. Columns that never had a value are left out, or text.
+        schema_json: the table's schema after the batch, as Delta's JSON.
         partition_columns: the table's partition columns.
-        request: what the load asked for.
-        dynamic: the overwrite replaces only the partitions that the batch has.
-        evolution: how the schema came about.
+        request: the load's request.
+        dynamic: whether the overwrite replaces only the partitions that the batch has.
+        evolution: the schema's evolution from the table's columns and the batch's.
         properties: the table's properties after the batch.
         base: the table before the batch; None when there is none.
-        mapped: data files have other column names than the table.
-        cluster_by: the columns by which a new table is to be clustered.
-        needs_spark: why Spark has to write this batch itself; empty when it need not.
+        mapped: whether data files have other column names than the table.
+        cluster_by: columns by which a new table is clustered.
+        needs_spark: reasons why Spark has to write this batch itself; empty for none.
         warnings: sentences for the report.
     """
 
@@ -120,26 +120,26 @@ class DeltaPlan:
         )
 
 
-_NOTHING_ASKED = TableRequest()
+_DEFAULT_REQUEST = TableRequest()
 
 
 def plan_table(
     state: TableState | None,
     incoming: pa.Schema,
-    request: TableRequest = _NOTHING_ASKED,
+    request: TableRequest = _DEFAULT_REQUEST,
 ) -> DeltaPlan:
-    """Plan what a batch makes of a table.
+    """Plan a batch against a table.
 
     Args:
         state: the table; None when there is none.
         incoming: the batch's columns.
-        request: what the load asks of it.
+        request: the load's request.
 
     Raises:
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
             a property can't be set by a load.
         SchemaConflict: the batch does not fit the table, or is to be partitioned otherwise.
-        DestinationError: an overwrite of a table that only takes appends.
+        DestinationError: the load overwrites a table that only takes appends.
     """
     mode = request.mode
     if state is not None and mode is Mode.OVERWRITE:
@@ -160,7 +160,7 @@ def plan_table(
     schema = replace_untyped_columns(evolution.schema)
     columns = _partition_columns(state, schema, request.partition_keys)
     clustered = _cluster_columns(state, schema, request.cluster_by, partitioned=bool(columns))
-    settings = _properties(state, request.properties)
+    settings = _merge_properties(state, request.properties)
     if clustered:
         settings["delta.feature.clustering"] = "supported"
     warnings = _map_columns(state, schema, settings)
@@ -222,7 +222,7 @@ def check_takes_changes(state: TableState, refusal: str) -> None:
 
 
 def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:
-    """What only Spark can honour, which is more where rows are changed."""
+    """Return the reasons why Spark has to write a batch; merges have more of them."""
     found = state.needs_spark
     if mode is Mode.MERGE:
         if "deletionVectors" in state.features:
@@ -235,6 +235,11 @@ def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:
 def _map_columns(
     state: TableState | None, schema: pa.Schema, settings: dict[str, str]
 ) -> tuple[str, ...]:
+    """Turn on column mapping in `settings` if names need it; return the warning about that.
+
+    Raises:
+        SchemaConflict: the table exists without column mapping.
+    """
     names = needs_mapping(schema)
     if not names or settings.get(MAPPING_MODE, "none") != "none":
         return ()
@@ -255,6 +260,11 @@ def _map_columns(
 def _widen(
     state: TableState | None, evolution: Evolution, settings: dict[str, str]
 ) -> tuple[str, ...]:
+    """Turn on type widening in `settings` if columns widen; return the warning about that.
+
+    Raises:
+        SchemaConflict: only Spark may change the table, and it does not widen types yet.
+    """
     if not evolution.widened or state is None:
         return ()
     listed = ", ".join(f"{name!r} (was {type_})" for name, type_ in evolution.widened.items())
@@ -277,6 +287,7 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
+    """Return the table's partition columns, or those of a new table; raises as `plan_table`."""
     wanted = _spell_columns(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
@@ -306,39 +317,35 @@ def _partition_columns(
     return wanted
 
 
-def _properties(state: TableState | None, asked: Mapping[str, str]) -> dict[str, str]:
-    """A table's properties after a load.
-
-    Args:
-        state: the table; None when there is none.
-        asked: the properties that the load sets.
+def _merge_properties(state: TableState | None, requested: Mapping[str, str]) -> dict[str, str]:
+    """Return the table's properties with those requested; a new table gets the defaults, too.
 
     Raises:
-        ConfigError: column mapping of a table that is there can't be changed by a load.
+        ConfigError: a load can't change column mapping of an existing table.
     """
     if state is None:
-        return {**DEFAULT_PROPERTIES, **asked}
-    found = dict(state.properties)
-    for name, value in asked.items():
-        if found.get(name) == value or _is_in_protocol(state, name, value):
+        return {**DEFAULT_PROPERTIES, **requested}
+    properties = dict(state.properties)
+    for name, value in requested.items():
+        if properties.get(name) == value or _is_in_protocol(state, name, value):
             continue
         if name.startswith(_MAPPING):
             raise ConfigError(
                 f"`table_properties` can't set {name!r} of a table that is there already",
                 "set it with ALTER TABLE, or land in a new table.",
             )
-        found[name] = value
-    return found
+        properties[name] = value
+    return properties
 
 
 def _cluster_columns(
     state: TableState | None, schema: pa.Schema, columns: Sequence[str], *, partitioned: bool
 ) -> tuple[str, ...]:
-    """The columns by which a new table is to be clustered; none for a table that is there.
+    """Return the columns by which a new table is clustered; empty for an existing table.
 
     Raises:
         ConfigError: a column is absent or of a type that can't be one, or the table has partitions.
-        SchemaConflict: the table is clustered otherwise, or would lose such a column.
+        SchemaConflict: the table is clustered otherwise, or the batch lacks such a column.
     """
     wanted = _spell_columns(columns, schema, "cluster")
     if state is not None:
@@ -365,12 +372,12 @@ def _cluster_columns(
 
 
 def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
-    """Columns that a user names in any case, each once, as the schema spells them.
+    """Return columns that a user names in any case as the schema spells them, each once.
 
     Args:
-        names: what the user gave.
+        names: the user's names.
         schema: the table's columns after the load.
-        purpose: what they are for, a verb: "cluster".
+        purpose: verb for the error, such as "cluster".
 
     Raises:
         ConfigError: a column is absent.
@@ -391,6 +398,7 @@ def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tup
 
 
 def _check_clustering(known: Sequence[str], schema: pa.Schema, wanted: Sequence[str]) -> None:
+    """Raise SchemaConflict if the load clusters otherwise, or lacks a clustering column."""
     if wanted and tuple(wanted) != tuple(known):
         now = f"clustered by ({', '.join(known)})" if known else "not clustered"
         raise SchemaConflict(
@@ -408,7 +416,7 @@ def _check_clustering(known: Sequence[str], schema: pa.Schema, wanted: Sequence[
 
 
 def _is_in_protocol(state: TableState, name: str, value: str) -> bool:
-    """Whether a property that turns into the table's protocol has done so."""
+    """Whether the protocol already has the version or feature that a property sets."""
     if name in _VERSIONS:
         known = state.protocol.get(name.removeprefix("delta."), 0)
         return value.isdecimal() and int(value) <= int(known)

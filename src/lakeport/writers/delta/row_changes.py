@@ -686,7 +686,7 @@ class Rewrite:
                 if new.rows is not None:
                     yield new.rows
 
-        staged = self.sink.in_place_of(file.path).write(changed(), number)
+        staged = self.sink.for_rewrite(file.path).write(changed(), number)
         matched = np.unique(matches.chosen)
         return RewrittenFile(
             file.path, tuple(staged), **counts, matched=matched, unknown=matches.unknown

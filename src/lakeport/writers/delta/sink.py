@@ -1,7 +1,7 @@
-"""The sink kernel of Delta tables: shaped batches -> staged Parquet files of one partition each.
+"""Sink of Delta tables: stage the batches of one task as Parquet files of one partition each.
 
-Rows of many partitions come mixed, so they are held back until a partition has a row group's worth
-or all of them together exceed the budget; then the largest is written out.
+Rows of many partitions come mixed. They are buffered until a partition has the rows of a row group,
+or all partitions together exceed the memory budget; then the largest is written.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import partition_folder, serialise_value
 from lakeport.model import Staged, Storage
-from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
+from lakeport.writers.delta.stats import INDEXED_COLUMNS, find_nan_leaves, list_leaves, make_stats
 from lakeport.writers.parquet import EncodedParquet
-from lakeport.writers.stopwatch import measure_upload, pause_stage, share_stage
+from lakeport.writers.timing import measure_upload, pause_stage, share_stage
 
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
@@ -34,21 +34,20 @@ _Texts = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class DeltaSink:
-    """Writes the batches of one split. Picklable.
+    """Stages the batches of one task as data files. Picklable.
 
     Attributes:
         storage: where files are staged.
         folder: the table's key; empty when it is the storage's root.
-        files: schema of the data files (see `schema.file_schema`).
+        files: schema of the data files (see `state.file_schema`).
         partitions: partition column -> its physical name, in the table's order.
         compression: Parquet codec.
-        target_file_bytes: a file is closed when it has reached this size.
+        target_file_bytes: size at which a file is closed.
         row_group_rows: rows of a row group.
-        memory_bytes: bound on the rows held back.
-        open_files: bound on the files open at once.
-        indexed_columns: how many leaf columns get statistics; -1 for all.
-        job: makes the files' names: each attempt of a task gives its files the same ones, and two
-            jobs never do.
+        memory_bytes: limit of the buffered rows.
+        open_files: limit of files open at once.
+        indexed_columns: number of leaf columns that get statistics; -1 for all.
+        job: seed of the files' names, the same for each attempt of a task, and of no other job.
     """
 
     storage: Storage
@@ -63,12 +62,12 @@ class DeltaSink:
     indexed_columns: int = INDEXED_COLUMNS
     job: uuid.UUID = field(default_factory=uuid.uuid4)
 
-    def in_place_of(self, path: str) -> DeltaSink:
-        """Return the sink for what a file of the table becomes, whose names no other file gets."""
+    def for_rewrite(self, path: str) -> DeltaSink:
+        """Return the sink for the files that replace a data file, with names of their own."""
         return replace(self, job=uuid.uuid5(self.job, path))
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
-        """Stage a split's rows; nothing becomes visible.
+        """Stage a task's rows; return the files.
 
         Args:
             batches: record batches with the table's columns.
@@ -77,7 +76,7 @@ class DeltaSink:
         Raises:
             DestinationError: the store refused.
         """
-        pool = _Pool(self, split)
+        pool = _PartitionPool(self, split)
         try:
             for batch in (
                 _join_small(batches, self.memory_bytes // 4) if self.partitions else batches
@@ -91,34 +90,33 @@ class DeltaSink:
 
 
 def _join_small(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches to some of about `most` bytes.
+    """Join small batches to batches of about `most` bytes.
 
-    A row that is alone in its partition and its batch takes a kilobyte for each column, nearly all
-    of it for what describes it: of many partitions, only larger batches give larger parts.
+    A single row of a partition takes about a kilobyte per column, nearly all of it Arrow's
+    overhead. Where partitions are many, only larger batches give parts of several rows.
     """
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if held and size + batch.nbytes > most:
-            yield _joined(held)
+            yield _concat(held)
             held, size = [], 0
         held.append(batch)
         size += batch.nbytes
     if held:
-        yield _joined(held)
+        yield _concat(held)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def split_by_partition(
     batch: pa.RecordBatch, columns: Sequence[str]
 ) -> Iterator[tuple[_Values, pa.RecordBatch]]:
-    """Split a batch by its partition values, rows of a value in their order.
+    """Yield partition values, in the order of `columns`, and their rows without those columns.
 
-    Yields:
-        The values, in the order of `columns`, and the rows without those columns.
+    Rows of a partition stay in their order; an empty batch yields nothing.
 
     >>> batch = pa.record_batch({"c": ["x", "y", "x"], "n": [1, 2, 3]})
     >>> [(v, r.column("n").to_pylist()) for v, r in split_by_partition(batch, ["c"])]
@@ -143,13 +141,13 @@ def split_by_partition(
 
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch under other names, nested ones too, without a copy."""
+    """Return a batch with other names, nested ones too, without copying values."""
     return pa.record_batch(_RelabelledBatch(batch, schema))
 
 
 @dataclass(frozen=True)
 class _RelabelledBatch:
-    """Hands a batch over through Arrow's C interface, with another schema."""
+    """Exports a batch through Arrow's C interface under another schema."""
 
     batch: pa.RecordBatch
     schema: pa.Schema
@@ -159,7 +157,7 @@ class _RelabelledBatch:
 
 
 class _Part:
-    """One partition: rows held back, and the file being written."""
+    """Buffered rows of one partition, and its open file."""
 
     def __init__(self, texts: _Texts, sink: DeltaSink, split: int) -> None:
         self.rows = self.bytes = self.empty = self._files = 0
@@ -171,17 +169,18 @@ class _Part:
         self._texts = json.dumps(texts)
         self._folder = partition_folder(dict(zip(sink.partitions, texts, strict=True)))
 
-    def hold(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
+    def buffer(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
+        """Buffer rows; `emptied` counts those whose empty partition value becomes null."""
         self._held.append(rows)
         self.rows += len(rows)
         self.bytes += rows.nbytes
         self.empty += len(rows) if emptied else 0
 
     def flush(self) -> list[Staged]:
-        """Write the rows held back as a row group; return the file if that filled it."""
+        """Write the buffered rows as a row group; return the file if that has filled it."""
         if self._held:
             if self.file is None:
-                self.file = _PartitionFile(self._sink, self._key(), self._split)
+                self.file = _PartitionFile(self._sink, self._next_key(), self._split)
             self.file.write_group(self._held)
             self._held, self.rows, self.bytes = [], 0, 0
             if self.file.bytes_written >= self._sink.target_file_bytes:
@@ -189,6 +188,7 @@ class _Part:
         return []
 
     def close(self) -> list[Staged]:
+        """Stage the open file, and return it; none without an open file."""
         if self.file is None:
             return []
         file, empty = self.file, self.empty
@@ -196,17 +196,18 @@ class _Part:
         self.file, self.empty = None, 0
         return [staged]
 
-    def _key(self) -> str:
+    def _next_key(self) -> str:
+        """Return the key of the partition's next file."""
         codec = self._sink.compression
         self._files += 1
-        # By the values: folders of two may be one to a disk that tells no case, or to Unicode.
+        # From the values: the folders of two may be one on a disk that ignores case.
         unique = uuid.uuid5(self._sink.job, f"{self._split}/{self._texts}/{self._files}")
         name = f"part-{self._split:05d}-{unique}.c000{_EXTENSIONS.get(codec, f'.{codec}')}.parquet"
         return "/".join(part for part in (self._sink.folder, self._folder, name) if part)
 
 
-class _Pool:
-    """The partitions of one split, within the bounds on memory and open files."""
+class _PartitionPool:
+    """The partitions of one task, within the limits of memory and open files."""
 
     def __init__(self, sink: DeltaSink, split: int) -> None:
         self._sink = sink
@@ -216,12 +217,13 @@ class _Pool:
         self._staged: list[Staged] = []
 
     def add(self, values: _Values, rows: pa.RecordBatch) -> None:
+        """Buffer rows of a partition, and flush partitions that exceed a limit."""
         texts = tuple(serialise_value(value) for value in values)
         part = self._parts.get(texts)
         if part is None:
             part = self._parts[texts] = _Part(texts, self._sink, self._split)
         before = part.bytes
-        part.hold(rows, emptied="" in values)
+        part.buffer(rows, emptied="" in values)
         self._bytes += part.bytes - before
         full = part.rows >= self._sink.row_group_rows
         if full or part.bytes >= self._sink.memory_bytes // 2:
@@ -230,7 +232,7 @@ class _Pool:
             self._flush(max(self._parts.values(), key=lambda item: item.bytes))
 
     def finish(self) -> list[Staged]:
-        """Close every file, several at a time: each waits for the store, or for the disk."""
+        """Flush and close every partition, several at a time; return all staged files."""
         before, left = list(self._staged), list(self._parts.values())
         if len(left) < 2:
             return before + [file for part in left for file in self._close(part)]
@@ -251,6 +253,7 @@ class _Pool:
         return filled + rest
 
     def abort(self) -> None:
+        """Abort open files and discard staged ones."""
         for part in self._parts.values():
             if part.file is not None:
                 part.file.abort()
@@ -258,6 +261,7 @@ class _Pool:
             self._sink.storage.discard(staged)
 
     def _flush(self, part: _Part) -> None:
+        """Flush a partition, and close the largest file if too many are open."""
         self._bytes -= part.bytes
         self._staged += part.flush()
         opened = [item for item in self._parts.values() if item.file is not None]
@@ -269,7 +273,7 @@ class _Pool:
 
 
 class _PartitionFile(EncodedParquet):
-    """One Parquet file being staged."""
+    """A Parquet data file of one partition."""
 
     def __init__(self, sink: DeltaSink, key: str, split: int) -> None:
         out = measure_upload(sink.storage.stage(key, "application/vnd.apache.parquet"))
@@ -277,21 +281,21 @@ class _PartitionFile(EncodedParquet):
         self._sink = sink
         self._key = key
         self._split = split
-        self._leaves = leaves(sink.files)
+        self._leaves = list_leaves(sink.files)
         self._nans: set[int] = set()
 
     def write_group(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Write batches as one row group."""
         named = [relabel(batch, self._sink.files) for batch in batches]
         for batch in named:
-            self._nans |= nan_leaves(batch, self._leaves)
+            self._nans |= find_nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)
         self.write_groups(table, len(table))
 
     def stage(self, partition: Mapping[str, str | None], empty: int) -> Staged:
-        """Write the footer; return the file of a partition, `empty` of whose rows had no value."""
+        """Finish the file; return it with its statistics. `empty`: rows with an empty value."""
         staged = self.finish(self._key, self._split)
-        stats = stats_json(
+        stats = make_stats(
             self.footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns
         )
         token = {**staged.token, EMPTY_VALUES: empty} if empty else staged.token

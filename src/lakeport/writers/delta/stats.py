@@ -1,7 +1,7 @@
-"""Delta's file statistics from a Parquet footer. Pure.
+"""Make Delta's file statistics from a Parquet footer. Pure functions.
 
-Readers leave a file out when its statistics say that no row can match, so a bound that is not
-certain is left out, and one that is cut is moved outwards, never inwards.
+Readers skip a file when its statistics exclude a match. So an uncertain bound is left out, and a
+truncated one is moved outwards, never inwards.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class ParquetLeaf:
-    """One Parquet column.
+    """A leaf column of a Parquet file.
 
     Attributes:
-        index: its ordinal in the file.
+        index: the column's ordinal in the file.
         path: names from the top-level column down.
         type: the values' type.
-        repeated: below a list or map, where Delta has no statistics.
+        repeated: whether it is below a list or map, where Delta has no statistics.
     """
 
     index: int
@@ -42,21 +42,21 @@ class ParquetLeaf:
     repeated: bool
 
 
-def leaves(schema: pa.Schema) -> list[ParquetLeaf]:
-    """The Parquet columns of a schema, in the file's order.
+def list_leaves(schema: pa.Schema) -> list[ParquetLeaf]:
+    """Return the leaf columns of a schema, in the Parquet file's order.
 
     >>> s = pa.schema([("a", pa.struct([("b", pa.int64())])), ("c", pa.list_(pa.string()))])
-    >>> [(leaf.path, leaf.repeated) for leaf in leaves(s)]
+    >>> [(leaf.path, leaf.repeated) for leaf in list_leaves(s)]
     [(('a', 'b'), False), (('c', 'element'), True)]
     """
-    found = (item for column in schema for item in _walk((column.name,), column.type, False))
-    return [ParquetLeaf(i, *parts) for i, parts in enumerate(found)]
+    parts = (item for column in schema for item in _walk((column.name,), column.type, False))
+    return [ParquetLeaf(i, *part) for i, part in enumerate(parts)]
 
 
-def nan_leaves(batch: pa.RecordBatch, columns: Collection[ParquetLeaf]) -> set[int]:
-    """The ordinals of floating-point columns that hold a NaN, which a Parquet footer hides."""
+def find_nan_leaves(batch: pa.RecordBatch, leaves: Collection[ParquetLeaf]) -> set[int]:
+    """Return the ordinals of leaf columns with a NaN, which a Parquet footer does not show."""
     found = set()
-    for leaf in columns:
+    for leaf in leaves:
         if leaf.repeated or not pa.types.is_floating(leaf.type):
             continue
         values = batch.column(batch.schema.get_field_index(leaf.path[0]))
@@ -67,20 +67,20 @@ def nan_leaves(batch: pa.RecordBatch, columns: Collection[ParquetLeaf]) -> set[i
     return found
 
 
-def stats_json(
+def make_stats(
     footer: pq.FileMetaData,
     schema: pa.Schema,
     *,
     nans: Collection[int] = (),
     indexed: int = INDEXED_COLUMNS,
 ) -> str:
-    """Delta's statistics of one data file.
+    """Return Delta's statistics of one data file, as JSON text.
 
     Args:
         footer: the file's Parquet metadata.
         schema: the file's columns.
-        nans: ordinals of the Parquet columns that hold a NaN.
-        indexed: how many leaf columns get statistics; -1 for all of them.
+        nans: ordinals of leaf columns with a NaN, which get no bounds.
+        indexed: number of leaf columns that get statistics; -1 for all.
 
     Returns:
         JSON text with `numRecords`, `minValues`, `maxValues` and `nullCount`.
@@ -88,13 +88,13 @@ def stats_json(
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    usable = [leaf for leaf in leaves(schema) if not leaf.repeated]
+    usable = [leaf for leaf in list_leaves(schema) if not leaf.repeated]
     for leaf in usable if indexed < 0 else usable[:indexed]:
         chunks = [footer.row_group(g).column(leaf.index) for g in range(footer.num_row_groups)]
         found = [chunk.statistics for chunk in chunks]
         if all(stats is not None and stats.has_null_count for stats in found):
             _put(nulls, leaf.path, sum(int(stats.null_count) for stats in found))
-        bounds = _bounds(chunks, leaf.type) if leaf.index not in nans else None
+        bounds = _read_bounds(chunks, leaf.type) if leaf.index not in nans else None
         if bounds is not None:
             for tree, value in zip((low, high), bounds, strict=True):
                 if value is not _MISSING:
@@ -118,7 +118,10 @@ def _walk(
         yield path, type_, repeated
 
 
-def _bounds(chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType) -> tuple[Any, Any] | None:
+def _read_bounds(
+    chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType
+) -> tuple[Any, Any] | None:
+    """Return the lowest and the highest value as JSON values; None where a chunk lacks them."""
     if pa.types.is_boolean(type_) or pa.types.is_binary(type_):
         return None
     low: Any = None
@@ -129,45 +132,46 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType) -> tuple[A
             continue
         if stats is None or not stats.has_min_max:
             return None
-        first, last = _raw(stats, type_)
+        first, last = _raw_bounds(stats, type_)
         low = first if low is None else min(low, first)
         high = last if high is None else max(high, last)
     return None if low is None else _encode_bounds(low, high, type_)
 
 
-def _raw(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
-    # The raw integers, because Python's own dates and times end at the year 9999.
+def _raw_bounds(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
+    """Return a chunk's bounds; of dates and times as integers, as Python's end at the year 9999."""
     if pa.types.is_temporal(type_):
         return stats.min_raw, stats.max_raw
     return stats.min, stats.max
 
 
 def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
+    """Return bounds as JSON values; None for those that JSON or Python can't express."""
     if pa.types.is_string(type_):
-        return low[:_PREFIX], _above(high)
+        return low[:_PREFIX], _truncate_upwards(high)
     if pa.types.is_floating(type_):
         return (low, high) if math.isfinite(low) and math.isfinite(high) else None
     if not pa.types.is_temporal(type_):
         return low, high
     try:
         if pa.types.is_date(type_):
-            return _day(low), _day(high)
+            return _format_day(low), _format_day(high)
         zone = "Z" if type_.tz else ""
-        return _moment(low // 1000) + zone, _moment(-(-high // 1000)) + zone
+        return _format_time(low // 1000) + zone, _format_time(-(-high // 1000)) + zone
     except OverflowError:
         return None
 
 
-def _day(days: int) -> str:
+def _format_day(days: int) -> str:
     return (_EPOCH_DAY + timedelta(days=days)).isoformat()
 
 
-def _moment(milliseconds: int) -> str:
+def _format_time(milliseconds: int) -> str:
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
-def _above(text: str) -> Any:
-    """The text, or when it is long the shortest cut that no value with its prefix exceeds."""
+def _truncate_upwards(text: str) -> Any:
+    """Return the text; a long one cut to a prefix that sorts above it; _MISSING if none does."""
     if len(text) <= _PREFIX:
         return text
     for end in range(_PREFIX, 0, -1):
@@ -178,13 +182,14 @@ def _above(text: str) -> Any:
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set a value in nested mappings, which are made as needed."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = value
 
 
 def _dump(value: Any) -> str:
-    """JSON text in which decimals are plain numbers with all their digits."""
+    """Return JSON text, with decimals as plain numbers with all their digits."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_dump(k)}:{_dump(v)}" for k, v in value.items()) + "}"
     if isinstance(value, Decimal):

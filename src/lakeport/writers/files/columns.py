@@ -1,12 +1,12 @@
-"""The columns of a table of files, which every later file has to fit.
+"""Record the columns of a table of files, which every later file has to fit.
 
 ```
 _lakeport/schemas/<table>/00000000.json   the columns that the first load wrote
 _lakeport/schemas/<table>/00000001.json   one was added, or got its first value
 ```
-Objects are only ever created, so that of two loads that change the columns at once one is refused
-and plans again. A table without such a record, made by another tool or an earlier version, has the
-columns of its newest Parquet file. Reading costs a listing and a small object a load.
+Objects are only created, so that of two loads that change the columns at once, one is refused and
+plans again. A table without a record, made by another tool or an earlier version, has the columns
+of its newest Parquet file. Reading costs each load a listing and a small object.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LISTED = 1000  # files among which the newest is looked for
 
 @dataclass(frozen=True)
 class RecordedColumns:
-    """The columns that a table of files has had so far.
+    """Newest record of a table's columns.
 
     Attributes:
-        schema: with the type null where no value came yet; None where nothing is on record.
-        number: the newest record's; -1 for none.
-        readable: whether the store let lakeport look.
-        modified: when the record was made, in seconds since 1970; 0 if that is unknown.
-        pending: whether files may still have text where it has another type; see `retype`.
+        schema: the columns, of the type null where no value came yet; None without a record.
+        number: the record's number; -1 for none.
+        readable: whether the store allowed to list and read.
+        modified: when the record was made, in seconds since 1970; 0 if unknown.
+        pending: whether files may still have text where a column has another type; see `retype`.
     """
 
     schema: pa.Schema | None = None
@@ -52,7 +52,7 @@ class RecordedColumns:
 
 @dataclass(frozen=True)
 class ColumnLog:
-    """The records of one table's columns.
+    """Reads and writes the records of one table's columns.
 
     Attributes:
         storage: where the lake is.
@@ -71,7 +71,7 @@ class ColumnLog:
         """Return the newest record, else the columns of the newest Parquet file.
 
         Raises:
-            DestinationError: the store fails; where it refuses, `readable` is false instead.
+            DestinationError: the store fails; if it denies access, `readable` is false instead.
         """
         try:
             found = {self._number(item.key): item for item in self.storage.list(self.folder)}
@@ -85,10 +85,10 @@ class ColumnLog:
         return replace(record, number=newest, modified=found[newest].modified)
 
     def write(self, number: int, schema: pa.Schema, *, pending: bool = False) -> None:
-        """Put columns on record; the same ones again are no conflict.
+        """Create a record of the columns; the same one again is no conflict.
 
         Raises:
-            ObjectExists: another load has put others on record under this number.
+            ObjectExists: another load has recorded other columns under this number.
             DestinationError: the store refuses.
         """
         data = _encode_record(schema, pending)
@@ -99,7 +99,7 @@ class ColumnLog:
                 raise
 
     def has_files(self) -> bool:
-        """Whether the table has an object, so that what is on record is about something."""
+        """Whether the table has any object."""
         return next(iter(self.storage.list(self.table)), None) is not None
 
     @property
@@ -111,12 +111,15 @@ class ColumnLog:
         return f"{self.folder}/{number:08d}.json"
 
     def _number(self, key: str) -> int:
+        """Return the number in a record's key; -1 for another object."""
         text = key.rpartition("/")[2].partition(".")[0]
         return int(text) if text.isdecimal() else -1
 
     def _read_by_name(self) -> RecordedColumns:
-        """Find the newest record by name where listing is refused: a store may tell nothing of
-        what is absent, so the first one has to be there."""
+        """Read records by their numbers, from 0 on, where listing is denied; return the last one.
+
+        A store may deny reading an absent object as well: that ends the search, too.
+        """
         found, number = RecordedColumns(readable=False), 0
         try:
             while (data := self.storage.get(self._key(number))) is not None:
@@ -127,7 +130,7 @@ class ColumnLog:
         return found
 
     def _read_footer(self, number: int) -> RecordedColumns:
-        """Read the columns from the footer of the newest Parquet file, if there is one."""
+        """Return the columns of the newest Parquet file's footer; no schema if there is none."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -150,6 +153,7 @@ class ColumnLog:
             return RecordedColumns(number=number)
 
     def _is_data(self, item: StoredObject) -> bool:
+        """Whether an object is a Parquet file of the table, and not hidden or empty."""
         path = item.key[len(self.table) + 1 :]
         hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
         return path.endswith(".parquet") and not hidden and item.bytes > 0
@@ -158,16 +162,16 @@ class ColumnLog:
 def plan_columns(
     known: pa.Schema | None, incoming: pa.Schema, policy: str, *, typed: bool
 ) -> tuple[Evolution, pa.Schema, tuple[str, ...]]:
-    """Plan a table's columns; see `plan_evolution`, whose rules these are.
+    """Plan the columns of a batch's files and of the table, by the rules of `plan_evolution`.
 
     Args:
-        known: what the table has; None where there is none.
+        known: the table's columns; None where there is no table.
         incoming: the batch's columns.
         policy: `loose` lets a batch's files have other types than the table.
-        typed: whether the format has types. Without them names and their order are all.
+        typed: whether the format stores types. Without, only names and their order count.
 
     Returns:
-        The columns of the batch's files, those of the table, and what of the two differs.
+        The evolution to the files' columns, the table's columns, and warnings where they differ.
 
     Raises:
         SchemaConflict: as `plan_evolution`.
@@ -188,18 +192,18 @@ def plan_columns(
         if new is not None and not (typed and _fits(field, new)):
             own[field.name] = new.with_name(field.name)
     plan = plan_evolution(_replace_fields(known, own), incoming, rule)
-    told = [
+    warnings = [
         f"column {name!r} is {format_type(known.field(name).type)} in the table and "
         f"{format_type(field.type)} in these files, and few readers take the two for one table."
         for name, field in own.items()
         if typed
     ]
     kept = {f.name: f for f in known if f.name in own and not pa.types.is_null(f.type)}
-    return plan, _replace_fields(plan.schema, kept), tuple(told)
+    return plan, _replace_fields(plan.schema, kept), tuple(warnings)
 
 
 def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
-    """Return the columns that files have of a table's: those of the type null only if all are."""
+    """Return the table's columns as files store them: without nulls, unless all columns are."""
     import pyarrow as pa
 
     from lakeport.schema.nested import to_file_field
@@ -209,6 +213,7 @@ def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
 
 
 def _fits(field: pa.Field, new: pa.Field) -> bool:
+    """Whether a batch's column can be stored in a table's column, which may widen for it."""
     import pyarrow as pa
 
     from lakeport.schema.evolution import plan_evolution
@@ -227,7 +232,7 @@ def _replace_fields(schema: pa.Schema, fields: Mapping[str, pa.Field]) -> pa.Sch
 
 
 def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
-    """Leave the types of columns open that have no value in the file: others may have theirs."""
+    """Return the schema with the type null for columns without a value in the file."""
     import pyarrow as pa
 
     empty: dict[str, bool] = {}
@@ -254,7 +259,7 @@ def _encode_record(schema: pa.Schema, pending: bool) -> bytes:
 
 
 def _decode_record(data: bytes | None) -> RecordedColumns | None:
-    """Read a record; None for what is none of this version."""
+    """Parse a record; None if it is damaged or of another version."""
     import pyarrow as pa
 
     try:

@@ -35,7 +35,7 @@ _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
 
 
 class EncodedCsv(EncodedFile):
-    """One CSV file: the header at once, and each batch as it comes.
+    """A CSV file: writes the header when it is opened, and each batch at once.
 
     Args:
         out: takes its bytes.
@@ -53,29 +53,29 @@ class EncodedCsv(EncodedFile):
             )
         elif compression == "zstd":
             self._packer = pa.CompressedOutputStream(pa.PythonFile(self._stream, "w"), compression)
-        self._packer.write(header(schema.names))
+        self._packer.write(encode_header(schema.names))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows; the batch has the file's schema."""
         self.rows += batch.num_rows
-        for text in lines(batch):
+        for text in encode_rows(batch):
             self._packer.write(text)
 
     def close(self) -> None:
-        """Write what is left; the stage writer stays open."""
+        """Flush the compressor; the stage writer stays open."""
         self._packer.close()
 
 
-def header(names: Sequence[str]) -> bytes:
+def encode_header(names: Sequence[str]) -> bytes:
     """Return the header row.
 
-    >>> header(["id", "a,b"])
+    >>> encode_header(["id", "a,b"])
     b'id,"a,b"\\n'
     """
-    return (",".join(_quoted(pa.array(names, pa.string())).to_pylist()) + "\n").encode()
+    return (",".join(_quote(pa.array(names, pa.string())).to_pylist()) + "\n").encode()
 
 
-def lines(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
+def encode_rows(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
     """Yield the rows of a batch as bytes, in pieces that never reach Arrow's 2 GB limit.
 
     Raises:
@@ -86,20 +86,22 @@ def lines(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
     for start in range(0, rows, step):
         part = batch.slice(start, step)
         cells = [
-            pc.fill_null(_cell(column, field.name), "")
+            pc.fill_null(_encode_cells(column, field.name), "")
             for column, field in zip(part.columns, part.schema, strict=True)
         ]
         cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
         yield get_string_bytes(pc.binary_join_element_wise(*cells, ","))
 
 
-def _cell(array: pa.Array, column: str) -> pa.Array:
+def _encode_cells(array: pa.Array, column: str) -> pa.Array:
+    """Return a column's cells as CSV text; null stays null."""
     text, kind = to_plain_text(array, column), array.type
-    free = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
-    return _quoted(text) if free else text
+    needs_quotes = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return _quote(text) if needs_quotes else text
 
 
-def _quoted(text: pa.Array) -> pa.Array:
+def _quote(text: pa.Array) -> pa.Array:
+    """Quote texts that are empty, or have a comma, a quote or a line break."""
     if contains_any(text, _CSV_SPECIAL):
         special = pc.match_substring_regex(text, '[",\\r\\n]|^$')
         text_inside = pc.replace_substring(text, '"', '""')

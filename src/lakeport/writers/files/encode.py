@@ -1,7 +1,6 @@
-"""Encoders: record batches of one schema -> the bytes of one Parquet or CSV file.
+"""File formats of plain files: open a Parquet or CSV file that encodes record batches.
 
-An encoder is a small picklable value; `open` begins a file on a `model.StageWriter`. Memory per
-file is bounded by one row group, and bytes go to the stage writer as soon as a group is encoded.
+Memory per file is bounded by one row group; bytes go to the stage writer once a group is encoded.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Encoder:
 
     @property
     def has_types(self) -> bool:
-        """Whether files of the format say what type a column has."""
+        """Whether the format stores the columns' types."""
         return self.file_type == "parquet"
 
     @property
@@ -61,7 +60,7 @@ class Encoder:
         return _CSV_TYPE[self.compression]
 
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
-        """Begin a file."""
+        """Open a file of these columns that is encoded onto a stage writer."""
         if self.has_types:
             from lakeport.writers.parquet import EncodedParquet
 
@@ -72,7 +71,7 @@ class Encoder:
 
 
 def encoder_for(file_type: str, compression: str | None = None) -> Encoder:
-    """Return the encoder for configured names; None is Snappy for Parquet, none for CSV.
+    """Return the encoder for a file type; without a compression, Snappy for Parquet, none for CSV.
 
     Raises:
         ConfigError: an unknown file type, or a compression that the type does not have.
@@ -90,6 +89,7 @@ def encoder_for(file_type: str, compression: str | None = None) -> Encoder:
 
 
 def _one_of(setting: str, value: str, choices: Any) -> Any:
+    """Return the value if it is one of a Literal's choices; else raise ConfigError."""
     if value not in get_args(choices):
         raise ConfigError(f"`{setting}` is {value!r}", f"use {', '.join(get_args(choices))}.")
     return value

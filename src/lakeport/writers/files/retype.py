@@ -1,8 +1,8 @@
-"""Give places without a value in Parquet files the type that a later load finds for them.
+"""Rewrite Parquet files with text in places without a value, once a load brings these a type.
 
 Items of empty lists, and objects without members, can't be left out of files: they are text there.
-As soon as another file has another type in such a place, few readers take the two for one table.
-These files are written anew, each under its name and with the same rows, once for each place.
+Once another file has another type in such a place, few readers accept both as one table. So these
+files are rewritten, each under its name and with the same rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _THREADS = 8
 
 
 def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
-    """Tell whether the columns of files have text where the table has another type, or none."""
+    """Whether a file has text where the table has another type, or no type yet."""
     there = pa.struct(list(files))
     return bool(_open_text(there, pa.struct(list(table))) != there)
 
 
-def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
-    """Write files anew with these columns where they have text in place of another type.
+def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
+    """Rewrite the files that have text in place of another type; return warnings about failures.
 
-    Files with values there stay as they are. Return what to tell of those that the store refused.
+    A file with a value in such a place stays as it is.
     """
 
-    def retyped(key: str, *, again: bool = True) -> str:
-        """Return why a file could not be written anew; empty if it was, or needs not be."""
+    def rewrite(key: str, *, again: bool = True) -> str:
+        """Rewrite a file if needed; return why that failed, empty if it did not."""
         try:
             with storage.open(key) as file:
                 there = pq.read_schema(file)
@@ -46,18 +46,18 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
         except UnexpectedValue:
             pass
         except DestinationError as error:  # another load may just have done it
-            return retyped(key, again=False) if again else error.message
+            return rewrite(key, again=False) if again else error.message
         except pa.ArrowException as error:
             return f"{storage.uri(key)}: {error}"
         return ""
 
     with ThreadPoolExecutor(_THREADS, "lakeport-retype") as pool:
-        failures = [failure for failure in pool.map(retyped, keys) if failure]
+        failures = [failure for failure in pool.map(rewrite, keys) if failure]
     return (retype_warning(len(failures), failures[0]),) if failures else ()
 
 
 def retype_warning(files: int, reason: str) -> str:
-    """Return the warning that so many files keep text in places that have another type now."""
+    """Return the warning that `files` files keep text in places that have another type now."""
     count = f"{files:,} earlier files" if files > 1 else "an earlier file"
     return (
         f"{count} without a value where this load has the first one could not be given its type, "
@@ -68,13 +68,13 @@ def retype_warning(files: int, reason: str) -> str:
 def retype_late(
     storage: Storage, table: str, keys: Sequence[str], known: int = -1
 ) -> tuple[str, ...]:
-    """Retype files that became visible after another load had changed the table's columns.
+    """Retype files that were planned by an older record of the columns; return warnings.
 
     Args:
         storage: where the lake is.
         table: the table's folder.
-        keys: the files.
-        known: number of the columns' record that they were planned by.
+        keys: the files' keys.
+        known: number of the columns' record by which the files were planned.
     """
     try:
         newest = ColumnLog(storage, table).read()
@@ -82,11 +82,11 @@ def retype_late(
         return (retype_warning(len(keys), error.message),)
     if newest.schema is None or newest.number <= known:
         return ()
-    return retype(storage, keys, file_columns(newest.schema))
+    return retype_files(storage, keys, file_columns(newest.schema))
 
 
 def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """Return a file's type with its text opened where the table has another type, or none."""
+    """Return a file's type, with an untyped place for text where the table has no text."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
         return EMPTY_STRUCT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):
@@ -104,10 +104,10 @@ def _opened_field(field: pa.Field, table: pa.DataType) -> pa.Field:
 
 
 def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
-    """Return a Parquet file with the same rows in these columns.
+    """Return the bytes of a Parquet file with the same rows in these columns.
 
     Raises:
-        UnexpectedValue: it has a value where its type is not the columns' one.
+        UnexpectedValue: the file has a value in a place that is to get another type.
     """
     file = pq.ParquetFile(pa.BufferReader(data))
     wanted, out = pa.struct(list(columns)), io.BytesIO()

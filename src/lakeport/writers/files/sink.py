@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakeport.model import Staged, Storage
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.naming import check_key, object_name
-from lakeport.writers.stopwatch import measure_upload
+from lakeport.writers.timing import measure_upload
 
 if TYPE_CHECKING:
     import pyarrow as pa

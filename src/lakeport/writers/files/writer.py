@@ -348,12 +348,12 @@ class FilesWriter(TableWriter):
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
         """
-        from lakeport.writers.files.retype import retype, retype_warning
+        from lakeport.writers.files.retype import retype_files, retype_warning
 
         assert columns.schema is not None
         try:
             keys = find_untyped_files(self.storage, self.table)
-            failed = retype(self.storage, keys, file_columns(columns.schema))
+            failed = retype_files(self.storage, keys, file_columns(columns.schema))
             if not self.manifest:
                 failed += (retype_warning(1, "`manifest: false` leaves its name unknown"),)
             elif not failed:

@@ -15,14 +15,14 @@ from deltalake import DeltaTable
 
 from lakeport.delta_log.actions import add_action, metadata_action
 from lakeport.delta_log.state import grow_schema
-from lakeport.writers.delta.stats import leaves, nan_leaves, stats_json
+from lakeport.writers.delta.stats import find_nan_leaves, list_leaves, make_stats
 
 
 def stats(table: pa.Table, rows: int = 2, **more: Any) -> dict[str, Any]:
     file = io.BytesIO()
     pq.write_table(table, file, row_group_size=rows)
     footer = pq.read_metadata(file)
-    return dict(json.loads(stats_json(footer, table.schema, **more), parse_float=Decimal))
+    return dict(json.loads(make_stats(footer, table.schema, **more), parse_float=Decimal))
 
 
 def test_bounds_by_type() -> None:
@@ -90,7 +90,7 @@ def test_long_texts(text: str, bound: str | None) -> None:
 def test_what_is_not_certain_is_left_out() -> None:
     assert "f" not in stats(pa.table({"f": [1.0, float("inf")]}))["maxValues"]
     table = pa.table({"s": [{"f": 1.0}, {"f": float("nan")}], "g": [1.0, 2.0]})
-    nans = nan_leaves(table.to_batches()[0], leaves(table.schema))
+    nans = find_nan_leaves(table.to_batches()[0], list_leaves(table.schema))
     assert nans == {0}
     assert stats(table, nans=nans)["minValues"] == {"g": 1}
     far = pa.table({"at": pa.array([2**60], pa.timestamp("us", "UTC"))})
@@ -113,7 +113,7 @@ def test_delta_rs_skips_by_them_and_finds_every_row(tmp_path: Any) -> None:
         pq.write_table(table, tmp_path / f"{n}.parquet")
         footer = pq.read_metadata(tmp_path / f"{n}.parquet")
         size = (tmp_path / f"{n}.parquet").stat().st_size
-        actions.append(add_action(f"{n}.parquet", {}, size, 0, stats_json(footer, table.schema)))
+        actions.append(add_action(f"{n}.parquet", {}, size, 0, make_stats(footer, table.schema)))
     schema = grow_schema(None, tables[0].schema)
     protocol = '{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}'
     (tmp_path / "_delta_log").mkdir()

@@ -18,7 +18,7 @@ from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.text import to_json_text, to_plain_text
 from lakeport.sources.json.record import columns_of, schema_of
-from lakeport.writers.files.csv import header, lines
+from lakeport.writers.files.csv import encode_header, encode_rows
 from lakeport.writers.files.encode import Encoder, encoder_for
 from tests.unit.writers.files.memory import Memory
 
@@ -130,14 +130,14 @@ def test_sliced_nested_batches() -> None:
     rows = [{"l": [str(i)] * (i % 4), "m": [("k", i)] if i % 3 else None} for i in range(40)]
     kind = pa.struct([("l", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int64()))])
     batch = pa.RecordBatch.from_arrays([pa.array(rows, kind)], names=["x"]).slice(7, 20)
-    read = list(csv.reader(io.StringIO(b"".join(bytes(b) for b in lines(batch)).decode())))
+    read = list(csv.reader(io.StringIO(b"".join(bytes(b) for b in encode_rows(batch)).decode())))
     expected = [{"l": r["l"], "m": dict(r["m"]) if r["m"] else r["m"]} for r in rows[7:27]]
     assert [json.loads(row[0]) for row in read] == expected
 
 
 def test_large_batches_are_cut() -> None:
     batch = pa.RecordBatch.from_pydict({"x": ["y" * 1_000_000] * 80})
-    pieces = list(lines(batch))
+    pieces = list(encode_rows(batch))
     assert len(pieces) > 1
     assert b"".join(bytes(p) for p in pieces) == (b"y" * 1_000_000 + b"\n") * 80
 
@@ -176,4 +176,4 @@ def test_dates_that_iso_text_does_not_have(array: pa.Array) -> None:
 
 
 def test_header_is_always_there_and_quoted() -> None:
-    assert header(["a", 'b"', "c\nd", "é"]) == 'a,"b""","c\nd",é\n'.encode()
+    assert encode_header(["a", 'b"', "c\nd", "é"]) == 'a,"b""","c\nd",é\n'.encode()

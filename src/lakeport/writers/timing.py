@@ -1,6 +1,6 @@
-"""What a task spends on each stage of its work, measured while it goes on.
+"""Measure how long a task spends in each stage of its work, and its rows and bytes over time.
 
-What is done within a stage counts as that stage, but for what another stage within it takes:
+Time within a stage counts as that stage, without the time of other stages within it:
 
 ```
 encoding ━━━━┓         ┏━━━━━┓       ┏━━━━▶   seconds of each, and none counts twice
@@ -29,7 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _STEPS = 60
-_TOLD_BYTES = 1 << 20
+_REPORTED_BYTES = 1 << 20
 
 
 Point = tuple[float, int, int]
@@ -37,49 +37,49 @@ Point = tuple[float, int, int]
 
 
 class Pace:
-    """Rows and bytes over time. When the steps do not reach, each becomes twice as long.
+    """Counts of rows and bytes per time step. Steps double when their limit is reached.
 
     Attributes:
-        step: how long each step is, in seconds.
+        step: length of a step in seconds.
     """
 
     def __init__(self, most: int, step: float = 0.05) -> None:
-        """Begin with nothing; `most` is how many steps there are at the most, points one more."""
+        """Start empty; `most` is the limit of steps, and `step` their first length in seconds."""
         self.step = step
         self._most = most
         self._steps: dict[int, tuple[int, int]] = {}
 
     def add(self, at: float, rows: int = 0, size: int = 0) -> None:
-        """Add what was done since the last call, in any order.
+        """Add rows and bytes at a time; calls may come in any order.
 
         Args:
-            at: when, in seconds since the beginning.
-            rows: how many.
-            size: bytes.
+            at: seconds since the beginning.
+            rows: number of rows.
+            size: number of bytes.
         """
         at = max(at, 0.0)
         while at >= self._most * self.step:
-            self._halve()
+            self._double_step()
         self._add(int(at / self.step), rows, size)
 
     def coarsen(self, step: float) -> None:
-        """See that steps are at least so long, as what is added comes at such intervals."""
+        """Double the steps until they are at least `step` seconds long."""
         while self.step < step:
-            self._halve()
+            self._double_step()
 
-    def done(self) -> list[Point]:
-        """What was done in each step, at its end; steps without anything are left out."""
+    def per_step(self) -> list[Point]:
+        """Return each step's end, rows and bytes; steps without any are left out."""
         return [((step + 1) * self.step, *self._steps[step]) for step in sorted(self._steps)]
 
-    def points(self) -> tuple[Point, ...]:
-        """What was done in all, from nothing at 0, by the ends of steps; none if that is nothing.
+    def cumulated(self) -> tuple[Point, ...]:
+        """Return the points of the cumulative curve, the first at 0; none without rows or bytes.
 
-        Lines from one to the next tell the rest.
+        The curve is linear between two points.
 
         >>> pace = Pace(most=8, step=1.0)
         >>> pace.add(2.5, rows=10)
         >>> pace.add(4.5, rows=5)
-        >>> pace.points()
+        >>> pace.cumulated()
         ((0.0, 0, 0), (2.0, 0, 0), (3.0, 10, 0), (4.0, 10, 0), (5.0, 15, 0))
         """
         found: list[Point] = [(0.0, 0, 0)] if self._steps else []
@@ -92,7 +92,7 @@ class Pace:
             found.append((round(last * self.step, 3), rows, size))
         return tuple(found)
 
-    def _halve(self) -> None:
+    def _double_step(self) -> None:
         before, self._steps = self._steps, {}
         self.step *= 2
         for step, (rows, size) in before.items():
@@ -103,65 +103,65 @@ class Pace:
         self._steps[step] = old_rows + rows, old_bytes + size
 
 
-class Stopwatch:
-    """Takes the time of one task; several threads may work for it."""
+class TaskTimer:
+    """Times and counts of one task, in which several threads may work."""
 
     def __init__(self) -> None:
-        """Begin."""
+        """Start at the present time."""
         self._lock = threading.Lock()
         self._began = time.time()
         self._stages: dict[str, tuple[float, float, float]] = {}
         self._pace = Pace(_STEPS)
 
-    def took(self, name: str, began: float, ended: float, seconds: float) -> None:
-        """Add a stage's time."""
+    def add_time(self, name: str, began: float, ended: float, seconds: float) -> None:
+        """Add `seconds` of a stage; `began` and `ended` are Unix seconds."""
         with self._lock:
             first, last, total = self._stages.get(name, (began, ended, 0.0))
             self._stages[name] = min(first, began), max(last, ended), total + seconds
 
-    def did(self, *, rows: int = 0, size: int = 0) -> None:
-        """Add rows that were read, or bytes that were staged."""
+    def add_work(self, *, rows: int = 0, size: int = 0) -> None:
+        """Add rows read, or bytes staged, now."""
         with self._lock:
             self._pace.add(time.time() - self._began, rows, size)
 
     def work(self) -> Work:
-        """What was done so far."""
-        steps = self._pace.done()
+        """Return the times and counts so far."""
+        steps = self._pace.per_step()
         pace = tuple((self._began + at, rows, size) for at, rows, size in steps)
         return Work(dict(self._stages), pace, self._pace.step)
 
 
 class _OpenStage:
-    """A stage that goes on in a thread, and the seconds that others took within it."""
+    """A thread's present stage, and the seconds of other stages within it."""
 
-    __slots__ = ("name", "watch", "within")
+    __slots__ = ("name", "timer", "within")
 
-    def __init__(self, watch: Stopwatch, name: str = "") -> None:
-        self.watch, self.name, self.within = watch, name, 0.0
+    def __init__(self, timer: TaskTimer, name: str = "") -> None:
+        self.timer, self.name, self.within = timer, name, 0.0
 
 
 _current: ContextVar[_OpenStage | None] = ContextVar("lakeport_stage", default=None)
 
 
 @contextmanager
-def measure_task() -> Iterator[Stopwatch]:
-    """Measure what this thread does while the body runs."""
-    watch, before = Stopwatch(), _current.get()
-    _current.set(_OpenStage(watch))
+def measure_task() -> Iterator[TaskTimer]:
+    """Measure this thread's stages while the body runs; yield their timer."""
+    timer, before = TaskTimer(), _current.get()
+    _current.set(_OpenStage(timer))
     try:
-        yield watch
+        yield timer
     finally:
         _current.set(before)
 
 
 @contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Count what the body does as this stage; without effect where nobody measures."""
+def measure_stage(name: str) -> Iterator[None]:
+    """Count the body's time as this stage; do nothing outside of `measure_task`."""
     outer = _current.get()
     if outer is None:
         yield
         return
-    mine, began, tick = _OpenStage(outer.watch, name), time.time(), time.perf_counter()
+    mine, began, tick = _OpenStage(outer.timer, name), time.time(), time.perf_counter()
     _current.set(mine)
     try:
         yield
@@ -170,12 +170,12 @@ def stage(name: str) -> Iterator[None]:
         _current.set(outer)
         outer.within += seconds
         if name:
-            mine.watch.took(name, began, began + seconds, seconds - mine.within)
+            mine.timer.add_time(name, began, began + seconds, seconds - mine.within)
 
 
 def pause_stage() -> AbstractContextManager[None]:
-    """Count the body as no stage: the threads that it waits for count for themselves."""
-    return stage("")
+    """Count the body's time as no stage, as threads that it waits for count theirs."""
+    return measure_stage("")
 
 
 def share_stage(function: Callable[P, R]) -> Callable[P, R]:
@@ -185,9 +185,9 @@ def share_stage(function: Callable[P, R]) -> Callable[P, R]:
         return function
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _current.set(_OpenStage(outer.watch))
+        token = _current.set(_OpenStage(outer.timer))
         try:
-            with stage(outer.name):
+            with measure_stage(outer.name):
                 return function(*args, **kwargs)
         finally:
             _current.reset(token)
@@ -196,65 +196,65 @@ def share_stage(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def measure_items(name: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; the time that each takes to come counts as a stage."""
-    return iterate_within(partial(stage, name), items)
+    """Yield the items; the time to fetch each counts as this stage."""
+    return iterate_within(partial(measure_stage, name), items)
 
 
 def iterate_within(
     enter: Callable[[], AbstractContextManager[object]], items: Iterable[T]
 ) -> Iterator[T]:
-    """Yield the items, each fetched within a context of its own."""
-    waiting_for = iter(items)
+    """Yield the items, each fetched within a new context."""
+    iterator = iter(items)
     while True:
         with enter():
             try:
-                item = next(waiting_for)
+                item = next(iterator)
             except StopIteration:
                 return
         yield item
 
 
 def measure_upload(out: StageWriter) -> StageWriter:
-    """Wrap a stage writer, so that its time counts as a stage; itself where nobody measures."""
-    open_ = _current.get()
-    return out if open_ is None else _MeasuredWriter(out, open_.watch)
+    """Return a stage writer whose time counts as uploading; `out` outside of `measure_task`."""
+    current = _current.get()
+    return out if current is None else _MeasuredWriter(out, current.timer)
 
 
 class _MeasuredWriter:
-    """Implements `model.StageWriter`. Encoders write small pieces: each costs next to nothing."""
+    """A `model.StageWriter` that measures its time, and reports it each MB, as writes are small."""
 
-    def __init__(self, out: StageWriter, watch: Stopwatch) -> None:
-        self._out, self._watch = out, watch
+    def __init__(self, out: StageWriter, timer: TaskTimer) -> None:
+        self._out, self._timer = out, timer
         self._began = self._seconds = 0.0
         self._size = 0
 
     def write(self, data: bytes | memoryview, /) -> int:
         tick = time.perf_counter()
         written = self._out.write(data)
-        self._spent(time.perf_counter() - tick)
+        self._add_seconds(time.perf_counter() - tick)
         self._size += written
-        if self._size >= _TOLD_BYTES:
-            self._tell()
+        if self._size >= _REPORTED_BYTES:
+            self._report()
         return written
 
     def finish(self) -> Mapping[str, Any]:
         tick = time.perf_counter()
         done = self._out.finish()
-        self._spent(time.perf_counter() - tick)
-        self._tell()
+        self._add_seconds(time.perf_counter() - tick)
+        self._report()
         return done
 
     def abort(self) -> None:
         self._out.abort()
 
-    def _spent(self, seconds: float) -> None:
-        if (stage_ := _current.get()) is not None:
-            stage_.within += seconds
+    def _add_seconds(self, seconds: float) -> None:
+        if (stage := _current.get()) is not None:
+            stage.within += seconds
         self._began = self._began or time.time() - seconds
         self._seconds += seconds
 
-    def _tell(self) -> None:
-        self._watch.took("uploading", self._began, time.time(), self._seconds)
-        self._watch.did(size=self._size)
+    def _report(self) -> None:
+        self._timer.add_time("uploading", self._began, time.time(), self._seconds)
+        self._timer.add_work(size=self._size)
         self._began = self._seconds = 0.0
         self._size = 0
