@@ -64,7 +64,7 @@ _current: ContextVar[ContentDigest | None] = ContextVar("lakeport_content", defa
 
 @contextmanager
 def digest_reads() -> Iterator[ContentDigest]:
-    """Take what is read through `hashed` while the body runs, in its thread."""
+    """Digest what this thread reads of files from `hash_reads` while the body runs."""
     content, before = ContentDigest(), _current.get()
     _current.set(content)
     try:
@@ -74,22 +74,24 @@ def digest_reads() -> Iterator[ContentDigest]:
 
 
 def is_digesting() -> bool:
-    """Whether what this thread reads is hash_reads for a `content_read`."""
+    """Whether this thread is within `digest_reads`."""
     return _current.get() is not None
 
 
 def hash_reads(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
-    """The same file, whose bytes are taken by `content_read`; itself where nobody asks.
+    """Wrap a file so that `digest_reads` digests its bytes; return the file itself outside of it.
 
     Args:
         file: open for reading.
         in_order: it is read from one place on; otherwise in any order, by one thread at a time.
     """
     content = _current.get()
-    return file if content is None else cast(BinaryIO, _Hashed(file, content, in_order))
+    return file if content is None else cast(BinaryIO, _DigestedFile(file, content, in_order))
 
 
-class _Hashed(io.RawIOBase):
+class _DigestedFile(io.RawIOBase):
+    """A file whose bytes go into a digest as they are read."""
+
     def __init__(self, file: BinaryIO, content: ContentDigest, in_order: bool) -> None:
         self._file, self._content, self._in_order = file, content, in_order
 

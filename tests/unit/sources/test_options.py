@@ -21,14 +21,14 @@ def test_a_description_says_how_files_are_read() -> None:
         records_path="data",
         sheet="x",
     )
-    assert ReadOptions().of_files(source) == ReadOptions(
+    assert ReadOptions().merge_source(source) == ReadOptions(
         "csv",
         CsvOptions(delimiter=";", null_values=("-",)),
         {"id": "integer"},
         records_path="data",
         sheet="x",
     )
-    assert ReadOptions("csv").of_files(FilesSource(files="a")) == ReadOptions("csv")
+    assert ReadOptions("csv").merge_source(FilesSource(files="a")) == ReadOptions("csv")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_description_says_how_files_are_read() -> None:
 )
 def test_what_can_not_be(given: ReadOptions, keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        given.of_files(FilesSource(files="a", **keys))
+        given.merge_source(FilesSource(files="a", **keys))
 
 
 @pytest.mark.parametrize("keys", [{"ordered": True}, {"again": "land"}])

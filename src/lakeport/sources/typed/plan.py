@@ -109,7 +109,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
     with (
         file.named(),
         explain_read_errors(file.name, format_.name),
-    ):  # also for columns whose names are no text
+    ):
         found = format_.look(file, limits)
         names = found.schema.names
         if (double := find_duplicate(names)) is not None:
