@@ -61,8 +61,8 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         lines, times = (str(path.with_suffix(suffix)) for suffix in (".lines", ".times"))
         split = Split(str(path), 0, 18, 1, lines, times)
         uploader = SpoolUploader(spool)
-        uploader.begin(split)
-        (flush,) = uploader.flushes([Flush((Batch("s", 0, splits=(split,)),))])
+        uploader.begin_upload(split)
+        (flush,) = uploader.upload_flushes([Flush((Batch("s", 0, splits=(split,)),))])
         (moved,) = flush.batches[0].splits
         assert [p.name for p in spool.folder.iterdir()] == [".owner"]
         with open_split(moved) as file:
@@ -77,12 +77,12 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         file = SourceFile(str(tmp_path / "x.csv"), "x.csv", "csv", 4)
         there = spool_plain(file, spool, 0, "utf-8", DEFAULT)
         assert (there.bytes, there.storage, is_packed(there)) == (4, storage, False)
-        assert spool.reaches(there.uri, there.storage)
-        assert not spool.reaches(file.uri, None)
+        assert spool.is_readable_by_tasks(there.uri, there.storage)
+        assert not spool.is_readable_by_tasks(file.uri, None)
         again = spool_plain(there, spool, 1, "utf-8", DEFAULT)
         with again.open() as text:
             assert text.read() == b"a\n1\n"
-        with pytest.raises(ZeroDivisionError), spool.create("half") as half:
+        with pytest.raises(ZeroDivisionError), spool.create_file("half") as half:
             half.write(b"x")
             1 / 0  # noqa: B018
         assert len(list(storage.list(""))) == 2
@@ -98,8 +98,8 @@ def test_a_mounted_spool_is_read_in_place(tmp_path: Path) -> None:
     mount.mkdir()
     with open_spool(config, CLUSTER) as spool:
         assert spool.folder.parent == mount
-        assert spool.reaches(str(mount / "data" / "x.csv"), None)
-        assert not spool.reaches(str(tmp_path / "x.csv"), None)
+        assert spool.is_readable_by_tasks(str(mount / "data" / "x.csv"), None)
+        assert not spool.is_readable_by_tasks(str(tmp_path / "x.csv"), None)
     assert list(mount.iterdir()) == []
     wrong = load_target({"destination": "local", "path": "x", "spool_uri": "ftp://there/x"})
     with pytest.raises(ConfigError, match="no destination takes the target ftp"):

@@ -30,7 +30,7 @@ from lakeport.sources.records import (
     record_batches,
 )
 from lakeport.sources.splits import DeclaredReader, align_batch, open_split
-from lakeport.sources.spool import open_new
+from lakeport.sources.spool import create_private_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +155,7 @@ def _spooled(
     batch = next(waiting, None)
     while batch is not None:
         paths.append(folder / f"frame-{len(paths):06d}.arrows")
-        with open_new(paths[-1]) as file, pa.ipc.new_stream(file, plain) as writer:
+        with create_private_file(paths[-1]) as file, pa.ipc.new_stream(file, plain) as writer:
             full = False
             while batch is not None and not full:
                 writer.write_batch(batch.replace_schema_metadata(None))

@@ -234,7 +234,7 @@ class SourceOpener:
             _SINGER_SPLIT,
             digest=self.config.run_id is not None,
             times=self.config.add_record_metadata,
-            on_file=uploader.begin,
+            on_file=uploader.begin_upload,
         )
         singer = SingerSource(
             lines,
@@ -246,7 +246,7 @@ class SourceOpener:
             at_states=tap,
         )
         return OpenedSource(
-            uploader.flushes(singer),
+            uploader.upload_flushes(singer),
             lambda: list(singer.counts),
             lambda: singer.stray_lines_skipped,
             uploader.discard,
@@ -297,7 +297,7 @@ class SourceOpener:
             max_columns=self.config.max_columns,
             declared=column_types(self.config.columns),
         )
-        return OpenedSource(SpoolUploader(self.spool).flushes(source), name=stream)
+        return OpenedSource(SpoolUploader(self.spool).upload_flushes(source), name=stream)
 
     def _open_tables(self, source: TablesSource) -> OpenedSource:
         """Open Delta tables, which Spark reads."""
@@ -347,7 +347,7 @@ def _are_singer_files(names: Sequence[str]) -> bool:
 def _get_readable_path(file: SourceFile, spool: SpoolLocation) -> Path | None:
     """Return a file's path if tasks can read ranges of it as it is stored, else None."""
     path = Path(file.uri)
-    local = file.storage is None and not file.member and spool.reaches(file.uri, None)
+    local = file.storage is None and not file.member and spool.is_readable_by_tasks(file.uri, None)
     return path if local and path.is_file() and not compressed(path) else None
 
 

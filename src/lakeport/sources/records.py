@@ -25,7 +25,7 @@ from lakeport.errors import SourceError
 from lakeport.schema.casting import widen_integers
 from lakeport.schema.nested import JSON_METADATA
 from lakeport.schema.types import check_column_count
-from lakeport.sources.spool import open_new
+from lakeport.sources.spool import create_private_file
 
 _LISTS = (list, tuple, set, frozenset)
 _FAMILIES = (
@@ -92,7 +92,7 @@ def record_batches(
         schema = _joined(schema, batch.schema, options.numbers)
         check_column_count(options.stream, schema, options.max_columns, every=False)
         path = folder / f"records-{len(paths):06d}.arrows"
-        with open_new(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
+        with create_private_file(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
         paths.append(path)
     if not paths:

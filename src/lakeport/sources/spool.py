@@ -1,12 +1,12 @@
-"""The spool: what the driver writes so that tasks can read it.
+"""The spool: files that the driver writes for tasks to read.
 
-A sidecar is a row of pairs of little-endian unsigned 64-bit numbers: a record's ordinal within the
-file, from 0, and what holds from that record on.
+A sidecar of a spooled file is a sequence of pairs of little-endian unsigned 64-bit numbers: a
+record's ordinal in the file, from 0, and a value that holds from that record on.
 
-| suffix | second number |
+| suffix | value |
 |---|---|
-| `.lines` | the record's line number in the input; those behind it follow |
-| `.times` | when records were read, in microseconds since 1970 |
+| `.lines` | the record's line number in the input; the next records have the next numbers |
+| `.times` | when the records were read, in microseconds since 1970 |
 """
 
 from __future__ import annotations
@@ -47,20 +47,19 @@ _PAIR = struct.Struct("<QQ")
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20
-_TICK = 1000  # microseconds
+_TICK = 1000  # microseconds: times are rounded up, never to before the record existed
 _REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolLocation:
-    """A spool. Picklable, because tasks write to it, too.
+    """Where the files of a spool lie. Picklable, because tasks write to it, too.
 
     Attributes:
-        folder: an empty private folder: the spool itself, or what the driver needs before it
-            moves it to `storage`.
-        storage: the store that tasks read from; None where they read `folder`.
-        local: whether tasks run on this machine and read its files where they are.
-        mount: the shared folder, which tasks read in place on a cluster; None for none.
+        folder: an empty private folder: the spool itself, or files to be moved to `storage`.
+        storage: the store that tasks read from; None if they read `folder`.
+        local: whether tasks run on this machine and can read its files.
+        mount: the shared folder of a cluster's machines; None if there is none.
     """
 
     folder: Path
@@ -68,70 +67,74 @@ class SpoolLocation:
     local: bool = True
     mount: Path | None = None
 
-    def reaches(self, uri: str, storage: Storage | None) -> bool:
-        """Whether tasks can read ranges of a file where it is: in a store, or at a local path."""
+    def is_readable_by_tasks(self, uri: str, storage: Storage | None) -> bool:
+        """Whether tasks can read ranges of a file where it lies: in a store, or at a local path."""
         if storage is not None:
             return self.storage is not None
         return self.local or (self.mount is not None and Path(uri).is_relative_to(self.mount))
 
-    def new(self, number: int, name: str) -> str:
-        """Return a new key, or local path; a task that runs again gets another one."""
+    def new_name(self, number: int, name: str) -> str:
+        """Return a key in the store, or a local path, that is new at each call."""
         unique = f"{number:06d}-{secrets.token_hex(4)}-{name}"
         return unique if self.storage is not None else str(self.folder / unique)
 
     @contextmanager
-    def create(self, at: str) -> Iterator[BinaryIO]:
-        """Write a file that `new` named; it is there whole once the body has ended.
+    def create_file(self, name: str) -> Iterator[BinaryIO]:
+        """Open a file named by `new_name` for writing; it is complete once the body has ended.
 
         Raises:
             DestinationError: the store refuses.
         """
         if self.storage is None:
-            with open_new(Path(at)) as file:
+            with create_private_file(Path(name)) as file:
                 yield file
-            return
-        with created(self.storage, at) as file:
-            yield file
+        else:
+            with created(self.storage, name) as file:
+                yield file
 
 
-def number_of(at: str) -> int:
-    """The number that `SpoolLocation.new` took for a key, a path, or a URI of it.
+def parse_spool_number(name: str) -> int:
+    """Return the number that `SpoolLocation.new_name` put into a key, a path, or a URI.
 
-    >>> number_of("/spool/000012-9f3c01ab-a.csv")
+    >>> parse_spool_number("/spool/000012-9f3c01ab-a.csv")
     12
     """
-    return int(PurePosixPath(at).name.partition("-")[0])
+    return int(PurePosixPath(name).name.partition("-")[0])
 
 
-def open_new(path: Path) -> BinaryIO:
-    """Create a file that only this user can read; never follows a link, never overwrites."""
+def create_private_file(path: Path) -> BinaryIO:
+    """Create a file that only this user can read; never follow a link, never overwrite a file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK)
 
 
 @contextmanager
 def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocation]:
-    """A spool for one run, which is gone afterwards.
+    """Create a spool for one run; remove its files once the body has ended.
 
     Args:
-        config: its `spool_dir`, `spool_uri` and credentials.
-        engine: where its tasks run on this machine, `spool_uri` is not needed and not used.
+        config: the target's: its `spool_dir`, `spool_uri` and credentials.
+        engine: runs the tasks; if they run on this machine, `spool_uri` is not used.
 
     Raises:
         ConfigError: `spool_uri` names neither a folder nor a store, or can't be used.
     """
-    mount, storage = (None, None) if engine.is_local else _shared(config)
+    mount, storage = (None, None) if engine.is_local else _open_shared_spool(config)
     folder = config.spool_dir if mount is None else str(mount)
     with scratch(parent=folder) as path:
         try:
             yield SpoolLocation(path, storage, engine.is_local, mount)
         finally:
             if storage is not None:
-                _remove(storage)
+                _empty_storage(storage)
 
 
-def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
-    """The mounted folder or the store that `spool_uri` names, if it is set."""
+def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
+    """Return the mounted folder or the store that `spool_uri` names; (None, None) if not set.
+
+    Raises:
+        ConfigError: `spool_uri` names a folder that does not exist, or no store.
+    """
     uri = config.spool_uri
     if uri is None:
         return None, None
@@ -150,23 +153,27 @@ def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
     return None, open_folder_storage(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
 
 
-def _remove(storage: Storage) -> None:
-    """Empty a store's spool; what can't be removed is left to the store's lifecycle rule."""
+def _empty_storage(storage: Storage) -> None:
+    """Delete all objects of a spool; those that can't be deleted are left to a lifecycle rule."""
     with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
-        for done in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
-            done.result()
+        for deletion in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
+            deletion.result()
 
 
 pack_pair = _PAIR.pack
-"""A record's ordinal, and what holds from it on -> bytes to append to a sidecar."""
+"""Pack a record's ordinal and the value from it on as the bytes of a sidecar's pair."""
 
 
 def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
-    """Read a split's sidecar, `split.lines` or `split.times`, as pairs.
+    """Return the pairs of a split's sidecar: a record's ordinal, and the value from it on.
+
+    Args:
+        split: the split.
+        name: `split.lines` or `split.times`.
 
     Raises:
-        SourceError: it has gone, or is cut off.
-        DestinationError: the store does not give it.
+        SourceError: the sidecar is missing or cut off.
+        DestinationError: the store refuses.
     """
     try:
         data = Path(name).read_bytes() if split.storage is None else split.storage.get(name)
@@ -182,12 +189,12 @@ def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
 
 
 @dataclass(slots=True)
-class Origin:
-    """The plain file that a buffer was read from.
+class OriginFile:
+    """The uncompressed file that a buffer was read from.
 
     Attributes:
-        path: where the file is.
-        start: where the buffer's first byte stands in it.
+        path: the file's path.
+        start: the offset in the file of the buffer's first byte.
     """
 
     path: str
@@ -195,14 +202,14 @@ class Origin:
 
 
 class SpoolWriter:
-    """A folder of segments and what they hold back in memory, bounded over all of them.
+    """Writes segments of lines into a folder, with a bound on the memory of their buffers.
 
     Args:
-        folder: an empty private folder; the caller makes it and removes it.
-        split_bytes: a file is full with the line that reaches this size.
+        folder: an empty private folder; the caller creates and removes it.
+        split_bytes: a file is complete with the line that reaches this size.
         digest: whether segments compute the SHA-256 of their lines.
-        times: whether files have the sidecar that tells when their records were read.
-        on_file: is told of each file that is complete.
+        times: whether files get a `.times` sidecar.
+        on_file: called with each complete file.
     """
 
     def __init__(
@@ -219,35 +226,35 @@ class SpoolWriter:
         self.times = times
         self.on_file = on_file
         self._folder = folder
-        self._made = 0
-        self._open: dict[Segment, None] = {}
+        self._begun_segments = 0
+        self._open_segments: dict[SpoolSegment, None] = {}
 
-    def segment(self) -> Segment:
-        """Begin a segment."""
-        stem = self._folder / f"{self._made:08d}"
-        self._made += 1
-        segment = Segment(stem, self)
-        self._open[segment] = None
+    def begin_segment(self) -> SpoolSegment:
+        """Return a new, empty segment."""
+        stem = self._folder / f"{self._begun_segments:08d}"
+        self._begun_segments += 1
+        segment = SpoolSegment(stem, self)
+        self._open_segments[segment] = None
         return segment
 
-    def settle(self) -> None:
-        """Write held-back lines to disk if all segments together hold too much."""
-        if sum(segment.held for segment in self._open) > _ALL_BUFFERS:
-            for segment in self._open:
-                segment.drain()
+    def limit_buffers(self) -> None:
+        """Write all buffers to disk if they hold more than 64 MiB together."""
+        if sum(segment.buffered_bytes for segment in self._open_segments) > _ALL_BUFFERS:
+            for segment in self._open_segments:
+                segment.flush_buffers()
 
-    def finish(self, segment: Segment) -> tuple[Split, ...]:
-        """Complete a segment and list its files, in order."""
-        del self._open[segment]
+    def finish(self, segment: SpoolSegment) -> tuple[Split, ...]:
+        """Complete a segment and return its files, in order."""
+        del self._open_segments[segment]
         return segment.finish()
 
 
-class Segment:
-    """The lines of one batch.
+class SpoolSegment:
+    """The lines of one batch, in files of the spool and in ranges of the origin file.
 
     Attributes:
-        records: number of lines so far.
-        bytes: their size.
+        records: the number of lines so far.
+        bytes: their size in bytes.
     """
 
     def __init__(self, stem: Path, writer: SpoolWriter) -> None:
@@ -255,15 +262,16 @@ class Segment:
         self.bytes = 0
         self._stem = stem
         self._writer = writer
-        self._hash = hashlib.sha256() if writer.digest else None
+        self._hasher = hashlib.sha256() if writer.digest else None
         self._splits: list[Split] = []
         self._lines = bytearray()
-        self._marks = bytearray()
-        self._times = bytearray()
-        self._referred = -1  # one past the last byte that stays in the origin; -1 behind others
-        self._begin()
+        self._line_marks = bytearray()
+        self._time_marks = bytearray()
+        self._referred_end = -1  # behind the last byte that stays in the origin; -1 if none does
+        self._begin_file()
 
-    def _begin(self) -> None:
+    def _begin_file(self) -> None:
+        """Begin the next file, or the next range of the origin."""
         self._path = Path(f"{self._stem}-{len(self._splits):04d}.jsonl")
         self._file_bytes = 0
         self._file_records = 0
@@ -271,17 +279,17 @@ class Segment:
         self._next_line = -1
         self._last_time = 0
         self._written = False
-        self._origin: Origin | None = None
+        self._origin: OriginFile | None = None
 
     @property
-    def held(self) -> int:
-        """Bytes that are still in memory."""
-        return len(self._lines) + len(self._marks) + len(self._times)
+    def buffered_bytes(self) -> int:
+        """The number of bytes that are still in memory."""
+        return len(self._lines) + len(self._line_marks) + len(self._time_marks)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the lines, in hex; empty if not asked for."""
-        return self._hash.hexdigest() if self._hash else ""
+        """SHA-256 of the lines, in hex; empty if the writer computes none."""
+        return self._hasher.hexdigest() if self._hasher else ""
 
     def append(
         self,
@@ -290,134 +298,145 @@ class Segment:
         stop: int,
         records: int,
         line: int,
-        origin: Origin | None = None,
+        origin: OriginFile | None = None,
     ) -> None:
-        """Add whole lines.
+        """Add whole lines, in as many files as their size takes.
 
         Args:
             data: a buffer.
-            start: where the first line begins in it.
-            stop: one past the newline of the last.
-            records: how many lines that is.
-            line: number of the first of them in the input; the others follow it.
+            start: the offset of the first line.
+            stop: the offset behind the last line's newline.
+            records: the number of lines.
+            line: the first line's number in the input; the next lines have the next numbers.
             origin: the file that the buffer was read from, if tasks can read it.
 
         Raises:
             SourceError: the folder's disk is full or refuses.
         """
-        if origin and stop - start < _REFERRED and origin.start + start != self._referred:
+        if origin and stop - start < _REFERRED and origin.start + start != self._referred_end:
             origin = None
         while stop - start >= self._writer.split_bytes - self._file_bytes:
             reached = start + self._writer.split_bytes - self._file_bytes - 1
             cut = data.index(b"\n", reached, stop) + 1
             count = count_lines(data, start, cut) if cut < stop else records
-            self._add(data, start, cut, count, line, origin)
+            self._add_lines(data, start, cut, count, line, origin)
             self._close_file()
             start, records, line = cut, records - count, line + count
             if start == stop:
                 return
-        self._add(data, start, stop, records, line, origin)
+        self._add_lines(data, start, stop, records, line, origin)
 
-    def _add(
+    def _add_lines(
         self,
         data: bytes | bytearray,
         start: int,
         stop: int,
         records: int,
         line: int,
-        origin: Origin | None,
+        origin: OriginFile | None,
     ) -> None:
-        """Add lines that all belong to the file which is open, or stay in the origin."""
+        """Add lines to the open file, or the range of the origin that they are."""
         if origin:
             with memoryview(data) as whole, whole[start:stop] as lines:
-                self._refer(Origin(origin.path, origin.start + start), lines, records, line)
+                self._refer_to_origin(
+                    OriginFile(origin.path, origin.start + start), lines, records, line
+                )
             return
-        if self._origin:  # lines of the origin and lines of our own don't share a split
+        if self._origin:  # lines of the origin and spooled lines don't share a split
             self._close_file()
-        self._referred = -1
-        if line != self._next_line:  # lines of other streams, or messages, came between
-            self._marks += pack_pair(self._file_records, line)
+        self._referred_end = -1
+        if line != self._next_line:  # the input has other lines in between
+            self._line_marks += pack_pair(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
         if self._writer.times:
-            self._note_time()
+            self._mark_time()
         self._file_records += records
         self._file_bytes += stop - start
         self.records += records
         self.bytes += stop - start
-        if stop - start < _DIRECT:  # `data` is only lent: what is held back has to be copied
+        if stop - start < _DIRECT:  # the caller reuses `data`: buffered lines have to be copied
             self._lines += data[start:stop]
-            if self.held >= _SEGMENT_BUFFER:
-                self.drain()
+            if self.buffered_bytes >= _SEGMENT_BUFFER:
+                self.flush_buffers()
             return
-        self.drain()  # what came before goes first
+        self.flush_buffers()  # earlier lines go first
         with memoryview(data) as whole, whole[start:stop] as lines:
             self._write(lines)
 
-    def _note_time(self) -> None:
-        """Note when records were read, rounded up: never before they were made."""
+    def _mark_time(self) -> None:
+        """Add the current time to the `.times` sidecar, rounded up to a millisecond."""
         now = -(-time.time_ns() // 1000 // _TICK) * _TICK
         if now != self._last_time:
-            self._times += pack_pair(self._file_records, now)
+            self._time_marks += pack_pair(self._file_records, now)
             self._last_time = now
 
-    def _refer(self, origin: Origin, lines: memoryview, records: int, line: int) -> None:
-        """Take lines that stay in the origin: a split is one range of it without a gap."""
-        if origin.start != self._referred and self._file_records:
+    def _refer_to_origin(
+        self, origin: OriginFile, lines: memoryview, records: int, line: int
+    ) -> None:
+        """Add lines as a range of the origin; begin a new split if they leave a gap."""
+        if origin.start != self._referred_end and self._file_records:
             self._close_file()
         if self._origin is None:
             self._origin, self._first_line = origin, line
-        if self._hash:
-            self._hash.update(lines)
-        self._referred = origin.start + len(lines)
+        if self._hasher:
+            self._hasher.update(lines)
+        self._referred_end = origin.start + len(lines)
         self._file_records += records
         self._file_bytes += len(lines)
         self.records += records
         self.bytes += len(lines)
 
-    def drain(self) -> None:
-        """Write what is held back."""
+    def flush_buffers(self) -> None:
+        """Write the lines in memory to the open file."""
         if self._lines:
             self._write(self._lines)
             self._lines = bytearray()
 
     def _write(self, lines: bytearray | memoryview) -> None:
-        if self._hash:
-            self._hash.update(lines)
-        _append(self._path, lines, new=not self._written)
-        if self._marks:
-            _append(self._path.with_suffix(LINES), self._marks, new=not self._written)
-            self._marks = bytearray()
-        if self._times:
-            _append(self._path.with_suffix(TIMES), self._times, new=not self._written)
-            self._times = bytearray()
+        """Append lines to the open file, and the pairs in memory to its sidecars."""
+        if self._hasher:
+            self._hasher.update(lines)
+        _append_to_file(self._path, lines, new=not self._written)
+        if self._line_marks:
+            _append_to_file(self._path.with_suffix(LINES), self._line_marks, new=not self._written)
+            self._line_marks = bytearray()
+        if self._time_marks:
+            _append_to_file(self._path.with_suffix(TIMES), self._time_marks, new=not self._written)
+            self._time_marks = bytearray()
         self._written = True
 
     def _close_file(self) -> None:
-        self.drain()
+        """Make a split of the open file or range, and begin the next one."""
+        self.flush_buffers()
         if self._origin:
             start = self._origin.start
             split = Split(self._origin.path, start, start + self._file_bytes, self._first_line)
             self._splits.append(split)
-            self._begin()
+            self._begin_file()
             return
         lines = str(self._path.with_suffix(LINES))
         times = str(self._path.with_suffix(TIMES)) if self._writer.times else ""
         split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines, times)
         self._splits.append(split)
         self._writer.on_file(split)
-        self._begin()
+        self._begin_file()
 
     def finish(self) -> tuple[Split, ...]:
-        """Write what is left and list the files; see `SpoolWriter.finish`."""
+        """Complete the open file and return all files; see `SpoolWriter.finish`."""
         if self._file_records:
             self._close_file()
         return tuple(self._splits)
 
 
-def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
+def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
+    """Append bytes to a file, or create it with them.
+
+    Raises:
+        SourceError: the disk is full or refuses.
+    """
     try:
-        with open_new(path) if new else path.open("ab") as file:
+        with create_private_file(path) if new else path.open("ab") as file:
             file.write(data)
     except OSError as error:
         raise SourceError(
@@ -428,9 +447,9 @@ def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
 
 
 class SpoolUploader:
-    """Moves what this machine spooled to the spool's store, while more is being spooled.
+    """Uploads files that this machine spooled to the spool's store, while more is being spooled.
 
-    Without a store, everything stays where it is.
+    Without a store, the files stay where they are.
     """
 
     def __init__(self, spool: SpoolLocation) -> None:
@@ -438,27 +457,27 @@ class SpoolUploader:
         self._executor = ThreadPoolExecutor(_THREADS, "lakeport-spool")
         self._uploads: dict[str, Future[Split]] = {}
 
-    def begin(self, split: Split) -> None:
-        """Begin to move a file that is complete."""
+    def begin_upload(self, split: Split) -> None:
+        """Begin to upload a complete file in the background."""
         if self._spool.storage is not None:
             self._uploads[split.uri] = self._executor.submit(self._upload_split, split)
 
-    def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """The same flushes, their batches' files moved.
+    def upload_flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
+        """Yield the flushes of a source, with the uploaded files in their batches.
 
         Raises:
             DestinationError: the store refuses.
         """
         try:
             for flush in source:
-                yield replace(flush, batches=tuple(map(self._uploaded, flush.batches)))
+                yield replace(flush, batches=tuple(map(self._upload_batch, flush.batches)))
         finally:
             self._executor.shutdown(cancel_futures=True)
 
     def discard(self, flush: Flush) -> None:
-        """Delete the spooled files of a flush that has landed; fine if they are gone.
+        """Delete the spooled files of a flush that was landed, if they still exist.
 
-        On this machine only they have a sidecar: the others are the user's own.
+        Local files without a sidecar stay: they are the user's own.
         """
         storage = self._spool.storage
         for split in (split for batch in flush.batches for split in batch.splits):
@@ -470,12 +489,13 @@ class SpoolUploader:
                     for key in filter(None, (split.key, split.lines, split.times)):
                         storage.delete(key)
 
-    def _uploaded(self, batch: Batch) -> Batch:
+    def _upload_batch(self, batch: Batch) -> Batch:
+        """Return a batch whose files are all in the store; wait for their uploads."""
         if self._spool.storage is None:
             return batch
         for split in batch.splits:
             if split.storage is None and split.uri not in self._uploads:
-                self.begin(split)
+                self.begin_upload(split)
         splits = tuple(
             split if split.storage is not None else self._uploads.pop(split.uri).result()
             for split in batch.splits
@@ -483,6 +503,7 @@ class SpoolUploader:
         return replace(batch, splits=splits)
 
     def _upload_split(self, split: Split) -> Split:
+        """Upload a file and its sidecars; return the split of the copies."""
         storage = self._spool.storage
         if storage is None:
             raise TypeError("nothing moves without a store")
@@ -492,9 +513,10 @@ class SpoolUploader:
         return replace(split, uri=uri, key=key, lines=lines, times=times, storage=storage)
 
     def _upload_file(self, path: Path) -> str:
+        """Move a local file into the store; return its key, or an empty text for no path."""
         if path == Path():
             return ""
-        with path.open("rb") as source, self._spool.create(path.name) as target:
+        with path.open("rb") as source, self._spool.create_file(path.name) as target:
             shutil.copyfileobj(source, target, _CHUNK)
         path.unlink()
         return path.name

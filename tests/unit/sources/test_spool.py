@@ -25,7 +25,7 @@ def lines(split: object) -> list[tuple[int, bytes]]:
 def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, digest: bool) -> None:
     chance = random.Random(split_bytes)
     spool = SpoolWriter(tmp_path, split_bytes, digest=digest)
-    segment = spool.segment()
+    segment = spool.begin_segment()
     expected: list[tuple[int, bytes]] = []
     line = 1
     for _ in range(40):
@@ -35,7 +35,7 @@ def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, di
         expected += list(enumerate(run, line))
         line += len(run) + chance.randint(0, 1)
         if chance.random() < 0.1:
-            segment.drain()
+            segment.flush_buffers()
     splits = spool.finish(segment)
     assert [numbered for split in splits for numbered in lines(split)] == expected
     assert all(split.end >= split_bytes for split in splits[:-1])
@@ -47,14 +47,14 @@ def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, di
 
 def test_files_are_private_and_never_replace_others(tmp_path: Path) -> None:
     spool = SpoolWriter(tmp_path, 100)
-    segment = spool.segment()
+    segment = spool.begin_segment()
     segment.append(b"a\n", 0, 2, 1, 1)
     (split,) = spool.finish(segment)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     target = tmp_path / "victim"
     target.write_bytes(b"kept")
     (tmp_path / "00000001-0000.jsonl").symlink_to(target)
-    other = spool.segment()
+    other = spool.begin_segment()
     other.append(b"b\n", 0, 2, 1, 1)
     with pytest.raises(SourceError, match="can't spool the input"):
         spool.finish(other)
@@ -64,7 +64,7 @@ def test_files_are_private_and_never_replace_others(tmp_path: Path) -> None:
 
 def test_one_run_is_one_pair(tmp_path: Path) -> None:
     spool = SpoolWriter(tmp_path, 1 << 20)
-    segment = spool.segment()
+    segment = spool.begin_segment()
     for number in range(5, 105):
         segment.append(b"a\n", 0, 2, 1, number)
     (split,) = spool.finish(segment)
@@ -76,11 +76,11 @@ def test_many_streams_hold_little_in_memory(
 ) -> None:
     monkeypatch.setattr("lakeport.sources.spool._ALL_BUFFERS", 1000)
     spool = SpoolWriter(tmp_path, 1 << 20)
-    segments = [spool.segment() for _ in range(50)]
+    segments = [spool.begin_segment() for _ in range(50)]
     for number, segment in enumerate(segments, 1):
         segment.append(b"x" * 20 + b"\n", 0, 21, 1, number)
-        spool.settle()
-    assert sum(segment.held for segment in segments) <= 1000
+        spool.limit_buffers()
+    assert sum(segment.buffered_bytes for segment in segments) <= 1000
     for number, segment in enumerate(segments, 51):
         segment.append(b"y\n", 0, 2, 1, number)
     assert [lines(*spool.finish(segment)) for segment in segments] == [
@@ -90,8 +90,8 @@ def test_many_streams_hold_little_in_memory(
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Path("/dev/full")
-    monkeypatch.setattr("lakeport.sources.spool.open_new", lambda path: full.open("wb"))
-    segment = SpoolWriter(tmp_path, 1 << 20).segment()
+    monkeypatch.setattr("lakeport.sources.spool.create_private_file", lambda path: full.open("wb"))
+    segment = SpoolWriter(tmp_path, 1 << 20).begin_segment()
     segment.append(b"secret\n", 0, 7, 1, 1)
     with pytest.raises(SourceError, match="No space left on device") as failure:
         segment.finish()
@@ -103,13 +103,13 @@ def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
     clock = SimpleNamespace(time_ns=lambda: next(now))
     monkeypatch.setattr("lakeport.sources.spool.time", clock)
     spool = SpoolWriter(tmp_path, 12, times=True)
-    segment = spool.segment()
+    segment = spool.begin_segment()
     for number in range(1, 5):
         segment.append(b"abc\n", 0, 4, 1, number)
     splits = spool.finish(segment)
     pairs = [list(struct.iter_unpack("<QQ", Path(split.times).read_bytes())) for split in splits]
     assert pairs == [[(0, 6000), (2, 9000)], [(0, 10000)]]  # rounded up to milliseconds
-    assert SpoolWriter(tmp_path, 12).segment().held == 0
+    assert SpoolWriter(tmp_path, 12).begin_segment().buffered_bytes == 0
 
 
 def test_what_was_packed_is_read(tmp_path: Path) -> None:

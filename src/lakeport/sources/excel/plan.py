@@ -124,7 +124,7 @@ def _convert(
         problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
         raise missing(problem, "excel") from None
     number, file = item
-    at = spool.new(number, PurePosixPath(file.name).stem[-80:] + ".csv")
+    at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
     with (
         _workbook(file, spool, limits) as source,
         open_sheet(source, file.name, sheet, limits) as rows,
@@ -137,7 +137,7 @@ def _convert(
             if row.number > (skip_rows or 0):
                 table.add(row, lines)
         lines.seek(0)
-        with spool.create(at) as target:
+        with spool.create_file(at) as target:
             size = sum(map(target.write, table.csv(lines)))
     storage = spool.storage
     uri, key = (at, "") if storage is None else (storage.uri(at), at)

@@ -165,11 +165,11 @@ class FileSet:
         return other
 
     def _fits(self, file: SourceFile) -> bool:
-        return self.spool.reaches(file.uri, file.storage) and not is_packed(file)
+        return self.spool.is_readable_by_tasks(file.uri, file.storage) and not is_packed(file)
 
     def seen_by_tasks(self, file: SourceFile) -> bool:
         """Whether tasks can read a file whole, if not by ranges."""
-        return file.storage is not None or self.spool.reaches(file.uri, None)
+        return file.storage is not None or self.spool.is_readable_by_tasks(file.uri, None)
 
 
 def _spooled(

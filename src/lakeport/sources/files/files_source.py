@@ -14,7 +14,7 @@ from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.source_file import SourceFile, check_signature, digest_of
 from lakeport.sources.json.plan import plan_json
-from lakeport.sources.spool import number_of
+from lakeport.sources.spool import parse_spool_number
 from lakeport.sources.typed.plan import plan_typed
 
 _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
@@ -61,7 +61,7 @@ def _named(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Spl
         if len(files) == 1:
             yield split
         else:
-            yield replace(split, file=of.get(split.uri) or told[number_of(split.uri)])
+            yield replace(split, file=of.get(split.uri) or told[parse_spool_number(split.uri)])
 
 
 def _plan(files: FileSet) -> Batch:

@@ -137,9 +137,11 @@ def spool_plain(
         DestinationError: the spool's store refuses.
     """
     name = PurePosixPath(file.name)
-    at = spool.new(number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:])
+    at = spool.new_name(
+        number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:]
+    )
     size = 0
-    with _plain(file, limits) as plain, spool.create(at) as target:
+    with _plain(file, limits) as plain, spool.create_file(at) as target:
         begin = b"" if encoding is not None and is_utf8(encoding) else _beginning(plain)
         if encoding is not None and belied(encoding, begin):
             raise SourceError(

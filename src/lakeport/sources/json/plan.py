@@ -89,9 +89,9 @@ def _as_lines(
     number, file = item
     if not path and (file.format == "jsonl" or is_lines(file)):
         return [item]
-    at = spool.new(number, "lines.jsonl")
+    at = spool.new_name(number, "lines.jsonl")
     try:
-        with file.open() as document, spool.create(at) as target:
+        with file.open() as document, spool.create_file(at) as target:
             size = document_to_lines(Values(document, file.name, path), target)
     except SourceError:
         if path or not begins_as_lines(file):

@@ -40,7 +40,7 @@ from lakeport.sources.singer.messages import (
     decode_message,
 )
 from lakeport.sources.singer.state import PendingStates
-from lakeport.sources.spool import Origin, Segment, SpoolWriter
+from lakeport.sources.spool import OriginFile, SpoolSegment, SpoolWriter
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -133,7 +133,7 @@ class SingerStream:
     message: SchemaMessage
     fields: tuple[Field, ...]
     sequence: int = 0
-    segment: Segment | None = None
+    segment: SpoolSegment | None = None
     has_envelope: bool = True
     begun_micros: int = 0
     records: int = 0
@@ -159,7 +159,7 @@ class BatchCollector:
         self,
         spool: SpoolWriter,
         config: DestinationConfig,
-        origin: Origin | None,
+        origin: OriginFile | None,
         *,
         at_states: bool,
     ) -> None:
@@ -246,12 +246,12 @@ class BatchCollector:
         segment.append(lines.data, 0, lines.end, lines.records, lines.line)
         self._count_records(stream, lines.end, lines.records)
 
-    def _open_segment(self, stream: SingerStream, *, envelope: bool) -> Segment:
+    def _open_segment(self, stream: SingerStream, *, envelope: bool) -> SpoolSegment:
         """Return the stream's open segment; lines with and without envelopes don't share one."""
         if stream.segment is not None and stream.has_envelope != envelope:
             self._close_batch(stream)
         if stream.segment is None:
-            stream.segment = self._spool.segment()
+            stream.segment = self._spool.begin_segment()
             stream.has_envelope = envelope
             stream.begun_micros = time.time_ns() // 1000
         return stream.segment
@@ -405,7 +405,7 @@ class SingerSource:
             )
             for name, one in config.catalog.items()
         }
-        begin = None if origin is None else Origin(str(origin))
+        begin = None if origin is None else OriginFile(str(origin))
         self._collector = BatchCollector(spool, config, begin, at_states=at_states)
         self._is_one_flush = config.mode is Mode.OVERWRITE or at_states
         self._roots = tuple(map(Path, config.batch_roots)) or default_batch_roots()
@@ -434,7 +434,7 @@ class SingerSource:
         for block in read_blocks(self._input, self._max_record_mb << 20):
             yield from self._read_block(block)
             self._collector.advance_origin(block.end)
-            self._spool.settle()
+            self._spool.limit_buffers()
             read += block.end
             reached(read, sum(self.counts.values()))
             if self._on_progress is not None:
