@@ -18,7 +18,7 @@ from lakeport.errors import DestinationError, ObjectExists
 from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
 from lakeport.sources.files import new_files
-from lakeport.sources.files.discovery import Listed, SourcePath
+from lakeport.sources.files.discovery import ListedFile, SourcePath
 from lakeport.sources.files.new_files import LandedFiles
 from tests.unit.sources.kept_memory import KeptMemory
 
@@ -228,28 +228,28 @@ def tells_new_and_changed_files(storage: Storage) -> None:
     place = SourcePath(f"{storage.uri()}/", storage)
     storage.put("1.json", b"{}")
     storage.put("sub/2.json", b"{}")
-    before = list(place.listed())
+    before = list(place.list_files())
     assert [file.uri for file in before] == [storage.uri("1.json"), storage.uri("sub/2.json")]
-    assert list(place.listed()) == before
-    assert [place.again(file) for file in before] == before
+    assert list(place.list_files()) == before
+    assert [place.refresh(file) for file in before] == before
     storage.put("1.json", b"[]")  # of the same size
     storage.put("1.json.gz", b"")
     storage.delete("sub/2.json")
-    changed, gone = map(place.again, before)
+    changed, gone = map(place.refresh, before)
     assert changed is not None
     assert changed.bytes == before[0].bytes
     assert changed.tag != before[0].tag
     assert gone is None
-    assert [file.uri for file in place.listed(before[0].uri)] == [storage.uri("1.json.gz")]
+    assert [file.uri for file in place.list_files(before[0].uri)] == [storage.uri("1.json.gz")]
 
 
 def keeps_a_record_of_files(storage: Storage) -> None:
     memory = KeptMemory(storage)
-    files = [Listed(f"s3://inbox/{number:03d}.json", number, "tag") for number in range(100)]
+    files = [ListedFile(f"s3://inbox/{number:03d}.json", number, "tag") for number in range(100)]
     with MonkeyPatch.context() as patch:
         patch.setattr(new_files, "_SMALL", 50)  # a larger one is streamed
         for part in (files[:10], files[10:90], files[90:]):
-            bookmark, write = LandedFiles(memory).extended(part, {})
+            bookmark, write = LandedFiles(memory).extend(part, {})
             write()
             memory.commit(bookmark)
     assert list(LandedFiles(memory).seen()) == files

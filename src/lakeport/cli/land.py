@@ -380,9 +380,9 @@ def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `lakeport.land` that say how a source is read."""
     given = _FORMAT.given(arguments)
     if file := given.pop("columns_schema", ""):
-        from lakeport.sources.files.declared_columns import declaration
+        from lakeport.sources.files.declared_columns import load_declaration
 
-        given["schema"] = declaration(Path(file))
+        given["schema"] = load_declaration(Path(file))
     csv = _CSV.given(arguments)
     if csv.get("columns"):
         csv["columns"] = csv["columns"].split(",")

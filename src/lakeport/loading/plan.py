@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
-    from lakeport.sources.files.declared_columns import Declared
+    from lakeport.sources.files.declared_columns import ColumnDeclaration
     from lakeport.writers.base import Current, TableWriter
 
 _MOST_FAULTS: Final = 3  # bad records that a plan describes
@@ -140,7 +140,7 @@ def plan(
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,
-    schema: Declared | None = None,
+    schema: ColumnDeclaration | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
     records_path: str = "",
     sheet: str = "",
@@ -159,9 +159,11 @@ def plan(
     Raises:
         LakeportError: as `lakeport.land`, for all that shows without landing.
     """
-    from lakeport.sources.files.declared_columns import declaration
+    from lakeport.sources.files.declared_columns import load_declaration
 
-    options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
+    options = ReadOptions(
+        source_format, csv, load_declaration(schema), stray_lines, records_path, sheet
+    )
     prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
     with prepared.engine:
         prepared = prepared.for_full_refresh() if full_refresh else prepared

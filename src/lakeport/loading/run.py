@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.dialect import CsvOptions
-    from lakeport.sources.files.declared_columns import Declared
+    from lakeport.sources.files.declared_columns import ColumnDeclaration
     from lakeport.sources.open import OpenedSource
 
 
@@ -67,7 +67,7 @@ def land(
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,
-    schema: Declared | None = None,
+    schema: ColumnDeclaration | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
     records_path: str = "",
     sheet: str = "",
@@ -135,9 +135,9 @@ def land(
             prepared = prepared.for_full_refresh() if full_refresh else prepared
             # These imports load pyarrow, while Java starts.
             from lakeport.loading.transform.rules import RowRules
-            from lakeport.sources.files.declared_columns import declaration
+            from lakeport.sources.files.declared_columns import load_declaration
 
-            declared = declaration(schema)
+            declared = load_declaration(schema)
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
             rules = RowRules.from_arguments(prepared, sql, python, views, expect)
             secrets = source.secrets() if isinstance(source, Input) else ()

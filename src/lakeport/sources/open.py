@@ -202,7 +202,7 @@ class SourceOpener:
 
     def _open_new_files(self, source: FilesSource) -> OpenedSource:
         """Open the files of a description that its table has not had yet."""
-        from lakeport.sources.files.new_files import open_new_files, singer_files
+        from lakeport.sources.files.new_files import open_new_files, singer_files_error
 
         self._check_spool()
         self._refuse_metadata()
@@ -210,10 +210,10 @@ class SourceOpener:
             source, self.options, self._load_config, self.spool.folder, self.tables.open_memory
         )
         if not new.files:
-            return OpenedSource(new.nothing(stream), name=stream)
+            return OpenedSource(new.report_nothing_new(stream), name=stream)
         first = new.files[0]
         if first.format == "singer" or (not self.options.format and _are_singer_files([first.uri])):
-            raise singer_files()
+            raise singer_files_error()
         self._check_options(first.format)
         found = replace(self, config=self._load_config)._open_files(new.files, stream)
         return replace(found, flushes=new.flushes(found))

@@ -44,12 +44,12 @@ class ReadOptions:
         Raises:
             ConfigError: both set the same option, or the description has an invalid one.
         """
-        from lakeport.sources.files.declared_columns import declaration
+        from lakeport.sources.files.declared_columns import load_declaration
 
         described: dict[str, Any] = {
             "format": source.source_format,
             "csv": _parse_csv_options(source.csv) if source.csv else None,
-            "schema": declaration(source.columns_schema),
+            "schema": load_declaration(source.columns_schema),
             "records_path": source.records_path,
             "sheet": source.sheet,
         }

@@ -8,7 +8,7 @@ from typing import Any
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush
 from lakeport.sources.files.discovery import discover
-from lakeport.sources.files.file_set import FileSet, Run, run_here
+from lakeport.sources.files.file_set import FileSet, TaskRunner, run_in_process
 from lakeport.sources.files.files_source import file_flushes
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.options import ReadOptions
@@ -21,7 +21,7 @@ def flushes_of(
     files: Sequence[SourceFile],
     stream: str,
     spool: SpoolLocation,
-    run: Run = run_here,
+    run: TaskRunner = run_in_process,
     split_bytes: int = 64 << 20,
     **settings: Any,
 ) -> Iterator[Flush]:

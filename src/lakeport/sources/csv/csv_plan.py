@@ -58,7 +58,7 @@ def plan_csv(files: FileSet) -> Batch:
     Raises:
         InputError: the files don't go together, or contradict what is declared.
     """
-    plain = files.plain(files.csv.encoding)
+    plain = files.make_plain(files.csv.encoding)
     declared = _declared_types(files)
     formats = FormatCandidates.from_options(files.csv)
     detected = detect_files(files, plain, list(declared))
@@ -157,7 +157,7 @@ def _split_files(
     if not files.csv.infer_types:
         skipped = _named_columns(detected) - (declared.keys() - skipped)
     split = partial(_split_file, files.split_bytes, formats, skipped, files.local)
-    return files.look(split, detected)
+    return files.run_light(split, detected)
 
 
 def _split_file(

@@ -664,7 +664,7 @@ def detect_files(
     """
     names = [name for name in declared if name not in files.folder_names]
     detect = partial(_detect_file, files.csv, names)
-    found = [csv for csv in files.look(detect, plain) if csv.layout.columns]
+    found = [csv for csv in files.run_light(detect, plain) if csv.layout.columns]
     if not found:
         raise SourceError(
             f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
@@ -673,7 +673,7 @@ def detect_files(
     if len({csv.layout.dialect.header for csv in found}) == 1:
         return found
     detect = partial(_detect_file, replace(files.csv, header=True), names)
-    return [csv for csv in files.look(detect, plain) if csv.layout.columns]
+    return [csv for csv in files.run_light(detect, plain) if csv.layout.columns]
 
 
 def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:

@@ -21,7 +21,7 @@ from lakeport.schema.types import Field
 from lakeport.sources.csv.csv_plan import plan_csv
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.excel.cells import Cell, quoted, type_of
-from lakeport.sources.files.file_set import FileSet, run_here
+from lakeport.sources.files.file_set import FileSet, run_in_process
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
 
@@ -72,9 +72,9 @@ def plan_excel(files: FileSet) -> Batch:
         bool(csv.header),
     )
     numbered = list(enumerate(files.files))
-    there = [item for item in numbered if files.seen_by_tasks(item[1])]
+    there = [item for item in numbered if files.is_visible_to_tasks(item[1])]
     here = [item for item in numbered if item not in there]
-    found = sorted([*run_here(convert, here), *files.run(convert, there)], key=itemgetter(0))
+    found = sorted([*run_in_process(convert, here), *files.run(convert, there)], key=itemgetter(0))
     filled = [sheet for sheet in found if sheet.columns]
     if not filled:
         raise SourceError(
@@ -105,7 +105,7 @@ def _as_csv(files: FileSet, sheets: list[_Converted]) -> FileSet:
     fields = tuple(Field(name, type_) for name, type_ in told.items() if type_ is not None)
     if files.declares_all or not files.csv.infer_types:
         fields = ()
-    return files.converted([sheet.file for sheet in sheets], written, (*files.fields, *fields))
+    return files.with_files([sheet.file for sheet in sheets], written, (*files.fields, *fields))
 
 
 def _convert(

@@ -1,4 +1,4 @@
-"""Declared columns of a file source: a JSON schema, or type names by column."""
+"""Read the columns that a user declares: by a JSON schema, or as type names by column."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 _MADE_TEXT = (Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN, Kind.DECIMAL, Kind.JSON)
 
-Declared = Mapping[str, Any] | str | PathLike[str]
-"""A JSON schema or column -> type name, or the path of a JSON or YAML file that holds one."""
+ColumnDeclaration = Mapping[str, Any] | str | PathLike[str]
+"""A JSON schema or column -> type name, or the path of a JSON or YAML file with either."""
 
 
-def declaration(given: Declared | None) -> Mapping[str, Any] | None:
-    """The declared columns that the user gave, or named a file of.
+def load_declaration(given: ColumnDeclaration | None) -> Mapping[str, Any] | None:
+    """Return the user's declaration as a mapping, read from its file if it is a path; or None.
 
     Raises:
-        ConfigError: the file can't be read, or it is neither a file nor a mapping.
+        ConfigError: the file can't be read, or the declaration is neither a path nor a mapping.
 
-    >>> declaration({"price": "decimal(10, 2)"})
+    >>> load_declaration({"price": "decimal(10, 2)"})
     {'price': 'decimal(10, 2)'}
     """
     if isinstance(given, (str, PathLike)):
@@ -49,18 +49,18 @@ def declaration(given: Declared | None) -> Mapping[str, Any] | None:
 
 
 def is_json_schema(declared: Mapping[str, Any]) -> bool:
-    """Whether a declaration is a JSON schema, which declares all columns, not some."""
+    """Whether a declaration is a JSON schema, which declares all columns and not only some."""
     return isinstance(declared.get("properties"), Mapping)
 
 
-def declared_fields(
+def parse_declared_fields(
     stream: str, declared: Mapping[str, Any] | None, keys: tuple[str, ...] = ()
 ) -> tuple[Field, ...]:
-    """The columns that a declaration names, in its order.
+    """Return the columns of a declaration, in its order; empty for none.
 
     Raises:
-        ConfigError: a type's name is unknown, or a column's is no text.
-        InputError: the JSON schema declares what can't be stored.
+        ConfigError: a type name is unknown, or a column's name is no text.
+        InputError: the JSON schema declares a type that can't be stored.
     """
     if not declared:
         return ()
@@ -75,13 +75,18 @@ def declared_fields(
     return tuple(Field(name, parse_type_name(str(t), name)) for name, t in declared.items())
 
 
-def with_columns(
+def add_declared_columns(
     fields: tuple[Field, ...], columns: Mapping[str, str], *, all_declared: bool
 ) -> tuple[Field, ...]:
-    """Declared columns, and those that `columns` declares.
+    """Return declared columns, followed by those of the target's key `columns`.
+
+    Args:
+        fields: the columns that the source's schema declares.
+        columns: column -> type name, from the target's config.
+        all_declared: whether `fields` come from a JSON schema, which declares all columns.
 
     Raises:
-        ConfigError: a type's name is unknown, or `columns` says what a schema says already.
+        ConfigError: a type name is unknown, or a column of `columns` is in the schema, too.
     """
     if columns and all_declared:
         raise ConfigError(
@@ -96,38 +101,38 @@ def with_columns(
             f"column {twice[0]!r} is declared by `schema` and by `columns` (`--column`)",
             "declare it in one of them.",
         )
-    return (*fields, *declared_fields("", columns))
+    return (*fields, *parse_declared_fields("", columns))
 
 
 def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
-    """How declared columns are stored in a table.
+    """Return the Arrow types with which declared columns are stored in a table.
 
     Raises:
-        ConfigError: a type's name is unknown.
+        ConfigError: a type name is unknown.
     """
     return {
         field.name: get_logical_type(to_arrow_field(field.name, field.type))
-        for field in declared_fields("", columns)
+        for field in parse_declared_fields("", columns)
     }
 
 
-def retyped(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:
-    """A stream's own columns, with the types that `columns` declares for some.
+def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:
+    """Return a stream's columns, some with the types of the target's key `columns`.
 
     Raises:
-        ConfigError: a type's name is unknown.
+        ConfigError: a type name is unknown.
     """
-    types = {field.name: field.type for field in declared_fields("", columns)}
+    types = {field.name: field.type for field in parse_declared_fields("", columns)}
     return tuple(
-        replace(field, type=read_type(types.get(field.name, field.type), field.type))
+        replace(field, type=get_json_type(types.get(field.name, field.type), field.type))
         for field in fields
     )
 
 
-def read_type(declared: FieldType, own: FieldType) -> FieldType:
-    """The type as which JSON values are read: numbers that are declared as text become it later.
+def get_json_type(declared: FieldType, own: FieldType) -> FieldType:
+    """Return the type to read JSON values with: `own` if they are cast to declared text later.
 
-    >>> read_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
+    >>> get_json_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
     <Kind.INTEGER: 'integer'>
     """
     return own if declared.kind is Kind.STRING and own.kind in _MADE_TEXT else declared

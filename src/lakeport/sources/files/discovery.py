@@ -1,4 +1,4 @@
-"""Resolve the name of a source to files: a file, a folder, a glob, or a folder of a store."""
+"""Find the files that a source names: by a file, a folder or a glob, on a disk or in a store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FORMATS = {
 """File name suffix (behind which a compression's may follow) -> format."""
 
 StorageFor = Callable[[str], Storage | None]
-"""Gives the store rooted at a folder's URI, or None for a local path."""
+"""Returns the store rooted at a folder's URI, or None for a local path."""
 
 _WILD = re.compile(r"[*?\[]")
 _DELTA_LOG = "_delta_log"
@@ -60,14 +60,14 @@ _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar")
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
-class Listed(NamedTuple):
-    """A file as its folder lists it.
+class ListedFile(NamedTuple):
+    """A file's entry in a listing of its folder or store.
 
     Attributes:
-        uri: its path, absolute, or the object's URI.
+        uri: its absolute path, or the object's URI.
         bytes: its size as stored.
-        tag: changes when the file does: when it was written, in nanoseconds; of an object its
-            ETag, or a checksum.
+        tag: a text that changes with the content: the time of writing in nanoseconds since 1970;
+            of an object its ETag, or else the time of its last change.
     """
 
     uri: str
@@ -80,8 +80,8 @@ class SourcePath:
     """One name of a source: a file, a folder or a glob, on this machine's disk or in a store.
 
     Attributes:
-        source: the name. That of a bucket ends with a slash.
-        storage: rooted at the name's folder; None for the disk.
+        source: the name as the user gave it; a bucket's ends with a slash.
+        storage: the store, rooted at the name's folder; None for this machine's disk.
     """
 
     source: str
@@ -89,108 +89,110 @@ class SourcePath:
 
     @classmethod
     def of(cls, source: str, storage_for: StorageFor | None) -> SourcePath:
-        """The place that a user's name stands for."""
+        """Return the place that a user's name stands for."""
         scheme, _, rest = source.partition("://")
         source = f"{scheme}://{rest}/" if rest and "/" not in rest else source
-        storage = storage_for(folder_of(source)) if storage_for else None
+        storage = storage_for(get_fixed_folder(source)) if storage_for else None
         return cls(source, storage)
 
     @property
-    def wild(self) -> bool:
-        """Whether it is a glob."""
+    def is_glob(self) -> bool:
+        """Whether the name is a glob."""
         return bool(_WILD.search(self.source))
 
     @property
     def path(self) -> str:
-        """Of the disk: the name as an absolute path, the same from wherever it is named."""
+        """The name as an absolute path on this machine's disk, without `..`."""
         path = str(Path(self.source).expanduser().absolute())
         if ".." not in path.split("/"):
             return path
-        folder = folder_of(path)
+        folder = get_fixed_folder(path)
         return f"{os.path.realpath(folder).rstrip('/')}/{path[len(folder) :]}"
 
     @property
     def name(self) -> str:
-        """The same for all ways to write it: by it, what is known of the place is found again."""
+        """The name in its canonical form: an absolute path, or the store's own URI."""
         return (
             self.path
             if self.storage is None
-            else self.root + self.source[len(folder_of(self.source)) :]
+            else self.root + self.source[len(get_fixed_folder(self.source)) :]
         )
 
     @property
     def root(self) -> str:
-        """How the URIs of its files begin."""
+        """The common start of the URIs of the place's files, with a slash at its end."""
         if self.storage is None:
-            return folder_of(self.path)
+            return get_fixed_folder(self.path)
         return self.storage.uri("x").removesuffix("x")
 
-    def listed(self, after: str = "") -> Iterator[Listed]:
-        """The files there, those of unknown formats, too.
+    def list_files(self, after: str = "") -> Iterator[ListedFile]:
+        """Yield the place's files, also those of unknown formats, in any order.
 
         Names that start with `_` or `.` are left out of folders and globs, and so are links that
         lead out of the folder.
 
         Args:
-            after: leave out files whose URI is not behind this one, and look at as little of what
-                comes before as the place allows.
+            after: a URI; only files behind it are listed, without reading what comes before if
+                the place allows that. Empty for all files.
 
         Raises:
-            SourceError: it is a Delta table's folder, or brackets in it are no set.
+            SourceError: the place is a Delta table's folder, or a glob's brackets hold no set.
         """
-        return self._stored(after) if self.storage else self._local(after)
+        return self._list_stored(after) if self.storage else self._list_local(after)
 
-    def again(self, listed: Listed) -> Listed | None:
-        """A file that was listed there, as it is now; None where it is gone."""
+    def refresh(self, listed: ListedFile) -> ListedFile | None:
+        """Return the current entry of a file that was listed, or None if it was removed."""
         if self.storage is None:
             with suppress(FileNotFoundError, NotADirectoryError):
-                return _written(listed.uri, os.stat(listed.uri))  # noqa: PTH116
+                return _listed_from_stat(listed.uri, os.stat(listed.uri))  # noqa: PTH116
             return None
         key = listed.uri[len(self.root) :]
         found = next(self.storage.list(key), None)
-        return self._object(found) if found is not None and found.key == key else None
+        return self._listed_from_object(found) if found is not None and found.key == key else None
 
-    def file(self, listed: Listed) -> SourceFile:
-        """A file that was listed there, to be read."""
+    def file(self, listed: ListedFile) -> SourceFile:
+        """Return a listed file as one to read."""
         name = listed.uri.rpartition("/")[2]
         if self.storage is None:
-            return SourceFile(listed.uri, name, format_of(name), listed.bytes)
+            return SourceFile(listed.uri, name, get_format(name), listed.bytes)
         key = listed.uri[len(self.root) :]
-        uri = folder_of(self.source) + key
-        return SourceFile(uri, name, format_of(name), listed.bytes, self.storage, key)
+        uri = get_fixed_folder(self.source) + key
+        return SourceFile(uri, name, get_format(name), listed.bytes, self.storage, key)
 
-    def _local(self, after: str) -> Iterator[Listed]:
+    def _list_local(self, after: str) -> Iterator[ListedFile]:
+        """Yield the files of a place on this machine's disk."""
         path = self.path
         if os.path.isfile(path):  # noqa: PTH113
-            yield _written(path, os.stat(path))  # noqa: PTH116
+            yield _listed_from_stat(path, os.stat(path))  # noqa: PTH116
         elif os.path.isdir(path):  # noqa: PTH112
-            yield from _walk(path, after)
-        elif self.wild:
-            yield from (file for file in _globbed(path, self.root) if file.uri > after)
+            yield from _walk_folder(path, after)
+        elif self.is_glob:
+            yield from (file for file in _list_glob(path, self.root) if file.uri > after)
 
-    def _stored(self, after: str) -> Iterator[Listed]:
+    def _list_stored(self, after: str) -> Iterator[ListedFile]:
+        """Yield the objects of a place in a store."""
         assert self.storage is not None  # for the type checker
-        folder, root = folder_of(self.source), self.root
+        folder, root = get_fixed_folder(self.source), self.root
         rest = self.source[len(folder) :]
-        matches = _matcher(self.source) if self.wild else None
+        matches = _compile_glob(self.source) if self.is_glob else None
         for found in self.storage.list("" if matches else rest, after=after[len(root) :]):
             if matches and found.key != rest and not matches(found.key):
                 continue
             parts = found.key.split("/")
             if matches is None and _DELTA_LOG in parts:
-                raise _delta_table(folder + "/".join(parts[: parts.index(_DELTA_LOG)]))
+                raise _delta_table_error(folder + "/".join(parts[: parts.index(_DELTA_LOG)]))
             if found.key != rest and is_hidden(parts):
                 continue
-            yield self._object(found)
+            yield self._listed_from_object(found)
 
-    def _object(self, found: StoredObject) -> Listed:
-        return Listed(self.root + found.key, found.bytes, found.etag or repr(found.modified))
+    def _listed_from_object(self, found: StoredObject) -> ListedFile:
+        return ListedFile(self.root + found.key, found.bytes, found.etag or repr(found.modified))
 
 
-def format_of(name: str) -> str:
-    """The format that a file's name tells, compressed or not; empty where it tells none.
+def get_format(name: str) -> str:
+    """Return the format of a file by its name, compressed or not; empty if the suffix is unknown.
 
-    >>> format_of("flights.CSV.gz"), format_of("notes.txt")
+    >>> get_format("flights.CSV.gz"), get_format("notes.txt")
     ('csv', '')
     """
     path = PurePosixPath(name.lower())
@@ -199,10 +201,10 @@ def format_of(name: str) -> str:
     return FORMATS.get(path.suffix, "")
 
 
-def folder_of(source: str) -> str:
-    """The folder that a name is about: what comes before its last part, or before a glob's sign.
+def get_fixed_folder(source: str) -> str:
+    """Return the folder part of a name, with its slash; of a glob, the part without wildcards.
 
-    >>> folder_of("in/a.csv"), folder_of("in/2024-*/a.csv"), folder_of("in/")
+    >>> get_fixed_folder("in/a.csv"), get_fixed_folder("in/2024-*/a.csv"), get_fixed_folder("in/")
     ('in/', 'in/', 'in/')
     """
     wild = _WILD.search(source)
@@ -210,31 +212,40 @@ def folder_of(source: str) -> str:
     return fixed[: fixed.rfind("/") + 1] if wild or not fixed.endswith("/") else fixed
 
 
-def _written(path: str, found: os.stat_result) -> Listed:
-    return Listed(path, found.st_size, str(found.st_mtime_ns))
+def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
+    return ListedFile(path, status.st_size, str(status.st_mtime_ns))
 
 
-def _walk(folder: str, after: str = "") -> Iterator[Listed]:
-    """The files below a folder, in no order: one with a million takes no memory for it."""
+def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
+    """Yield the files below a folder, in any order and without holding them in memory.
+
+    Raises:
+        SourceError: the folder can't be listed, or is a Delta table.
+    """
     real = os.path.realpath(folder)
     waiting = [folder.rstrip("/")]
     while waiting:
         parent = waiting.pop()
-        for entry in _entries(parent or "/"):
+        for entry in _scan_folder(parent or "/"):
             if entry.name == _DELTA_LOG and entry.is_dir():
-                raise _delta_table(parent)
+                raise _delta_table_error(parent)
             path = f"{parent}/{entry.name}"
             if entry.name.startswith(HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if f"{path}/" > after or after.startswith(f"{path}/"):
                     waiting.append(path)
-            elif path > after and entry.is_file() and _belongs(entry, path, real):
+            elif path > after and entry.is_file() and _is_within_root(entry, path, real):
                 with suppress(FileNotFoundError):
-                    yield _written(path, entry.stat())
+                    yield _listed_from_stat(path, entry.stat())
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+def _scan_folder(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yield a folder's entries; none if it was removed.
+
+    Raises:
+        SourceError: the folder can't be listed.
+    """
     try:
         with os.scandir(folder) as entries:
             yield from entries
@@ -247,8 +258,8 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
         ) from error
 
 
-def _globbed(pattern: str, root: str) -> Iterator[Listed]:
-    """What a glob on this machine's disk matches, in no order."""
+def _list_glob(pattern: str, root: str) -> Iterator[ListedFile]:
+    """Yield the files that a glob on this machine's disk matches, in any order."""
     real = os.path.realpath(root)
     inside: dict[str, bool] = {}  # folder -> whether it is one below the root
     folders = not pattern.rstrip("/").endswith("**")
@@ -261,40 +272,42 @@ def _globbed(pattern: str, root: str) -> Iterator[Listed]:
             continue  # a link to nowhere, or gone since
         parent = path if os.path.islink(path) else path.rpartition("/")[0]  # noqa: PTH114
         if parent not in inside:
-            inside[parent] = _within(os.path.realpath(parent), real)
+            inside[parent] = _is_below(os.path.realpath(parent), real)
         if not inside[parent]:
             continue
         if stat.S_ISREG(found.st_mode):
-            yield _written(path, found)
+            yield _listed_from_stat(path, found)
         elif stat.S_ISDIR(found.st_mode) and folders:
-            yield from _walk(path)
+            yield from _walk_folder(path)
 
 
-def _belongs(entry: os.DirEntry[str], path: str, root: str) -> bool:
-    return not entry.is_symlink() or _within(os.path.realpath(path), root)
+def _is_within_root(entry: os.DirEntry[str], path: str, root: str) -> bool:
+    """Whether an entry is no link, or a link to a place below `root`."""
+    return not entry.is_symlink() or _is_below(os.path.realpath(path), root)
 
 
-def _within(path: str, root: str) -> bool:
+def _is_below(path: str, root: str) -> bool:
+    """Whether a path is `root` or lies below it."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _matcher(source: str) -> Callable[[str], object]:
-    """Tells whether what comes behind a glob's folder matches it.
+def _compile_glob(source: str) -> Callable[[str], object]:
+    """Return a function that matches an object's path below the glob's fixed folder.
 
     Raises:
-        SourceError: brackets in it are no set.
+        SourceError: the glob's brackets hold no set.
     """
-    pattern = _pattern(source[len(folder_of(source)) :])
+    pattern = _translate_glob(source[len(get_fixed_folder(source)) :])
     try:
         return re.compile(pattern).fullmatch
     except re.error:
         raise SourceError(
-            f"{source!r} has a set in brackets that is none", "such as [a-z]."
+            f"{source!r} has brackets that hold no set", "write a set such as [a-z]."
         ) from None
 
 
-def _pattern(text: str) -> str:
-    """A glob as a regular expression: `*` stays within one folder, `**/` crosses them."""
+def _translate_glob(text: str) -> str:
+    """Return a glob as a regular expression: `*` stays within one folder, `**/` crosses folders."""
     parts: list[str] = []
     for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", text, re.DOTALL):
         parts.append({"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(token, ""))
@@ -304,8 +317,8 @@ def _pattern(text: str) -> str:
     return "".join(parts)
 
 
-def _delta_table(folder: str) -> SourceError:
-    """Its log alone knows which of its files are still part of it."""
+def _delta_table_error(folder: str) -> SourceError:
+    """Return the error for a Delta table's folder: only its log knows which files it has now."""
     return SourceError(
         f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
         "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
@@ -320,48 +333,48 @@ def discover(
     storage_for: StorageFor | None = None,
     limits: UnpackLimits = DEFAULT,
 ) -> list[SourceFile]:
-    """Find the files that `sources` name, sorted and without repetition.
+    """Return the files that `sources` name, sorted and without repetition.
 
     Args:
         sources: files, globs (`*`, `?`, `[...]`, `**`) and folders, which are read recursively.
             In globs and folders, names that start with `_` or `.` are left out, and so are links
-            that lead out of the folder. A zip archive is as good as a folder.
-        format: one of the values of `FORMATS`; overrides what the names tell.
-        storage_for: seam for object stores; all sources are local without it.
-        limits: what the files of an archive may become together.
+            that lead out of the folder. A zip archive is read like a folder.
+        format: one of the values of `FORMATS`, in place of the formats by the files' names.
+        storage_for: returns the store of a URI; without it all sources are local.
+        limits: the maximum size and expansion ratio of an archive.
 
     Raises:
-        ConfigError: `format` is none of the known ones.
-        SourceError: a source names nothing, the files are of different formats, an archive can't
+        ConfigError: `format` is unknown.
+        SourceError: a source matches no file, the files are of different formats, an archive can't
             be unpacked, or a folder is a Delta table.
     """
     check_format(format)
     found: dict[tuple[str, str], SourceFile] = {}
     for place in (SourcePath.of(source, storage_for) for source in sources):
-        stored = sorted(place.listed())
-        files = [file for each in stored for file in unfolded(place.file(each), limits)]
-        chosen = with_format(files, place, format)
+        stored = sorted(place.list_files())
+        files = [file for each in stored for file in expand_archive(place.file(each), limits)]
+        chosen = select_format(files, place, format)
         if not chosen:
-            raise nothing_found(place, files)
+            raise no_files_error(place, files)
         found.update(((file.uri, file.member), file) for file in chosen)
     result = [found[place] for place in sorted(found)]
-    check_formats(result)
+    check_one_format(result)
     return result
 
 
 def check_format(given: str) -> None:
-    """See that a format that a user names is one; none is fine.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Raise ConfigError if a user's format is unknown; an empty one is fine."""
     if given and given not in FORMATS.values():
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ConfigError(f"file format {given!r} is unknown", f"known formats: {known}.")
 
 
-def unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
-    """A file; the files of an archive in its place."""
+def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
+    """Return the files of a zip archive, or the file itself if it is none.
+
+    Raises:
+        SourceError: the archive is empty, or can't be unpacked.
+    """
     if not file.name.lower().endswith(ARCHIVE):
         return [file]
     with file.open() as source:
@@ -375,7 +388,7 @@ def unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
         replace(
             file,
             name=f"{file.name}!/{member.path}",
-            format=format_of(member.path) or file.format * (len(inside) == 1),
+            format=get_format(member.path) or file.format * (len(inside) == 1),
             bytes=member.bytes,
             member=member.path,
         )
@@ -383,11 +396,11 @@ def unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
     ]
 
 
-def with_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
-    """Those of a place's files that have a format: the given one, else by their names.
+def select_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
+    """Return a place's files in the given format, else those that have one by their names.
 
     Raises:
-        SourceError: it is one file alone, and its name tells none.
+        SourceError: the user named a single file, and its suffix is unknown.
     """
     if given:
         return [replace(file, format=given) for file in files]
@@ -405,12 +418,8 @@ def with_format(files: list[SourceFile], place: SourcePath, given: str) -> list[
     return [file for file in files if file.format]
 
 
-def check_formats(files: Sequence[SourceFile]) -> None:
-    """See that all files are of one format.
-
-    Raises:
-        SourceError: they are not.
-    """
+def check_one_format(files: Sequence[SourceFile]) -> None:
+    """Raise SourceError unless all files have the same format."""
     formats = sorted({file.format for file in files})
     if len(formats) > 1:
         examples = {file.format: file.name for file in reversed(files)}
@@ -424,34 +433,40 @@ def check_formats(files: Sequence[SourceFile]) -> None:
         )
 
 
-def nothing_found(place: SourcePath, files: Sequence[SourceFile] = ()) -> SourceError:
-    """The error that a place has no file of a known format; `files` are those it has."""
+def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> SourceError:
+    """Return the error for a place without a file of a known format.
+
+    Args:
+        place: the place.
+        files: its files of unknown formats.
+    """
     source, storage = place.source, place.storage
     if files:
         return SourceError(
             f"{source!r} holds no file of a known format",
-            f"it holds {_some(file.name for file in files)}; known suffixes: "
+            f"it holds {_join_some(file.name for file in files)}; known suffixes: "
             f"{', '.join(FORMATS)}. `--source-format` reads them all the same.",
         )
     if storage is not None:
-        nearby = _some(found.key for found in storage.list(""))
+        nearby = _join_some(found.key for found in storage.list(""))
         return SourceError(
-            f"{source!r} matches no object", f"below {folder_of(source)!r}: {nearby}."
+            f"{source!r} matches no object", f"below {get_fixed_folder(source)!r}: {nearby}."
         )
-    parent = Path(folder_of(source) or ".").expanduser()
+    parent = Path(get_fixed_folder(source) or ".").expanduser()
     while not parent.is_dir():
         parent = parent.parent
     there = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
     name = PurePosixPath(source).name
     close = closest_match(name, there)
     guess = f"; did you mean {str(parent / close)!r}?" if close else ""
-    nearby = _some(sort_by_similarity(name, there))
+    nearby = _join_some(sort_by_similarity(name, there))
     return SourceError(
         f"{source!r} matches no file{guess}", f"in folder {str(parent)!r}: {nearby}."
     )
 
 
-def _some(names: Iterator[str] | list[str]) -> str:
+def _join_some(names: Iterator[str] | list[str]) -> str:
+    """Join the first eight names with commas; "nothing" if there are none."""
     listed: list[str] = []
     for name in names:
         if len(listed) == _NEARBY:
@@ -461,10 +476,9 @@ def _some(names: Iterator[str] | list[str]) -> str:
 
 
 def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
-    """What to call the stream of a source without a table's name.
+    """Return the name of a source's stream, made of the names of its files or folder.
 
-    One file or archive gives its name without suffixes; a folder or a glob the folder's name, and
-    so does what has no files.
+    That is the name of its one file or archive, without suffixes; otherwise its folder's name.
 
     >>> stream_name(["in/a.csv.gz"], [SourceFile("in/a.csv.gz", "a.csv.gz", "csv", 0)])
     'a'
@@ -477,7 +491,7 @@ def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
             path = path.with_suffix("")
         return path.name
     source = sources[0]
-    folder = source if len(sources) == 1 and Path(source).is_dir() else folder_of(source)
+    folder = source if len(sources) == 1 and Path(source).is_dir() else get_fixed_folder(source)
     if "://" in folder:
         return PurePosixPath(folder.partition("://")[2]).name
     return Path(folder or ".").expanduser().resolve().name or "data"

@@ -1,4 +1,4 @@
-"""The files of one load, as the planners of their formats see them."""
+"""The files of one load and how to read them, for the planners of their formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from lakeport.host.activity import carried
 from lakeport.host.process import available_cores
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.files.declared_columns import declared_fields, is_json_schema, with_columns
-from lakeport.sources.files.folders import folder_fields, with_folders
+from lakeport.sources.files.declared_columns import (
+    add_declared_columns,
+    is_json_schema,
+    parse_declared_fields,
+)
+from lakeport.sources.files.folders import add_folder_values, make_folder_fields
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, unpack_limits
 from lakeport.sources.input.plain_files import is_packed, is_utf8, spool_plain, stored_encoding
@@ -26,54 +30,55 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 
-Run = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]
+TaskRunner = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]
 """Runs a picklable function on every item and joins the lists that it returns, in any order."""
 
 
-def run_here(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
-    """Run in this process, one after another.
+def run_in_process(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
+    """Call a function on every item in this thread, and join the lists that it returns.
 
-    >>> run_here(lambda n: [n, n], [1, 2])
+    >>> run_in_process(lambda n: [n, n], [1, 2])
     [1, 1, 2, 2]
     """
     return [result for item in items for result in function(item)]
 
 
-def _beside_each_other(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
+def _run_in_threads(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
+    """Call a function on every item, one thread per core; join the lists in the items' order."""
     if len(items) < 2:
-        return run_here(function, items)
+        return run_in_process(function, items)
     with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
         return [result for results in executor.map(carried(function), items) for result in results]
 
 
 class FileSet:
-    """Files of one format, the columns that are declared for them, and where their plan is made.
+    """Files of one format, their declared columns, and ways to prepare them in parallel.
 
     Args:
-        files: what `discover` found, all of one format.
+        files: the files that `discover` found, all of one format.
         stream: the stream's name.
-        spool: takes what tasks can't read as it is: compressed and transcoded files, so that tasks
-            can share one big file and line numbers are right, and those that they can't reach.
+        spool: takes copies of files whose ranges tasks can't read: compressed, transcoded, and
+            local ones on a cluster.
         config: the target's policies and limits.
-        options: how the files are read.
-        run: runs preparation (decompression, type inference) in parallel.
-        split_bytes: about how much one task reads.
+        options: how to read the files.
+        run: runs preparation of whole files (decompression, type inference) in tasks.
+        split_bytes: about how many bytes one task reads.
 
     Attributes:
-        run: see above; for what reads whole files.
-        limits: what a compressed file may become.
+        run: see above.
+        limits: the maximum size and expansion ratio of one compressed file.
         records_path: of JSON, the names of the fields that lead to the records.
-        local: whether the files are read from this machine's disk.
-        look: for what is quick on a disk: here where files are local, else as `run`.
-        csv: how CSV files are written, as far as that is said; the delimiter of `.tsv` is.
-        fields: the declared columns as files have to have them; what folders give is required of
-            no file.
-        declares_all: whether a JSON schema declares all columns there are.
-        folders: the columns that the files' folders give.
+        local: whether tasks run on this machine.
+        run_light: runs work that reads little of each file: in threads of this process if tasks
+            run on this machine, else as `run`.
+        csv: the CSV options that are given; those of `.tsv` files have their delimiter.
+        fields: the declared columns of the files; columns of folders are required of no file.
+        declares_all: whether a JSON schema declares all columns.
+        folders: the columns that the names of the files' folders give.
 
     Raises:
-        ConfigError: a declared type is unknown, or the path to the records is none.
-        InputError: the folders give other columns than are declared.
+        ConfigError: a declared type is unknown, or the path to the records is malformed.
+        InputError: the folders give columns that the schema does not declare.
     """
 
     def __init__(
@@ -83,10 +88,12 @@ class FileSet:
         spool: SpoolLocation,
         config: DestinationConfig,
         options: ReadOptions,
-        run: Run,
+        run: TaskRunner,
         split_bytes: int = 64 << 20,
     ) -> None:
-        self.files = with_folders(files) if config.partition_columns == "auto" else tuple(files)
+        self.files = (
+            add_folder_values(files) if config.partition_columns == "auto" else tuple(files)
+        )
         self.stream = stream
         self.spool = spool
         self.config = config
@@ -96,20 +103,20 @@ class FileSet:
         self.run = run
         self.split_bytes = split_bytes
         self.local = spool.local
-        self.look: Run = _beside_each_other if spool.local else run
+        self.run_light: TaskRunner = _run_in_threads if spool.local else run
         self.csv = options.csv or CsvOptions()
         if self.csv.delimiter is None and self.format == "tsv":
             self.csv = replace(self.csv, delimiter="\t")
         if not self.csv.detect:
             self.csv = self.csv.with_defaults()
         declared = options.schema or {}
-        fields = with_columns(
-            declared_fields(stream, declared),
+        fields = add_declared_columns(
+            parse_declared_fields(stream, declared),
             config.columns,
             all_declared=is_json_schema(declared),
         )
         self.declares_all = is_json_schema(declared)
-        self.folders = folder_fields(
+        self.folders = make_folder_fields(
             stream,
             self.files,
             fields,
@@ -125,63 +132,70 @@ class FileSet:
 
     @property
     def format(self) -> str:
-        """The format of all files."""
+        """The format that all files have."""
         return self.files[0].format
 
     @property
     def folder_names(self) -> frozenset[str]:
-        """Names of the columns that the files' folders give."""
+        """The names of the columns that the files' folders give."""
         return frozenset(field.name for field in self.folders)
 
-    def plain(self, encoding: str | None = "utf-8") -> list[SourceFile]:
-        """The files as plain UTF-8 ones that tasks can read by range, in order.
+    def make_plain(self, encoding: str | None = "utf-8") -> list[SourceFile]:
+        """Return the files as uncompressed UTF-8 files that tasks can read by range, in order.
 
-        Without an encoding, each file's is found out. Compressed and transcoded ones, and those
-        that tasks can't reach where they are, are spooled: by the tasks where they can reach them,
-        from here where only this machine can.
+        Compressed files, files in other encodings, and files that tasks can't reach are spooled: by
+        tasks if they can read the file whole, else by this process.
+
+        Args:
+            encoding: the files' encoding, as Python names it; None to detect each file's.
+
+        Raises:
+            SourceError: a file can't be read, unpacked or decoded.
         """
         with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
-            fits = list(executor.map(self._fits, self.files))
-            look = partial(_known_encoding, encoding)
-            encodings = list(executor.map(look, self.files, fits))
-            waiting = [
+            ready = list(executor.map(self._is_ready_for_tasks, self.files))
+            find = partial(_find_encoding, encoding)
+            encodings = list(executor.map(find, self.files, ready))
+            to_spool = [
                 n
-                for n, (fit, known) in enumerate(zip(fits, encodings, strict=True))
-                if not fit or known is None or not is_utf8(known)
+                for n, (is_ready, known) in enumerate(zip(ready, encodings, strict=True))
+                if not is_ready or known is None or not is_utf8(known)
             ]
-            spool = partial(_spooled, self.files, self.spool, encodings, self.limits)
-            here = [n for n in waiting if not self.seen_by_tasks(self.files[n])]
-            there = [n for n in waiting if n not in set(here)]
+            spool = partial(_spool_file, self.files, self.spool, encodings, self.limits)
+            here = [n for n in to_spool if not self.is_visible_to_tasks(self.files[n])]
+            in_tasks = [n for n in to_spool if self.is_visible_to_tasks(self.files[n])]
             spooled = {n: file for found in executor.map(carried(spool), here) for n, file in found}
-        spooled |= dict(self.run(spool, there)) if there else {}
+        spooled |= dict(self.run(spool, in_tasks)) if in_tasks else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 
-    def converted(
+    def with_files(
         self, files: Sequence[SourceFile], csv: CsvOptions, fields: tuple[Field, ...]
     ) -> FileSet:
-        """The same load of these CSV files in place of its own, with more declared columns."""
+        """Return a copy with other files, which are CSV, and their options and columns."""
         other = copy(self)
         other.files, other.csv, other.fields = tuple(files), csv, fields
         return other
 
-    def _fits(self, file: SourceFile) -> bool:
+    def _is_ready_for_tasks(self, file: SourceFile) -> bool:
+        """Whether tasks can read ranges of a file as it is stored: it is not compressed."""
         return self.spool.is_readable_by_tasks(file.uri, file.storage) and not is_packed(file)
 
-    def seen_by_tasks(self, file: SourceFile) -> bool:
-        """Whether tasks can read a file whole, if not by ranges."""
+    def is_visible_to_tasks(self, file: SourceFile) -> bool:
+        """Whether tasks can open a file where it lies."""
         return file.storage is not None or self.spool.is_readable_by_tasks(file.uri, None)
 
 
-def _spooled(
+def _spool_file(
     files: Sequence[SourceFile],
     spool: SpoolLocation,
     encodings: Sequence[str | None],
     limits: UnpackLimits,
     number: int,
 ) -> list[tuple[int, SourceFile]]:
+    """Return a file's number with its copy in the spool; runs inside tasks, too."""
     return [(number, spool_plain(files[number], spool, number, encodings[number], limits))]
 
 
-def _known_encoding(given: str | None, file: SourceFile, fits: bool) -> str | None:
-    """A file's encoding as far as it shows without unpacking it."""
-    return given or (stored_encoding(file) if fits else None)
+def _find_encoding(given: str | None, file: SourceFile, is_ready: bool) -> str | None:
+    """Return the given encoding, else that of an uncompressed file; None for a compressed file."""
+    return given or (stored_encoding(file) if is_ready else None)

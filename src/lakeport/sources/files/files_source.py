@@ -1,4 +1,4 @@
-"""Files as a source, of any format but Singer's: one batch of splits."""
+"""Read files of any format but Singer's as one batch of splits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeport.sources.csv.csv_plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader
-from lakeport.sources.files.source_file import SourceFile, check_signature, digest_of
+from lakeport.sources.files.source_file import SourceFile, check_signature, digest_files
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.spool import parse_spool_number
 from lakeport.sources.typed.plan import plan_typed
@@ -31,20 +31,20 @@ _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
 
 
 def file_flushes(files: FileSet) -> Iterator[Flush]:
-    """Prepare files; yield the one flush with the one batch that has all of their rows.
+    """Plan how tasks read files; yield one flush with one batch of all their rows.
 
     Raises:
         InputError: the files can't be landed as they are.
     """
-    digest = digest_of(files.files) if files.config.run_id is not None else ""
-    batch = _plan(files)
+    digest = digest_files(files.files) if files.config.run_id is not None else ""
+    batch = _plan_batch(files)
     if files.folders and batch.reader is not None:
         reader = FolderReader(batch.reader, files.folders)
         reader.check(files.stream, batch.splits)
         batch = replace(batch, reader=reader)
     batch = replace(
         batch,
-        splits=tuple(_named(files.files, batch.splits)),
+        splits=tuple(_name_splits(files.files, batch.splits)),
         digest=digest,
         remembered=True,
         untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
@@ -52,19 +52,26 @@ def file_flushes(files: FileSet) -> Iterator[Flush]:
     yield Flush((batch,), last=True)
 
 
-def _named(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
-    """The splits of several files with what their user calls them."""
-    names = Counter(file.name for file in files)
-    told = [file.name if names[file.name] == 1 else file.path for file in files]
-    of = {file.uri: name for file, name in zip(files, told, strict=True) if not file.member}
+def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
+    """Yield splits with their files' names for error messages; of a single file without."""
+    counts = Counter(file.name for file in files)
+    names = [file.name if counts[file.name] == 1 else file.path for file in files]
+    by_uri = {file.uri: name for file, name in zip(files, names, strict=True) if not file.member}
     for split in splits:
         if len(files) == 1:
             yield split
         else:
-            yield replace(split, file=of.get(split.uri) or told[parse_spool_number(split.uri)])
+            name = by_uri.get(split.uri) or names[parse_spool_number(split.uri)]
+            yield replace(split, file=name)
 
 
-def _plan(files: FileSet) -> Batch:
+def _plan_batch(files: FileSet) -> Batch:
+    """Return the batch that the planner of the files' format makes.
+
+    Raises:
+        ConfigError: the format is Singer's.
+        SourceError: a local file begins as one of another format.
+    """
     planner = _PLANNERS.get(files.format)
     if planner is None:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Folders `name=value` on the way to a source's files: columns with one value for each file.
+"""Read columns from folders named `name=value` in the paths of files: one value per file.
 
-Hive, Spark and others write partitioned tables so, and leave the columns out of the files.
+Hive, Spark and others write partitioned tables this way, and leave the columns out of the files.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _WIDE: tuple[tuple[pa.DataType, Any], ...] = (
 
 
 def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
-    """The columns that the folders of a file's path give, with their values as text.
+    """Return the columns that the folders of a file's path give, with their values as text.
 
     Names and values are percent-decoded, as Hive and Spark encode them.
 
     Raises:
-        SourceError: two folders give the same column, or one is no UTF-8 text.
+        SourceError: two folders give the same column, or a name is no UTF-8 text.
 
     >>> folder_values("s3://lake/sales/year=2024/city=Den%20Haag/a=__HIVE_DEFAULT_PARTITION__/1.csv")
     (('year', '2024'), ('city', 'Den Haag'), ('a', None))
@@ -68,8 +68,8 @@ def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(found.items())
 
 
-def with_folders(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
-    """The files with the columns of their folders.
+def add_folder_values(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """Return files with the columns and values of their folders.
 
     Raises:
         SourceError: see `folder_values`.
@@ -77,7 +77,7 @@ def with_folders(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
     return tuple(replace(file, folders=folder_values(file.path)) for file in files)
 
 
-def folder_fields(
+def make_folder_fields(
     stream: str,
     files: Sequence[SourceFile],
     declared: Sequence[Field],
@@ -85,17 +85,18 @@ def folder_fields(
     infer: bool,
     unknown: UnknownPolicy | None,
 ) -> tuple[Field, ...]:
-    """The columns that files' folders give: as declared, else of the type that fits all values.
+    """Return the columns that files' folders give: as declared, else of an inferred type.
 
     Args:
-        stream: the stream's name, for messages.
-        files: with their folders.
+        stream: the stream's name, for error messages.
+        files: files with the values of their folders.
         declared: the source's declared columns.
-        infer: whether columns that are not declared get a type; they are text otherwise.
-        unknown: what becomes of those that are not declared; None if nothing declares all columns.
+        infer: whether columns that are not declared get the type of all their values, or are text.
+        unknown: the policy for columns that are not declared; None if no JSON schema declares all
+            columns.
 
     Raises:
-        SourceError: a column is declared as what a folder can't give.
+        SourceError: a column is declared with a type or as required, and folders can't give that.
         UnknownFields: a column is not declared, and the policy is to fail.
     """
     known = {field.name: field for field in declared}
@@ -111,7 +112,7 @@ def folder_fields(
     for name in names:
         values = {dict(file.folders).get(name) for file in files}
         if name in known:
-            fields.append(_checked(known[name], values))
+            fields.append(_check_declared(known[name], values))
         elif unknown is not UnknownPolicy.DROP:
             texts = pa.array(sorted(v for v in values if v is not None), pa.string())
             type_ = narrowest_type(match_kinds(texts)) if infer else pa.string()
@@ -119,7 +120,8 @@ def folder_fields(
     return tuple(fields)
 
 
-def _checked(field: Field, values: set[str | None]) -> Field:
+def _check_declared(field: Field, values: set[str | None]) -> Field:
+    """Return a declared column of folders; raise SourceError if folders can't give its values."""
     if field.type.kind in _NOT_TEXT:
         raise SourceError(
             f"column {field.name!r} is declared as {field.type.kind}, which a folder can't give",
@@ -134,8 +136,12 @@ def _checked(field: Field, values: set[str | None]) -> Field:
 
 
 @lru_cache(maxsize=1024)
-def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """A folder's value as one of a column."""
+def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """Return a folder's value as a scalar of a column's type; null for None.
+
+    Raises:
+        SourceError: the text is no value of the type.
+    """
     if text is None:
         return pa.scalar(None, type_)
     wide = next((t for t, of in _WIDE if of(type_)), type_)
@@ -154,9 +160,9 @@ def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
 
 @dataclass(frozen=True, slots=True)
 class FolderReader:
-    """Reads what another reader reads, with the columns of the files' folders.
+    """Adds the columns of files' folders to what another reader reads.
 
-    A file's own column of that name has to hold the same value, or none.
+    A file's own column of the same name has to hold the folder's value or null in all rows.
 
     Attributes:
         inner: the reader of the files.
@@ -174,29 +180,25 @@ class FolderReader:
         return pa.schema([*inner, *((field.name, to_arrow_type(field.type)) for field in own)])
 
     def check(self, stream: str, splits: Sequence[Split]) -> None:
-        """Check names and values before anything is read.
-
-        Raises:
-            InputError: names clash, or a folder's value does not fit its column.
-        """
+        """Raise InputError if column names clash, or a folder's value does not fit its column."""
         schema = self.schema
         check_column_names(stream, schema.names)
         for split in splits:
             for name, text in split.folders:
                 if (place := schema.get_field_index(name)) >= 0:
-                    _value(name, text, schema.field(place).type)
+                    _parse_value(name, text, schema.field(place).type)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         schema = self.schema
         values = {
-            name: _value(name, text, schema.field(name).type)
+            name: _parse_value(name, text, schema.field(name).type)
             for name, text in split.folders
             if name in schema.names
         }
         for batch in self.inner.read(split):
             arrays = [
-                _column(batch, field, values, split)
+                _make_folder_column(batch, field, values, split)
                 if field.name in values
                 else batch.column(field.name)
                 if field.name in batch.schema.names
@@ -218,10 +220,14 @@ class FolderReader:
         return replace(self, inner=self.inner.extended(unknown))
 
 
-def _column(
+def _make_folder_column(
     batch: pa.RecordBatch, field: pa.Field, values: Mapping[str, pa.Scalar], split: Split
 ) -> pa.Array:
-    """A folder's value in all rows, once the file's own values, if any, are the same."""
+    """Return a column with the folder's value in all rows of a batch.
+
+    Raises:
+        SourceError: the file's own column has another value.
+    """
     value = values[field.name]
     if field.name in batch.schema.names:
         own = batch.column(field.name).drop_null()

@@ -6,14 +6,15 @@ places ─▶ listing, sorted ─┐
 bookmark ─▶ segments ──────┘
 ```
 
-A name is bytes there: those of a disk need not be text.
+A segment is an Arrow IPC stream of files, sorted by URI. URIs are stored as bytes: names on a disk
+need not be text.
 
-The bookmark `files` names segments. A load adds one with its new files, and takes those before it
-that are not larger into it, so that each is larger than all behind it together: a million files are
-in twenty segments at most, and each file is written twenty times at most.
+The bookmark `files` names segments. A load adds one segment with its new files, and merges the last
+segments that are not larger into it. So each segment is larger than all later ones together: a
+million files are in at most twenty segments, and each file is written at most twenty times.
 
-A segment that is not named any more stays for thirty days at least, for who brings an older version
-of the table back.
+A segment that the bookmark names no more stays for at least thirty days, for users who restore an
+older version of the table.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from pyarrow import ipc
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.files.discovery import (
-    Listed,
+    ListedFile,
     SourcePath,
     check_format,
-    check_formats,
-    nothing_found,
+    check_one_format,
+    expand_archive,
+    no_files_error,
+    select_format,
     stream_name,
-    unfolded,
-    with_format,
 )
 from lakeport.sources.input.decompression import unpack_limits
 from lakeport.sources.target import fixed_table_name, open_folder_storage
@@ -82,19 +83,20 @@ _SKEW: Final = 3600.0  # between the store's clock and ours
 _SMALL = 50_000  # files of a segment that is put in one request
 
 
-def unseen(
-    listed: Iterable[Listed], seen: Iterable[Listed]
-) -> Iterator[tuple[Listed, Listed | None]]:
-    """The files that were not seen as they are now, each with what was seen of it.
+def compare_listings(
+    listed: Iterable[ListedFile], seen: Iterable[ListedFile]
+) -> Iterator[tuple[ListedFile, ListedFile | None]]:
+    """Yield the listed files that are new or changed, each with its entry in `seen` or None.
 
     Args:
-        listed: in the order of their URIs.
-        seen: in the order of their URIs.
+        listed: files as they are now, sorted by URI.
+        seen: files as they were, sorted by URI.
 
-    >>> list(unseen([Listed("a", 1, ""), Listed("b", 2, "")], [Listed("b", 1, "")]))
+    >>> now = [ListedFile("a", 1, ""), ListedFile("b", 2, "")]
+    >>> list(compare_listings(now, [ListedFile("b", 1, "")]))
     ... # doctest: +NORMALIZE_WHITESPACE
-    [(Listed(uri='a', bytes=1, tag=''), None),
-     (Listed(uri='b', bytes=2, tag=''), Listed(uri='b', bytes=1, tag=''))]
+    [(ListedFile(uri='a', bytes=1, tag=''), None),
+     (ListedFile(uri='b', bytes=2, tag=''), ListedFile(uri='b', bytes=1, tag=''))]
     """
     waiting = iter(seen)
     known = next(waiting, None)
@@ -107,10 +109,10 @@ def unseen(
             yield file, known
 
 
-def wanted(
-    found: Iterable[tuple[Listed, Listed | None]], again: Literal["fail", "land", "ignore"]
-) -> Iterator[Listed]:
-    """Those of `unseen` that are to be landed.
+def select_new_files(
+    found: Iterable[tuple[ListedFile, ListedFile | None]], again: Literal["fail", "land", "ignore"]
+) -> Iterator[ListedFile]:
+    """Yield the files to land, of those that `compare_listings` found.
 
     Raises:
         SourceError: a file has changed since it was landed, and `again` is `fail`.
@@ -120,53 +122,55 @@ def wanted(
             yield file
         elif again == "fail":
             raise SourceError(
-                f"file {file.uri!r} has changed since it was landed: {difference(known, file)}",
+                f"file {file.uri!r} has changed since it was landed: "
+                f"{describe_change(known, file)}",
                 "`again: land` (`--again land`) lands all its rows once more, `again: ignore` "
                 "leaves it out; a file that is still written should get its name when it is whole.",
             )
 
 
-def difference(before: Listed, now: Listed) -> str:
-    """How a file differs from what was known of it, in words."""
-    return f"it had {_described(before)}, and has {_described(now)}"
+def describe_change(before: ListedFile, now: ListedFile) -> str:
+    """Describe how a file's size and tag have changed."""
+    return f"it had {_describe_file(before)}, and has {_describe_file(now)}"
 
 
-def _described(file: Listed) -> str:
-    if file.tag.isdecimal():  # of a disk
+def _describe_file(file: ListedFile) -> str:
+    """Describe a file's size, and its time of writing or its tag."""
+    if file.tag.isdecimal():  # of a file on a disk
         moment = datetime.fromtimestamp(int(file.tag) / 1e9, UTC)
         return f"{file.bytes:,} bytes of {moment:%Y-%m-%d %H:%M:%S.%f}"
     return f"{file.bytes:,} bytes with the tag {file.tag}"
 
 
-def write_segment(files: Iterable[Listed], target: Any) -> None:
-    """Write files, which come in the order of their URIs, to something with `write`."""
+def write_segment(files: Iterable[ListedFile], target: Any) -> None:
+    """Write files, sorted by URI, as a segment to a file object."""
     options = ipc.IpcWriteOptions(compression="zstd")
     with ipc.new_stream(target, _SCHEMA, options=options) as writer:
-        for rows in _groups(files, _ROWS):
+        for rows in _split_into_groups(files, _ROWS):
             names = (row.uri.encode("utf-8", "surrogateescape") for row in rows)
             _, sizes, tags = zip(*rows, strict=True)
             columns = dict(zip(_SCHEMA.names, ([*names], sizes, tags), strict=True))
             writer.write_batch(pa.RecordBatch.from_pydict(columns, _SCHEMA))
 
 
-def read_segment(source: Any) -> Iterator[Listed]:
-    """The files of a segment, in the order of their URIs.
+def read_segment(source: Any) -> Iterator[ListedFile]:
+    """Yield the files of a segment, sorted by URI.
 
     Raises:
-        pa.ArrowInvalid: it is no segment.
+        pa.ArrowInvalid: the file object holds no segment.
     """
     with ipc.open_stream(source) as reader:
         for batch in reader:
             names, sizes, tags = (column.to_pylist() for column in batch.columns)
             uris = (name.decode("utf-8", "surrogateescape") for name in names)
-            yield from map(Listed, uris, sizes, tags)
+            yield from map(ListedFile, uris, sizes, tags)
 
 
-def merged(segments: Sequence[Iterable[Listed]]) -> Iterator[Listed]:
-    """The files of all segments, each once, as the last of the segments that have it says.
+def merge_segments(segments: Sequence[Iterable[ListedFile]]) -> Iterator[ListedFile]:
+    """Yield the files of all segments, sorted by URI, each once: the entry of the last segment.
 
     Args:
-        segments: each in the order of its URIs.
+        segments: the files of each, sorted by URI.
     """
     before = None
     for file in heapq.merge(*reversed(segments), key=attrgetter("uri")):
@@ -175,14 +179,14 @@ def merged(segments: Sequence[Iterable[Listed]]) -> Iterator[Listed]:
         before = file.uri
 
 
-def in_order(files: Iterable[Listed], folder: Path) -> Iterator[Listed]:
-    """Files that come in any order in the order of their URIs, each once.
+def sort_listing(files: Iterable[ListedFile], folder: Path) -> Iterator[ListedFile]:
+    """Yield files sorted by URI, each once; spill to `folder` beyond 65,536 files.
 
-    No store is trusted with it: S3 Express lists in no order, and Azure's depends on the account.
+    Every listing is sorted: S3 Express lists in no order, and Azure's order depends on the account.
 
     Args:
-        files: as they are listed.
-        folder: takes what does not fit into memory.
+        files: in any order.
+        folder: an existing folder for the spilled parts.
     """
     runs: list[Path] = []
     waiting = iter(files)
@@ -190,38 +194,40 @@ def in_order(files: Iterable[Listed], folder: Path) -> Iterator[Listed]:
         runs.append(folder / f"listing-{len(runs)}.arrow")
         with runs[-1].open("xb") as target:
             write_segment(group, target)
-    return merged([*map(_from_disk, runs), group])
+    return merge_segments([*map(_read_sorted_run, runs), group])
 
 
-def _from_disk(path: Path) -> Iterator[Listed]:
+def _read_sorted_run(path: Path) -> Iterator[ListedFile]:
+    """Yield the files of a spilled part, sorted by URI."""
     with path.open("rb") as source:
         yield from read_segment(source)
 
 
-def _groups(files: Iterable[Listed], size: int) -> Iterator[list[Listed]]:
+def _split_into_groups(files: Iterable[ListedFile], size: int) -> Iterator[list[ListedFile]]:
+    """Yield lists of `size` files; the last may be shorter."""
     waiting = iter(files)
     while group := list(islice(waiting, size)):
         yield group
 
 
 class NewFiles:
-    """What is new in the places that a description names.
+    """Files of a source that its table has not had yet.
 
     Args:
-        source: the description.
-        places: what it names.
-        record: what the table has had.
-        folder: takes long listings.
-        limits: what archives may become.
+        source: the description of the source.
+        places: the files, folders and globs that it names.
+        record: the files that the table has had.
+        folder: an existing folder, for long listings.
+        limits: the maximum size and expansion ratio of archives.
         format: see `discover`.
 
     Attributes:
-        files: those to land, with the files of archives in their place. Empty ones are seen, and
-            have no row.
+        files: the files to land, each archive replaced by the files in it. Empty files count as
+            landed, and are not in here.
 
     Raises:
-        SourceError: a file has changed since it was landed, the new ones are of several formats, or
-            the places are empty and always were.
+        SourceError: a file has changed since it was landed, the new files are of several formats,
+            or the table has had no file and there is none.
     """
 
     def __init__(
@@ -234,44 +240,44 @@ class NewFiles:
         format: str = "",  # noqa: A002
     ) -> None:
         self._format = format
-        self._source, self._places, self._record = source, places, record
+        self._source, self._places, self._landed_files = source, places, record
         self._by_root = {place.root: place for place in places}
         self._by_name = {place.name: place for place in places}
         self._folder = folder
-        self._count = 0
-        self._reached: dict[str, str] = {}
-        self._new: list[Listed] = []
-        self._of_no_format: list[SourceFile] = []
+        self._listed_count = 0
+        self._last_listed: dict[str, str] = {}
+        self._new_files: list[ListedFile] = []
+        self._unknown_files: list[SourceFile] = []
         self.files: list[SourceFile] = []
-        listed = in_order(map(self._counted, self._listed()), folder)
+        listed = sort_listing(map(self._count_file, self._list_places()), folder)
         first = next(listed, None)
         seen = record.seen(first.uri if first else "")
-        found = unseen(chain([first] if first else [], listed), seen)
-        for file in wanted(found, source.again):
-            self._take(file, limits)
-        if record.empty and not self._new:
-            raise nothing_found(places[0], self._of_no_format)
-        check_formats(self.files)
+        found = compare_listings(chain([first] if first else [], listed), seen)
+        for file in select_new_files(found, source.again):
+            self._queue_file(file, limits)
+        if record.empty and not self._new_files:
+            raise no_files_error(places[0], self._unknown_files)
+        check_one_format(self.files)
 
-    def nothing(self, stream: str) -> Iterator[Flush]:
-        """The flush that says that there is nothing new."""
-        note = f"nothing new: {pluralize(self._count, 'file')} looked at"
+    def report_nothing_new(self, stream: str) -> Iterator[Flush]:
+        """Yield one flush without batches, with a note that no file is new."""
+        note = f"nothing new: {pluralize(self._listed_count, 'file')} looked at"
         yield Flush((), last=True, notes={stream: note}, quiet=(stream,))
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """The flushes of the new files, with what the table is to remember."""
-        bookmark, write = self._record.extended(self._new, self._reached)
+        """Yield the flushes of the new files, with the bookmark that records these files."""
+        bookmark, write = self._landed_files.extend(self._new_files, self._last_listed)
 
         def before_commit() -> None:
-            self._check()
+            self._check_unchanged()
             write()
 
         for flush in source:
             batches = tuple(
                 replace(
                     batch,
-                    notes=(*batch.notes, self._told()),
-                    remembered=False,  # the record knows them
+                    notes=(*batch.notes, self._count_note()),
+                    remembered=False,  # the bookmark records the files
                     bookmark=bookmark,
                     before_commit=before_commit,
                 )
@@ -279,71 +285,72 @@ class NewFiles:
             )
             yield replace(flush, batches=batches)
 
-    def _told(self) -> str:
-        looked_at = f"{pluralize(self._count, 'file')} looked at"
-        return f"{pluralize(len(self._new), 'new file')}, {looked_at}"
+    def _count_note(self) -> str:
+        """Return a note with the numbers of new and of listed files."""
+        looked_at = f"{pluralize(self._listed_count, 'file')} looked at"
+        return f"{pluralize(len(self._new_files), 'new file')}, {looked_at}"
 
-    def _listed(self) -> Iterator[Listed]:
+    def _list_places(self) -> Iterator[ListedFile]:
+        """Yield the files of all places; if `ordered`, only those behind the last listed URI."""
         for place in self._places:
             if not self._source.ordered:
-                yield from place.listed()
+                yield from place.list_files()
                 continue
-            last = after = self._record.reached.get(place.name, "")
-            for file in place.listed(after):
+            last = after = self._landed_files.last_listed.get(place.name, "")
+            for file in place.list_files(after):
                 last = max(last, file.uri)
                 yield file
             if last:
-                self._reached[place.name] = last
+                self._last_listed[place.name] = last
 
-    def _counted(self, file: Listed) -> Listed:
-        self._count += 1
+    def _count_file(self, file: ListedFile) -> ListedFile:
+        """Count a listed file, and return it."""
+        self._listed_count += 1
         return file
 
-    def _take(self, file: Listed, limits: UnpackLimits) -> None:
-        place = self._place(file)
-        files = with_format(unfolded(place.file(file), limits), place, self._format)
+    def _queue_file(self, file: ListedFile, limits: UnpackLimits) -> None:
+        """Add a file, or the files of an archive, to those to land; skip unknown formats."""
+        place = self._find_place(file)
+        files = select_format(expand_archive(place.file(file), limits), place, self._format)
         if files:
-            self._new.append(file)
+            self._new_files.append(file)
             self.files += (one for one in files if one.bytes)
-        elif len(self._of_no_format) < _TOLD:
-            self._of_no_format.append(place.file(file))
+        elif len(self._unknown_files) < _TOLD:
+            self._unknown_files.append(place.file(file))
 
-    def _place(self, file: Listed) -> SourcePath:
+    def _find_place(self, file: ListedFile) -> SourcePath:
+        """Return the place that listed a file."""
         found = self._by_name.get(file.uri)
         return found or next(p for root, p in self._by_root.items() if file.uri.startswith(root))
 
-    def _check(self) -> None:
-        """See that what was read is what was listed.
-
-        Raises:
-            SourceError: a file has changed, or is gone.
-        """
-        for file, now in unseen(self._new, self._again()):
-            what = f"changed: {difference(file, now)}" if now else "went"
+    def _check_unchanged(self) -> None:
+        """Raise SourceError if a new file has changed or was removed since it was listed."""
+        for file, now in compare_listings(self._new_files, self._relist()):
+            what = f"changed: {describe_change(file, now)}" if now else "went"
             raise SourceError(
                 f"while it was read, file {file.uri!r} {what}; nothing was landed",
                 "land once more. What writes such files should give them their names when they "
                 "are whole.",
             )
 
-    def _again(self) -> Iterator[Listed]:
-        """The new files as they are now, in the order of their URIs, and perhaps others."""
+    def _relist(self) -> Iterator[ListedFile]:
+        """Yield the new files as they are now, sorted by URI, and perhaps other files."""
         stored = any(place.storage is not None for place in self._places)
-        if stored and self._count < _PAGE * len(self._new):  # that is fewer requests
-            yield from in_order(self._listed(), Path(mkdtemp(dir=self._folder)))
+        if stored and self._listed_count < _PAGE * len(self._new_files):  # that is fewer requests
+            yield from sort_listing(self._list_places(), Path(mkdtemp(dir=self._folder)))
             return
         with ThreadPoolExecutor(_THREADS, "lakeport-look") as executor:
-            found = executor.map(lambda file: self._place(file).again(file), self._new)
+            found = executor.map(lambda file: self._find_place(file).refresh(file), self._new_files)
             yield from (file for file in found if file is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
-    """One segment, as the bookmark names it.
+class _SegmentEntry:
+    """A segment's entry in the bookmark.
 
     Attributes:
-        name: of its object.
-        files: how many it has at most; those that came again are counted each time.
+        name: the name of its object.
+        files: the maximum number of its files; a file that was landed again counts each time.
         last: the last URI in it.
     """
 
@@ -353,14 +360,18 @@ class _Segment:
 
 
 class LandedFiles:
-    """The files that a table has had.
+    """The record of the files that a table has had: the bookmark `files` and its segments.
 
     Args:
-        memory: the table's.
-        now: the time, in seconds since 1970.
+        memory: the table's bookmarks.
+        now: returns the time, in seconds since 1970.
+
+    Attributes:
+        empty: whether the table has had no file.
+        last_listed: a place's name -> the last URI that was listed there, if names grow with time.
 
     Raises:
-        DestinationError: the store refused, or another version of lakeport wrote the record.
+        DestinationError: the store refuses, or another version of lakeport wrote the record.
     """
 
     def __init__(self, memory: Memory, now: Callable[[], float] = time.time) -> None:
@@ -369,106 +380,114 @@ class LandedFiles:
         self._number = remembered.number
         value = remembered.value
         self.empty: bool = not value
-        """Whether the table has had none."""
         if value and value.get("format") != _FORMAT:
             raise DestinationError(
                 f"the record of the files that {memory.storage.uri()} has had is of format "
                 f"{value.get('format')!r}, and this version of lakeport knows format {_FORMAT}",
                 "use the version that wrote it, or a newer one.",
             )
-        self.reached: Mapping[str, str] = value.get("reached", {})
-        """SourcePath -> the last URI that was listed there, where names grow with time."""
-        self._segments = [_Segment(*segment) for segment in value.get("segments", ())]
+        self.last_listed: Mapping[str, str] = value.get("reached", {})
+
+        self._segments = [_SegmentEntry(*segment) for segment in value.get("segments", ())]
         self._now = now()
         swept = value.get("swept", {"at": self._now, "named": []})
         self._swept_at: float = swept["at"]
-        self._named_then = frozenset[str](swept["named"])
+        self._kept_segments = frozenset[str](swept["named"])
 
-    def seen(self, first: str = "") -> Iterator[Listed]:
-        """The files that the table has had, in the order of their URIs.
+    def seen(self, first: str = "") -> Iterator[ListedFile]:
+        """Yield the files that the table has had, sorted by URI.
 
         Args:
-            first: files before this URI may be left out.
+            first: a URI; files before it may be left out.
 
         Raises:
             DestinationError: a segment is damaged or missing (while iterating).
         """
-        return merged([self._read(one.name) for one in self._segments if one.last >= first])
+        return merge_segments(
+            [self._read_segment(one.name) for one in self._segments if one.last >= first]
+        )
 
-    def extended(
-        self, new: Sequence[Listed], reached: Mapping[str, str]
+    def extend(
+        self, new: Sequence[ListedFile], reached: Mapping[str, str]
     ) -> tuple[Bookmark, Callable[[], None]]:
-        """The record with more files.
+        """Return the bookmark with more files, and a function that writes its new segment.
 
         Args:
-            new: in the order of their URIs.
-            reached: replaces that of the places that are named.
+            new: the new files, sorted by URI.
+            reached: a place's name -> the last URI that was listed there; other places keep theirs.
 
         Returns:
-            The record after the load, and what writes the segment that only this names: to be
-            called before the commit.
+            The bookmark after the load, and the function, to be called before the commit.
         """
         kept = list(self._segments)
-        taken: list[_Segment] = []
+        taken: list[_SegmentEntry] = []
         files, last = len(new), new[-1].uri if new else ""
         while new and kept and kept[-1].files <= files:
             taken.insert(0, kept.pop())
             files, last = files + taken[0].files, max(last, taken[0].last)
         name = f"{secrets.token_hex(16)}.arrow"
         if new:
-            kept.append(_Segment(name, files, last))
+            kept.append(_SegmentEntry(name, files, last))
         named = {one.name for one in kept}
         due = self._now - self._swept_at >= _KEPT
         value: dict[str, Any] = {
             "format": _FORMAT,
             "segments": [[one.name, one.files, one.last] for one in kept],
-            "reached": {**self.reached, **reached},
+            "reached": {**self.last_listed, **reached},
             "swept": {"at": self._now, "named": sorted(named)}
-            if due or not self._named_then
-            else {"at": self._swept_at, "named": sorted(self._named_then)},
+            if due or not self._kept_segments
+            else {"at": self._swept_at, "named": sorted(self._kept_segments)},
         }
 
         def write() -> None:
             if new:
-                self._write(name, files, merged([*(self._read(s.name) for s in taken), new]))
+                self._write_segment(
+                    name, files, merge_segments([*(self._read_segment(s.name) for s in taken), new])
+                )
             if due:
-                self._sweep(named)
+                self._delete_old_segments(named)
 
         return Bookmark(_NAME, value, self._number), write
 
-    def _sweep(self, named: Collection[str]) -> None:
-        """Remove what was not named thirty days ago, nor is now."""
+    def _delete_old_segments(self, named: Collection[str]) -> None:
+        """Delete segments that the bookmark named neither thirty days ago nor names now."""
         storage = self._memory.storage
-        with suppress(DestinationError):  # it may not be allowed, and can wait
-            for found in storage.list(self._key("").rstrip("/")):
+        with suppress(DestinationError):  # deletion may not be allowed, and can wait
+            for found in storage.list(self._segment_key("").rstrip("/")):
                 name = found.key.rpartition("/")[2]
                 old = found.modified < self._swept_at - _SKEW
-                if old and name not in named and name not in self._named_then:
+                if old and name not in named and name not in self._kept_segments:
                     storage.delete(found.key)
 
-    def _key(self, name: str) -> str:
+    def _segment_key(self, name: str) -> str:
         return f"{self._memory.folder}/files/{name}"
 
-    def _read(self, name: str) -> Iterator[Listed]:
+    def _read_segment(self, name: str) -> Iterator[ListedFile]:
+        """Yield the files of a stored segment.
+
+        Raises:
+            DestinationError: the segment is damaged or missing.
+        """
         try:
-            with self._memory.storage.open(self._key(name)) as source:
+            with self._memory.storage.open(self._segment_key(name)) as source:
                 yield from read_segment(source)
         except pa.ArrowInvalid as error:
             raise DestinationError(
-                f"{self._memory.storage.uri(self._key(name))} is damaged, and holds files that the "
-                f"table has had: {error}",
+                f"{self._memory.storage.uri(self._segment_key(name))} is damaged, and holds files "
+                f"that the table has had: {error}",
                 "bring it back from a copy, or land all anew with a full refresh.",
             ) from error
 
-    def _write(self, name: str, size: int, files: Iterator[Listed]) -> None:
+    def _write_segment(self, name: str, size: int, files: Iterator[ListedFile]) -> None:
+        """Store a segment of about `size` files; in one request up to 50,000."""
         storage = self._memory.storage
         if size > _SMALL:
-            with created(storage, self._key(name)) as target:
+            with created(storage, self._segment_key(name)) as target:
                 write_segment(files, target)
             return
         small = io.BytesIO()
         write_segment(files, small)
-        storage.put(self._key(name), small.getvalue())
+        storage.put(self._segment_key(name), small.getvalue())
 
 
 def open_new_files(
@@ -478,32 +497,33 @@ def open_new_files(
     folder: Path,
     memory_of: Callable[[str], Memory],
 ) -> tuple[str, NewFiles]:
-    """List what a description names, and find what is new.
+    """List the files of a source, and find those that its table has not had.
 
     Args:
-        source: the description.
+        source: the description of the source.
         options: how to read the files.
         config: the target's.
-        folder: takes long listings.
-        memory_of: gives what the table of a stream remembers.
+        folder: an existing folder, for long listings.
+        memory_of: opens the bookmarks of a stream's table.
 
     Returns:
-        The stream's name, and the files.
+        The stream's name, and the new files.
 
     Raises:
-        ConfigError: the source or the target does not go with it.
+        ConfigError: the source or the target does not support `new_only`.
         SourceError: see `NewFiles`.
-        DestinationError: the record can't be read.
+        DestinationError: the record of landed files can't be read.
     """
-    _check(source, options, config)
+    _check_source(source, options, config)
     places = [SourcePath.of(name, partial(open_folder_storage, config)) for name in source.names]
-    stream = fixed_table_name(config) or _name_of(places)
+    stream = fixed_table_name(config) or _get_stream_name(places)
     record = LandedFiles(memory_of(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)
 
 
-def _check(source: FilesSource, options: ReadOptions, config: DestinationConfig) -> None:
+def _check_source(source: FilesSource, options: ReadOptions, config: DestinationConfig) -> None:
+    """Raise ConfigError if the source or the target does not support `new_only`."""
     if not source.names or "-" in source.names:
         raise ConfigError(
             "`new_only` is about files, and the source names "
@@ -518,20 +538,20 @@ def _check(source: FilesSource, options: ReadOptions, config: DestinationConfig)
         )
     check_format(options.format)
     if options.format == "singer":
-        raise singer_files()
+        raise singer_files_error()
 
 
-def singer_files() -> ConfigError:
-    """The error that a source has Singer files."""
+def singer_files_error() -> ConfigError:
+    """Return the error for Singer files in a source with `new_only`."""
     return ConfigError(
         "`new_only` is about files of one table, and Singer files may hold several streams",
         "land Singer files without it.",
     )
 
 
-def _name_of(places: Sequence[SourcePath]) -> str:
-    """The stream's name, by what is named alone: the same whatever is new."""
+def _get_stream_name(places: Sequence[SourcePath]) -> str:
+    """Return the stream's name, made of the places' names alone: it is the same at each load."""
     place = places[0]
-    first = next(place.listed(), None) if len(places) == 1 and not place.wild else None
+    first = next(place.list_files(), None) if len(places) == 1 and not place.is_glob else None
     files = [place.file(first)] if first is not None and first.uri == place.name else []
     return stream_name([place.source for place in places], files)

@@ -1,4 +1,4 @@
-"""One file of a source, on a disk or in a store, and what its first bytes say that it is."""
+"""One file of a source, on a disk or in a store, and the format that its first bytes show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BYTES = 512
 _ARCHIVE = "archive"
-_OLD = "xlsx"  # what reads it says what to do
+_OLD_OFFICE = "xlsx"  # what reads it says what to do
 _MAGIC = (
     (b"PAR1", "Parquet", "parquet"),
     (b"ORC", "ORC", "orc"),
@@ -35,7 +35,7 @@ _MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _ARCHIVE),
     (b"Rar!\x1a\x07", "a RAR archive", _ARCHIVE),
     (b"%PDF-", "a PDF document", ""),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of Office 97 to 2003", _OLD),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of Office 97 to 2003", _OLD_OFFICE),
 )
 _TEXTS = (
     (re.compile(rb"(?i)<(?:!doctype html|html|head|table)\b"), "an HTML page", ""),
@@ -44,7 +44,7 @@ _TEXTS = (
     (re.compile(rb'(?:\[\s*)?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*[\],]?\s*\Z)'), "JSON", "json"),
 )
 _JSON = ("json", "jsonl")
-_TOLD = ("json", "singer")  # may be read as any JSON
+_READ_AS_JSON = ("json", "singer")
 _WORKBOOK = "xl/workbook.xml"
 
 _CHUNK = 1 << 20
@@ -52,27 +52,24 @@ _CHECKED = UnpackLimits(0, 0)
 
 
 def check_signature(file: SourceFile, *, texts: bool = True) -> None:
-    """See that a file does not begin as one of another format.
+    """Raise SourceError if a file's first bytes are those of another format than its own.
 
     Args:
-        file: as it is stored, or unpacked; one that is compressed or in an archive tells nothing.
-        texts: whether to look for other formats of text, too.
-
-    Raises:
-        SourceError: it does, or it can't be read.
+        file: a file; files that are compressed or in an archive are not checked.
+        texts: whether to look for HTML, XML, JSON and Singer messages, too.
     """
     if file.member:
         return
     with file.open() as source:
         head = source.read(_BYTES)
-    name, format_ = _told(head, file, texts=texts)
+    name, format_ = _detect_format(head, file, texts=texts)
     if not name and file.format == "xlsx" and not (is_archive(head) or compression_of(head)):
         raise SourceError(
             f"file {file.name!r} is no Excel workbook" if head else f"file {file.name!r} is empty",
             "get it again; or name its format with `--source-format` (`source_format=`), such as "
             "csv for text.",
         )
-    if not name or format_ == file.format or (format_ in _TOLD and file.format in _JSON):
+    if not name or format_ == file.format or (format_ in _READ_AS_JSON and file.format in _JSON):
         return
     if format_ == _ARCHIVE:
         raise SourceError(
@@ -87,8 +84,11 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
     )
 
 
-def _told(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, str]:
-    """What a file is, and the format that reads it; empty where its first bytes don't tell."""
+def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, str]:
+    """Return what a file's first bytes show it to be, and the format that reads it; or empty texts.
+
+    The format is empty if no format of lakeport reads such a file.
+    """
     if _is_tar(head):
         return "a tar archive", _ARCHIVE
     for magic, name, format_ in _MAGIC:
@@ -115,10 +115,11 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _is_workbook(path: str) -> bool:
+    """Whether a local zip archive is an Excel workbook; False if it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _WORKBOOK in archive.namelist()
-    except Exception:  # what zipfile meets in damaged archives it does not foresee
+    except Exception:  # zipfile raises errors of many classes for damaged archives
         return False
 
 
@@ -128,15 +129,15 @@ class SourceFile:
 
     Attributes:
         uri: a local path, or an object's URI.
-        name: file name for messages and for the stream's name, without folders; of a file in an
+        name: the file's name without folders, for messages and the stream's name; of a file in an
             archive `archive.zip!/path`.
-        format: one of the values of `discovery.FORMATS`; empty if the name tells none.
-        bytes: size as stored.
-        storage: where the object is; None for local files.
-        key: its key in `storage`.
+        format: one of the values of `discovery.FORMATS`; empty if the suffix is unknown.
+        bytes: the size as stored.
+        storage: the object's store; None for local files.
+        key: the object's key in `storage`.
         folders: columns that its folders give, with their values (see `sources.files.folders`).
-        encoding: of its text as it was stored, where that was given or found out.
-        member: where `uri` is a zip archive, the file's path in it, which `name` ends with.
+        encoding: the encoding of its text before it was spooled, if that was given or detected.
+        member: the file's path in the zip archive `uri`; empty for files in no archive.
     """
 
     uri: str
@@ -151,18 +152,18 @@ class SourceFile:
 
     @property
     def path(self) -> str:
-        """Where the file lies, with the folders within an archive in place of the archive."""
+        """The file's path; of a file in an archive, its path in the folder of the archive."""
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
     def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
-        """Open the file as stored; that of an archive can't be sought in.
+        """Open the file as stored, for reading; a file of an archive is not seekable.
 
         Args:
-            limits: what a file of an archive may become, beyond what it says of itself, which was
-                checked when it was found.
+            limits: the maximum size and expansion ratio of a file of an archive. Without them its
+                size as the archive names it holds, which was checked when it was found.
 
         Raises:
-            SourceError: it is absent or can't be read.
+            SourceError: the file is absent or can't be read.
         """
         if self.member:
             archive = replace(self, member="")
@@ -178,8 +179,8 @@ class SourceFile:
             ) from error
 
     @contextmanager
-    def named(self) -> Iterator[None]:
-        """Have errors name the file as its user knows it where it is in the spool."""
+    def translate_errors(self) -> Iterator[None]:
+        """Context manager that puts the user's name of a spooled file into errors of the body."""
         try:
             yield
         except SourceError as error:
@@ -188,7 +189,7 @@ class SourceFile:
             raise SourceError(error.message.replace(self.uri, self.name), error.hint) from error
 
     def split(self, start: int, end: int, first_line: int) -> Split:
-        """A range of the file as a task's input; see `Split`."""
+        """Return a range of the file, from byte `start` to `end`, as a task's input."""
         return Split(
             self.uri,
             start,
@@ -200,8 +201,8 @@ class SourceFile:
         )
 
 
-def digest_of(files: Sequence[SourceFile]) -> str:
-    """SHA-256, in hex, over the stored content of all files and their folders' columns, in order.
+def digest_files(files: Sequence[SourceFile]) -> str:
+    """Return the SHA-256, in hex, of the stored content and folder columns of files, in order.
 
     Raises:
         SourceError: a file can't be read.

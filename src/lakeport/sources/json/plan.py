@@ -21,7 +21,7 @@ from lakeport.schema.types import (
     to_arrow_field,
     to_arrow_type,
 )
-from lakeport.sources.files.declared_columns import read_type
+from lakeport.sources.files.declared_columns import get_json_type
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.documents import (
@@ -50,9 +50,9 @@ def plan_json(files: FileSet) -> Batch:
         SourceError: a file is not JSON, or no file holds a record.
     """
     as_lines = partial(_as_lines, files.spool, files.records_path)
-    lines = dict(files.run(as_lines, list(enumerate(files.plain()))))
+    lines = dict(files.run(as_lines, list(enumerate(files.make_plain()))))
     plain = [lines[number] for number in sorted(lines)]
-    splits = files.look(partial(_cut, files.split_bytes), plain)
+    splits = files.run_light(partial(_cut, files.split_bytes), plain)
     fields = _fields(files, splits)
     reader = JsonReader(
         files.stream,
@@ -136,7 +136,7 @@ def _read(declared: Field | None, found: Field, files: FileSet) -> Field:
         return found
     if found.name not in files.config.columns:
         return declared
-    return replace(declared, type=read_type(declared.type, found.type))
+    return replace(declared, type=get_json_type(declared.type, found.type))
 
 
 def _infer(

@@ -344,10 +344,10 @@ class BatchCollector:
     def _parse_fields(self, message: SchemaMessage) -> tuple[Field, ...]:
         """Return a SCHEMA's columns, with the types of `columns` and the record metadata."""
         from lakeport.schema.jsonschema import parse_schema
-        from lakeport.sources.files.declared_columns import retyped
+        from lakeport.sources.files.declared_columns import override_types
 
         fields = parse_schema(message.stream, message.schema, message.key_properties)
-        fields = retyped(fields, self._config.columns)
+        fields = override_types(fields, self._config.columns)
         if not self._config.add_record_metadata:
             return fields
         from lakeport.sources.singer.metadata import add_metadata_fields

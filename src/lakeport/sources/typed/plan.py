@@ -78,7 +78,7 @@ def plan_typed(files: FileSet) -> Batch:
     """
     format_ = _FORMATS[files.format]
     look = partial(read_footer, limits=files.limits)
-    footers = sorted(files.run(look, files.plain()), key=lambda footer: footer.file.uri)
+    footers = sorted(files.run(look, files.make_plain()), key=lambda footer: footer.file.uri)
     rows = [footer.rows for footer in footers]
     schema, mixed = union(footers, column_types(files.config.columns))
     check_column_names(files.stream, schema.names)
@@ -107,7 +107,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
     """
     format_ = _FORMATS[file.format]
     with (
-        file.named(),
+        file.translate_errors(),
         explain_read_errors(file.name, format_.name),
     ):
         found = format_.look(file, limits)

@@ -18,7 +18,7 @@ import lakeport
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files.discovery import discover, stream_name
-from lakeport.sources.files.source_file import digest_of
+from lakeport.sources.files.source_file import digest_files
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import UnpackLimits
 from tests.unit.sources.landed import landed
@@ -232,7 +232,7 @@ def test_limits_that_are_lifted_hold_for_the_digest(
     monkeypatch.setattr(decompression, "_FLOOR", 1 << 16)
     path = tmp_path / "x.zip"
     path.write_bytes(zipped({"a.csv": b"id\n" + b"0\n" * (1 << 20)}))
-    assert len(digest_of(discover([str(path)], limits=UnpackLimits(0, 0)))) == 64
+    assert len(digest_files(discover([str(path)], limits=UnpackLimits(0, 0)))) == 64
 
 
 class Store:
@@ -265,7 +265,7 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "1.zip").write_bytes(zipped(first))
     (tmp_path / "2.zip").write_bytes(zipped(first, zipfile.ZIP_STORED))
     (tmp_path / "3.zip").write_bytes(zipped({**first, "b.csv": "id\n3\n"}))
-    one, two, three = (digest_of(discover([str(tmp_path / f"{n}.zip")])) for n in (1, 2, 3))
+    one, two, three = (digest_files(discover([str(tmp_path / f"{n}.zip")])) for n in (1, 2, 3))
     assert one == two != three
 
 

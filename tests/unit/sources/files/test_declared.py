@@ -10,16 +10,16 @@ import pytest
 from lakeport.errors import ConfigError
 from lakeport.loading.plan import plan
 from lakeport.loading.run import land
-from lakeport.sources.files.declared_columns import declaration, declared_fields
+from lakeport.sources.files.declared_columns import load_declaration, parse_declared_fields
 
 
 @pytest.mark.parametrize("named", [str, Path])
 def test_a_declaration_may_be_a_file(tmp_path: Path, named: type) -> None:
     path = tmp_path / "s.json"
     path.write_text('{"properties": {"id": {"type": "integer"}}}')
-    assert declaration(named(path)) == {"properties": {"id": {"type": "integer"}}}
+    assert load_declaration(named(path)) == {"properties": {"id": {"type": "integer"}}}
     path.write_text("price: decimal(10, 2)")
-    assert declaration(named(path)) == {"price": "decimal(10, 2)"}
+    assert load_declaration(named(path)) == {"price": "decimal(10, 2)"}
 
 
 @pytest.mark.parametrize("call", [land, plan])
@@ -34,4 +34,4 @@ def test_what_is_no_declaration_is_refused_at_once(call: Any, given: Any, tmp_pa
 def test_columns_are_declared_by_name() -> None:
     wrong: Any = {1: "integer"}
     with pytest.raises(ConfigError, match="name of type int"):
-        declared_fields("s", wrong)
+        parse_declared_fields("s", wrong)

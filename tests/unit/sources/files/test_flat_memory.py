@@ -11,14 +11,14 @@ MOST = 22  # MB; a set of the names alone takes twice as much
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-from lakeport.sources.files.discovery import Listed
-from lakeport.sources.files.new_files import unseen, wanted
-from lakeport.sources.files.new_files import in_order, read_segment, write_segment
+from lakeport.sources.files.discovery import ListedFile
+from lakeport.sources.files.new_files import compare_listings, select_new_files
+from lakeport.sources.files.new_files import sort_listing, read_segment, write_segment
 
 def files(first, end):
     for number in range(first, end):
         name = f"s3://acme-inbox/flights/2026/11/{number % 30:02d}/part-{number:09d}.json.gz"
-        yield Listed(name, number, f"{number:032x}")
+        yield ListedFile(name, number, f"{number:032x}")
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -26,11 +26,11 @@ def peak():
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 (folder / "seen").mkdir()
 with (folder / "segment").open("wb") as target:
-    write_segment(in_order(files(0, count), folder / "seen"), target)
+    write_segment(sort_listing(files(0, count), folder / "seen"), target)
 before = peak()  # above what either side takes at a time
 with (folder / "segment").open("rb") as source:
-    found = unseen(in_order(files(0, count + 7), folder), read_segment(source))
-    print(len(list(wanted(found, "fail"))), peak() - before)
+    found = compare_listings(sort_listing(files(0, count + 7), folder), read_segment(source))
+    print(len(list(select_new_files(found, "fail"))), peak() - before)
 """
 
 

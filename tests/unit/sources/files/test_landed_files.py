@@ -12,20 +12,25 @@ from hypothesis import strategies as st
 from lakeport.errors import DestinationError
 from lakeport.model import Remembered
 from lakeport.sources.files import new_files
-from lakeport.sources.files.discovery import Listed
-from lakeport.sources.files.new_files import LandedFiles, in_order, unseen, wanted
+from lakeport.sources.files.discovery import ListedFile
+from lakeport.sources.files.new_files import (
+    LandedFiles,
+    compare_listings,
+    select_new_files,
+    sort_listing,
+)
 from lakeport.storage.local import LocalStorage
 from tests.unit.sources.kept_memory import KeptMemory
 
 DAY = 24 * 3600.0
 
 
-def listed(*numbers: int, tag: str = "") -> list[Listed]:
-    return [Listed(f"/in/{number:06d}.json", number, tag) for number in sorted(numbers)]
+def listed(*numbers: int, tag: str = "") -> list[ListedFile]:
+    return [ListedFile(f"/in/{number:06d}.json", number, tag) for number in sorted(numbers)]
 
 
-def add(memory: KeptMemory, files: list[Listed], now: float = 0.0, **reached: str) -> None:
-    bookmark, write = LandedFiles(memory, lambda: now).extended(files, reached)
+def add(memory: KeptMemory, files: list[ListedFile], now: float = 0.0, **reached: str) -> None:
+    bookmark, write = LandedFiles(memory, lambda: now).extend(files, reached)
     write()
     memory.commit(bookmark)
 
@@ -143,13 +148,17 @@ def test_any_sequence_of_changes_lands_each_content_once(
         there |= changes
         spool = folder / f"spool-{load}"
         spool.mkdir()
-        names: list[Any] = [Listed(f"/in/{n}", 0, str(tag)) for n, tag in there.items()]
+        names: list[Any] = [ListedFile(f"/in/{n}", 0, str(tag)) for n, tag in there.items()]
         seen = LandedFiles(memory).seen()
-        new = list(wanted(unseen(in_order([*names, *names[:2]], spool), seen), "land"))
+        new = list(
+            select_new_files(
+                compare_listings(sort_listing([*names, *names[:2]], spool), seen), "land"
+            )
+        )
         found = {int(file.uri.rpartition("/")[2]): int(file.tag) for file in new}
         assert len(found) == len(new)
         assert found == {n: tag for n, tag in there.items() if landed.get(n) != tag}
-        bookmark, write = LandedFiles(memory).extended(new, {})
+        bookmark, write = LandedFiles(memory).extend(new, {})
         if new:
             write()
             if not fails:

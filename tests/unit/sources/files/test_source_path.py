@@ -17,7 +17,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def listed(source: str, folder: Path, after: str = "") -> list[str]:
-    found = SourcePath(source).listed(f"{folder}/{after}" if after else "")
+    found = SourcePath(source).list_files(f"{folder}/{after}" if after else "")
     return sorted(file.uri.removeprefix(f"{folder}/") for file in found)
 
 
@@ -67,4 +67,4 @@ def test_a_folder_that_can_not_be_listed_is_named(
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(SourceError, match="/in/locked' can't be listed: Permission denied"):
-        list(SourcePath(f"{tmp_path}/in").listed())
+        list(SourcePath(f"{tmp_path}/in").list_files())
