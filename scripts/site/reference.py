@@ -57,7 +57,7 @@ GROUPS = (
         "inputs",
         "Sources and expectations",
         "Sources that need more than a name, and what is expected of rows.",
-        ("config.inputs", "config.expectations"),
+        ("config.sources", "config.expectations"),
     ),
     Group(
         "config",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
-    from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
+    from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
     from lakeport.errors import (
         BadRecord,
         BadRecords,
@@ -167,7 +167,7 @@ _HOMES = {
     for module, names in {
         "lakeport.config.base": "DestinationConfig",
         "lakeport.config.expectations": "Expectation Freshness RowCount",
-        "lakeport.config.inputs": "DatabaseSource FilesSource TablesSource TapSource",
+        "lakeport.config.sources": "DatabaseSource FilesSource TablesSource TapSource",
         "lakeport.config.keys": "StoreKeys TargetKeys",
         "lakeport.errors": (
             "BadRecord BadRecords CommitConflict ConfigError DestinationError ExpectationFailed "

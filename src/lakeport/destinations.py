@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_for_scheme
-from lakeport.config.inputs import DatabaseSource, FilesSource
+from lakeport.config.sources import DatabaseSource, FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.packages import PACKAGES, missing
 from lakeport.sources.target import open_folder_storage

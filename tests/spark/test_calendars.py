@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakeport
-from lakeport.config.inputs import TablesSource
+from lakeport.config.sources import TablesSource
 from lakeport.errors import DestinationError, SourceError
 from lakeport.schema.rebase import HybridCalendar
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs import TablesSource
 from lakeport.config.load import load_target
+from lakeport.config.sources import TablesSource
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import DriverSession

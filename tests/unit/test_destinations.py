@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
+from lakeport.config.sources import FilesSource
 from lakeport.destinations import check_place, open_storage, open_table, worker_packages
 from lakeport.errors import ConfigError
 from tests.s3_stub import BrokenS3, Fault

@@ -1,4 +1,4 @@
-"""What `lakeport` offers: by name, typed as the config classes are, and nothing private in it."""
+"""What `lakeport` offers: by name, typed by the config classes, and nothing private in it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import re
 import subprocess
 import sys
 import typing
-from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 import lakeport
 from lakeport import errors
-from lakeport.config.base import config_class, destinations
-from lakeport.config.keys import Names, Settings, TargetKeys
+from tests.docs.generate import KEYS_MODULE, rendered_keys
 
 ROOT = Path(lakeport.__file__).parent
 
@@ -44,49 +39,9 @@ def test_nothing_heavy_is_loaded() -> None:
     assert not {"numpy", "pandas", "pyarrow", "pydantic", "pyspark", "yaml"} & set(loaded)
 
 
-WRITTEN: dict[Any, set[Any]] = {
-    Mapping[str, str]: {Settings},
-    SecretStr: {str},
-    NoneType: set(),
-    tuple[str, ...]: set(get_args(Names)),
-}
-"""A field's type -> what users write for it, if that is another."""
-MORE: dict[str, set[Any]] = {
-    "give_up_after": {str},  # such as `2m`
-    "google_application_credentials": {Mapping[str, Any]},  # a key's content
-    "max_bad_records": {str},  # such as `1%`
-}
-"""Key -> what is taken for it besides."""
-
-
-def kinds(annotation: Any) -> set[Any]:
-    """The types, and the values of literals, of which an annotation is made."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return kinds(get_args(annotation)[0])
-    if origin in (Union, UnionType):
-        return {kind for each in get_args(annotation) for kind in kinds(each)}
-    if origin is Literal:
-        return set(get_args(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-        return {member.value for member in annotation}
-    return {annotation}
-
-
-def written(annotation: Any) -> set[Any]:
-    """What users write for a field."""
-    return {each for kind in kinds(annotation) for each in WRITTEN.get(kind, {kind})}
-
-
 def test_keys_are_those_of_the_configs() -> None:
-    wanted: dict[str, set[Any]] = {}
-    for name in destinations():
-        for key, field in config_class(name).model_fields.items():
-            wanted.setdefault(key, set()).update(written(field.annotation), MORE.get(key, ()))
-    del wanted["destination"]  # the target tells
-    wanted["max_bad_records"].remove(int)  # which `float` includes
-    hints = get_type_hints(TargetKeys)
-    assert {key: kinds(hint) - {NoneType} for key, hint in hints.items()} == wanted
+    text = KEYS_MODULE.read_text("utf-8")
+    assert rendered_keys(text) == text, "run `python -m tests.docs.generate`"
 
 
 def own_classes() -> set[str]:

@@ -40,8 +40,8 @@ from lakeport.cli.pages import PagePath, observed
 from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
 from lakeport.config.base import DestinationConfig
 from lakeport.config.files import expand
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.load import load_target
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 from lakeport.host.scratch import write_output
 from lakeport.sources.csv.dialect import CsvOptions

@@ -105,14 +105,14 @@ def keys(
     Raises:
         ConfigError: a text without `=`, or a key given twice.
     """
-    from lakeport.config.base import canonical
+    from lakeport.config.base import canonical_keys
 
-    found = canonical(options)
+    found = canonical_keys(options)
     settings = pairs(spark, "--spark")
     if settings:
         found["spark"] = settings
     for key, value in pairs(set_keys, "--set").items():
-        name = next(iter(canonical({key: value})), key)
+        name = next(iter(canonical_keys({key: value})), key)
         if name in found:
             raise ConfigError(
                 f"`--set {key}` gives a key that another option gives too", "give one of them."

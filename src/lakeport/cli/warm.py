@@ -96,10 +96,10 @@ def _fetch_jars(output: Output) -> None:
 
 
 def _seconds(text: str) -> float:
-    from lakeport.config.keys import seconds
+    from lakeport.config.values import parse_seconds
 
     try:
-        found = float(seconds(text))
+        found = float(parse_seconds(text))
     except ValueError as error:
         raise ConfigError(f"`--idle` is {text!r}: it {error}", "write it like 15m.") from None
     if found <= 0:

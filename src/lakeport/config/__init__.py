@@ -1,5 +1,6 @@
-"""What the user asked for: frozen, checked before anything is read or written.
+"""The user's configuration: immutable, and checked before anything is read or written.
 
-`load` turns a folder, a URI, a config file or a mapping into one `DestinationConfig`, and is
-the only reader of the environment; each store has a module with its keys.
+`load` builds a `DestinationConfig` from a folder, a URI, a config file or a mapping, and from the
+environment. `destinations` has a module for each store, `sources` the sources with options,
+`lake` the lake file, and `mage` Mage's formats.
 """

@@ -1,6 +1,6 @@
-"""The keys that every destination understands, with their values and defaults.
+"""The config keys that every destination has, with their types, defaults and descriptions.
 
-A key can be given in a config file, as an option (`--set key=value`), as an argument of
+A key can stand in a config file, in an option (`--set key=value`), in an argument of
 `lakeport.land`, or in the environment as `LAKEPORT_` and the key in capitals. A key set to null is
 absent. Sizes are in MiB.
 """
@@ -24,20 +24,19 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.explain import explain, unknown_name_error
-from lakeport.config.keys import (
+from lakeport.config.explain import config_error, unknown_name_error
+from lakeport.config.mage.io_config import fold_streams, parse_catalog, unused_key_warnings
+from lakeport.config.values import (
     DeleteCondition,
-    FileType,
     check_columns,
-    limit,
-    mode_named,
-    names,
-    printable,
-    public,
-    seconds,
-    texts_by_name,
+    check_printable,
+    check_table_properties,
+    parse_count_or_share,
+    parse_mode,
+    parse_names,
+    parse_seconds,
+    parse_settings,
 )
-from lakeport.config.mage.io_config import catalog_warnings, fold_streams, parse_catalog
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, UnknownPolicy
 from lakeport.scrub import MASK, is_secret_name
@@ -59,15 +58,16 @@ _ALIASES = {
 _UNUSED = ("clean_up_input_file",)
 _MAY_BE_EMPTY = ("column_header_format", "date_partition_format")  # as in Mage: none
 
-
 OTHER_NAMES: Mapping[str, str] = {**_ALIASES, **{name: name for name in _UNUSED}}
-"""Mage's and Meltano's names of keys -> lakeport's own, of those that it has."""
+"""A key's name in Mage or Meltano -> its name in lakeport; the same where it has no effect."""
 
 _PLACES = frozenset({"bucket", "table_uri", "path"})
 
 Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
-Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
+FileType = Literal["delta", "parquet", "csv"]
+Names = Annotated[tuple[str, ...], BeforeValidator(parse_names)]
+Settings = Annotated[Mapping[str, str], BeforeValidator(parse_settings)]
 
 _DESTINATIONS = {
     "local": "lakeport.config.destinations.local:LocalConfig",
@@ -87,25 +87,27 @@ _TABLES = {"amazon_s3": "delta_lake_s3"}  # files -> tables in the same store
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 
 
-def _smallest(values: dict[str, Any]) -> float:
+def _default_min_file_size(values: dict[str, Any]) -> float:
+    """Return 32 MiB, or `target_file_size_mb` where that is smaller."""
     return min(32.0, float(values.get("target_file_size_mb", 32.0)))
 
 
-def _condition(text: str) -> str:
+def _check_condition(text: str) -> str:
+    """Return a delete condition unchanged, if it can be parsed."""
     DeleteCondition.parse(text)
     return text
 
 
-def _switched(value: object) -> object:
-    return "off" if value is False else value  # as YAML reads a bare `off`
+def _off_as_text(value: object) -> object:
+    """Return "off" for False, which YAML makes of a bare `off`; other values unchanged."""
+    return "off" if value is False else value
 
 
 class DestinationConfig(BaseModel):
-    """Base of every destination's config: immutable, complete, and without surprises.
+    """Base class of every destination's config: immutable, and checked when it is made.
 
     Raises:
-        ConfigError: naming every key that is wrong, what is wrong with it, and the nearest valid
-            key or value.
+        ConfigError: it names every wrong key, what is wrong, and the closest valid key or value.
     """
 
     model_config = ConfigDict(
@@ -114,9 +116,9 @@ class DestinationConfig(BaseModel):
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
     extra: ClassVar[str] = ""
-    """The pip extra that brings the store's SDK; empty for none."""
+    """The pip extra with the store's SDK; empty if the store needs none."""
     delta_jars: ClassVar[frozenset[str]] = frozenset()
-    """Names in `spark.jvm.jars` of what Spark needs for a Delta table there; empty for none."""
+    """Names in `spark.jvm.jars` of the jars for Delta tables in this store; empty for files."""
 
     destination: str = Field(description="Name of the destination.")
     object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
@@ -128,152 +130,158 @@ class DestinationConfig(BaseModel):
         "`{stream}` in it.",
     )
     file_type: FileType = Field(default="parquet", description="Format of the table.")
-    mode: Annotated[Mode, BeforeValidator(mode_named)] = Field(
-        default=Mode.APPEND, description="What happens to rows already there."
+    mode: Annotated[Mode, BeforeValidator(parse_mode)] = Field(
+        default=Mode.APPEND,
+        description="Whether to append to the table's rows, overwrite them, or merge into them.",
     )
-    partition_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
-        default=(), description="Columns to partition by."
-    )
-    partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_switched)] = Field(
+    partition_keys: Names = Field(default=(), description="Columns to partition by.")
+    partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_off_as_text)] = Field(
         default="auto",
-        description="Whether folders `name=value` of a source's files are columns.",
+        description="Whether folders `name=value` of a source's files become columns.",
     )
     columns: Settings = Field(
         default_factory=dict,
-        description="Types of columns by name, such as `decimal(10,2)`; the others are inferred.",
+        description="Column -> its type, such as `decimal(10,2)`; other types are inferred.",
     )
     rename: Settings = Field(
         default_factory=dict,
-        description="Other names for columns, by which keys and partitions call them.",
+        description="Column -> its new name, which keys and partitions have to use.",
     )
-    drop: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
-        default=(), description="Columns of the source to leave out."
-    )
+    drop: Names = Field(default=(), description="Columns of the source to leave out.")
     constant_columns: Settings = Field(
         default_factory=dict,
-        description="Columns of text that have one value in every row, in place of what the "
-        "records say.",
+        description="Column of text -> its value in every row, whatever the records hold.",
     )
     catalog: Annotated[Mapping[str, Any], BeforeValidator(parse_catalog)] = Field(
         default_factory=dict,
-        description='Streams whose Singer schema is this one, not the tap\'s: {"streams": […]}.',
+        description="Singer catalog whose schemas replace the tap's: "
+        '`{"streams": [{"stream": …, "schema": …}]}`.',
     )
-    merge_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+    merge_keys: Names = Field(
         default=(),
         description="Columns that identify a row in `mode: merge`; default: the stream's keys.",
     )
     hard_delete: bool = Field(
         default=False,
-        description="Remove rows that are marked as deleted, instead of keeping them marked.",
+        description="Delete the rows of records that are marked as deleted, instead of keeping "
+        "them with their mark.",
     )
     delete_column: Text | None = Field(
         default=None,
         description="Column that marks a record as deleted; default: `_sdc_deleted_at`. Needs "
         "`hard_delete: true`.",
     )
-    delete_when: Annotated[Text, AfterValidator(_condition)] | None = Field(
+    delete_when: Annotated[Text, AfterValidator(_check_condition)] | None = Field(
         default=None,
-        description="Condition on a column that says which records are deletes: `Op = 'D'`, "
+        description="Condition on a column; records that meet it are deletes: `Op = 'D'`, "
         "`Op IN ('D', 'X')` or `Op IS NOT NULL`. Needs `hard_delete: true`.",
     )
     schema_evolution: Literal["evolve", "strict", "loose"] = Field(
         default="evolve",
-        description="Whether a table may gain columns; `loose`: a load's Parquet files may have "
-        "other types than those before, too.",
+        description="Whether a load may add columns to a table; with `loose`, its Parquet files "
+        "may also have other types than earlier ones.",
     )
     type_widening: bool = Field(
         default=False,
-        description="Let Delta columns get wider types; delta-rs and Athena, among others, can't "
-        "read such tables yet.",
+        description="Let Delta columns get wider types; some readers, delta-rs and Athena among "
+        "them, can't read such tables yet.",
     )
     unknown_fields: UnknownPolicy = Field(
         default=UnknownPolicy.EVOLVE,
         description="What to do with fields that the schema does not declare.",
     )
     on_bad_record: Literal["fail", "quarantine"] = Field(
-        default="fail", description="What to do with records that break the schema."
+        default="fail", description="What to do with records that do not fit the schema."
     )
-    max_bad_records: Annotated[int | float | None, BeforeValidator(limit)] = Field(
+    max_bad_records: Annotated[int | float | None, BeforeValidator(parse_count_or_share)] = Field(
         default=None,
         description="More bad records than this fail the run: a count (10) or a share (0.01, 1%).",
     )
-    internal_columns: bool = Field(default=True, description="Add the two internal columns.")
+    internal_columns: bool = Field(
+        default=True, description="Add two columns with the times when a row was added and changed."
+    )
     internal_columns_prefix: Text = Field(
-        default="_mage_", description="Start of the internal columns' names."
+        default="_mage_", description="Prefix of the internal columns' names."
     )
     add_record_metadata: bool = Field(
         default=False, description="Add the columns `_sdc_*` to the records of Singer streams."
     )
     process_activate_version_messages: bool = Field(
         default=True,
-        description="Retire the rows of a stream's earlier versions when a message says so.",
+        description="Delete the rows of a stream's earlier versions on an ACTIVATE_VERSION "
+        "message.",
     )
     column_header_format: Literal["lower", "upper"] | None = Field(
-        default=None, description="Change the case of column names."
+        default=None, description="Convert column names to lower or upper case."
     )
     date_partition_format: Text | None = Field(
-        default=None, description="strftime pattern of folders between table and file (UTC)."
+        default=None, description="strftime pattern of date folders between table and file (UTC)."
     )
     compression: Literal["snappy", "zstd", "gzip", "none"] = Field(
         default="snappy", description="Compression of the data files."
     )
     maximum_batch_size_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MAXIMUM_BATCH_SIZE_MB,
-        description="Input size at which all streams are landed together; 0: every record.",
+        description="Input size in MiB of one batch, over all streams; 0: every record is a batch.",
     )
     maximum_batch_rows: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Rows at which all streams are landed together; null: no limit."
+        default=None, description="Rows of one batch, over all streams; null: no limit."
     )
-    target_file_size_mb: Size = Field(default=256.0, description="A data file's largest size.")
+    target_file_size_mb: Size = Field(
+        default=256.0, description="Largest size of a data file, in MiB."
+    )
     min_file_size_mb: Size = Field(
-        default_factory=_smallest,
-        description="Size below which a batch is not split; default 32, at most the target's.",
+        default_factory=_default_min_file_size,
+        description="Size in MiB below which a batch is not split into files; default: 32, at most "
+        "`target_file_size_mb`.",
     )
     max_columns: Annotated[int, Field(ge=1)] = Field(
         default=5000,
-        description="Most columns of a table, members of objects counted: keys that are data "
-        "would each become one.",
+        description="Largest number of a table's columns, counting members of objects. Keys that "
+        "are data would each become a column.",
     )
-    max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
+    max_record_mb: Size = Field(default=100.0, description="Largest size of a record, in MiB.")
     max_unpack_ratio: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=500.0,
-        description="Bytes that one compressed byte of a source may become, where the whole is "
-        "larger than 1 GiB; 0: any number.",
+        description="Largest expansion of a compressed source that unpacks to more than 1 GiB, as "
+        "bytes for one byte; 0: no limit.",
     )
     max_unpacked_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=1048576.0,
-        description="What one compressed file of a source may unpack to; 0: any size.",
+        description="Largest size of one compressed source file when unpacked, in MiB; 0: no "
+        "limit.",
     )
     once: bool = Field(
         default=False,
-        description="Leave out files whose content was appended to the Delta table before.",
+        description="Skip files whose content was appended to the Delta table before.",
     )
-    run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
-        default=None, description="Name of the run: the same run repeated adds nothing twice."
+    run_id: Annotated[Text, Field(max_length=200), AfterValidator(check_printable)] | None = Field(
+        default=None, description="Name of the run: repeating a run with its name adds nothing."
     )
-    give_up_after: Annotated[float, BeforeValidator(seconds), Field(ge=1, allow_inf_nan=False)] = (
-        Field(
-            default=GIVE_UP_SECONDS,
-            description="How long to ask a store that fails or is silent, in seconds or as a text "
-            "such as `2m`; a load that gets nowhere for so long ends.",
-        )
+    give_up_after: Annotated[
+        float, BeforeValidator(parse_seconds), Field(ge=1, allow_inf_nan=False)
+    ] = Field(
+        default=GIVE_UP_SECONDS,
+        description="How long to retry a store that fails or does not answer, in seconds or as "
+        "text such as `2m`; after so long without progress a load fails.",
     )
     spool_dir: Text | None = Field(
-        default=None, description="Local folder for the spool; default: the system's for temps."
+        default=None,
+        description="Local folder for spooled input; default: the system's temporary folder.",
     )
-    batch_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+    batch_roots: Names = Field(
         default=(),
-        description="Folders in which the files of Singer's BATCH messages may lie; default: the "
-        "system's for temps and, unless it is `/`, the current one.",
+        description="Folders that may hold the files of Singer's BATCH messages; default: the "
+        "system's temporary folder and the current one, unless that is `/`.",
     )
-    table_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+    table_roots: Names = Field(
         default=(),
-        description="Prefixes in which files of Delta tables may lie beside the tables' own "
+        description="Prefixes that may hold files of Delta tables outside the tables' own "
         "folders, such as those of shallow clones; `s3://lake/base/`.",
     )
     spool_uri: Text | None = Field(
         default=None,
-        description="Where a cluster's tasks find the spool: a store's prefix or a shared folder.",
+        description="Spooled input for a cluster's tasks: a store's prefix or a shared folder.",
     )
     manifest: bool = Field(
         default=True,
@@ -282,41 +290,42 @@ class DestinationConfig(BaseModel):
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
     engine: Literal["spark", "threads"] = Field(
         default="spark",
-        description="What runs the tasks: Spark, or threads of this process, without Java and "
-        "without what only Spark can do.",
+        description="What runs the tasks: Spark, or threads of this process, which need no Java "
+        "but lack what only Spark can do.",
     )
-    warm: Annotated[Literal["auto", "off", "require"], BeforeValidator(_switched)] = Field(
+    warm: Annotated[Literal["auto", "off", "require"], BeforeValidator(_off_as_text)] = Field(
         default="auto",
-        description="Whether to use the Spark of a warm session (`lakeport warm`) where one runs.",
+        description="Whether to use a warm session's Spark (`lakeport warm`): `auto` does if one "
+        "runs.",
     )
-    table_properties: Annotated[Settings, AfterValidator(public)] = Field(
+    table_properties: Annotated[Settings, AfterValidator(check_table_properties)] = Field(
         default_factory=dict,
-        description="Properties of the Delta table, a new one or one that is there.",
+        description="Properties to set on the Delta table, new or existing.",
     )
-    cluster_by: Annotated[tuple[str, ...], BeforeValidator(names), Field(max_length=4)] = Field(
+    cluster_by: Annotated[Names, Field(max_length=4)] = Field(
         default=(),
-        description="Columns, 4 at most, by which a new Delta table is clustered (liquid "
-        "clustering), instead of partitions.",
+        description="Columns, 4 at most, to cluster a new Delta table by (liquid clustering), "
+        "instead of partitions.",
     )
     auto_optimize: bool = Field(
         default=False,
-        description="After a run, merge small files of a Delta table's partitions that it wrote "
-        "to, where 20 or more have piled up.",
+        description="After a run, merge small files in those partitions of a Delta table that it "
+        "wrote to and that have 20 small files or more.",
     )
 
     def __init__(self, **values: Any) -> None:
-        known = canonical(values)
+        known = canonical_keys(values)
         try:
             super().__init__(**known)
         except ValidationError as error:
-            problem = explain(error, type(self))
+            problem = config_error(error, type(self))
         else:
-            self._warnings = catalog_warnings(self.catalog)
+            self._warnings = unused_key_warnings(self.catalog)
             return
         raise problem  # outside the handler: the foreign error holds the values as they came
 
     @model_validator(mode="after")
-    def _fits_together(self) -> DestinationConfig:
+    def _check_key_combinations(self) -> DestinationConfig:
         check_columns(self)
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
@@ -339,19 +348,19 @@ class DestinationConfig(BaseModel):
 
     @classmethod
     def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The keys that a target given as one text stands for, such as a folder's path."""
+        """Return the keys that a path or URI of this destination stands for."""
         raise NotImplementedError
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
-        """The config by which a source's folder is reached without asking the environment.
+        """Return a config to read a source's folder with the target's credentials.
 
         Args:
             uri: the folder, in a store of this destination's kind.
-            target: what the load lands in; its credentials are taken in a store of the same kind.
+            target: the load's target.
 
         Returns:
-            None where the environment's keys are to be asked.
+            None if the target is a store of another kind: the environment has the credentials.
         """
         if target.extra != cls.extra:
             return None
@@ -360,31 +369,31 @@ class DestinationConfig(BaseModel):
         return target.model_copy(update=place)
 
     def storage(self) -> Storage:
-        """The place that the target names: everything of it lies below that storage's root."""
+        """Return the storage whose root holds all tables of this target."""
         raise NotImplementedError
 
     @property
     def jars(self) -> frozenset[str]:
-        """Names in `spark.jvm.jars` of what Spark needs for the tables; none for files."""
+        """Names in `spark.jvm.jars` of the jars that Spark needs; empty if tables are files."""
         return self.delta_jars if self.file_type == "delta" else frozenset()
 
     @classmethod
     def connector_jars(cls) -> frozenset[str]:
-        """Those of the jars by which Spark reaches the store; none for a folder."""
+        """Return the names of the jars that connect Spark to the store; empty for a folder."""
         return cls.delta_jars - {"delta"}
 
     @property
     def table_pattern(self) -> str | None:
-        """What names the tables' folders; None for the streams' names."""
+        """Name of the tables' folders, with `{stream}` in it for several; None: as the streams."""
         return self.table
 
     def table_folder_name(self, table: str) -> str:
-        """The folder of a table of that name."""
+        """Return the name of a table's folder, by the table's name."""
         return table
 
     @classmethod
     def secret_keys(cls) -> frozenset[str]:
-        """Keys whose values are secrets."""
+        """Return the keys whose values are secrets."""
         return frozenset(
             name
             for name, field in cls.model_fields.items()
@@ -393,24 +402,24 @@ class DestinationConfig(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the user about how the config was given."""
+        """Warnings about the config, as sentences for the user."""
         return self._warnings
 
     def with_warnings(self, *sentences: str) -> DestinationConfig:
-        """The same config with these warnings behind its own."""
+        """Return a copy of the config with more warnings."""
         copy = self.model_copy()
         copy._warnings = tuple(dict.fromkeys((*self._warnings, *sentences)))
         return copy
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret of the config, to remove from text that others wrote (see `scrub`)."""
+        """Return every secret value of the config, to mask in text from elsewhere (`scrub`)."""
         fields = (getattr(self, name) for name in sorted(self.secret_keys()))
         found = [value.get_secret_value() for value in fields if isinstance(value, SecretStr)]
         found += [value for name, value in self.spark.items() if is_secret_name(name)]
         return tuple(dict.fromkeys(value for value in found if value))
 
     def __repr_args__(self) -> Any:
-        """What repr and str show: the keys that were set, secrets masked."""
+        """Yield what repr and str show: the keys that were set, secrets masked."""
         for name in sorted(self.model_fields_set):
             value = getattr(self, name)
             if name == "spark":
@@ -419,18 +428,18 @@ class DestinationConfig(BaseModel):
 
 
 def store_keys(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the keys of a config that say how its store is reached, not where its tables are."""
+    """Return a config class's keys for connecting to its store: credentials, region, endpoint."""
     return frozenset(kind.model_fields.keys() - DestinationConfig.model_fields.keys() - _PLACES)
 
 
-def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys under their own names, without nulls and without Mage's keys that have no use here.
+def canonical_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename keys to lakeport's names; drop nulls and those of Mage's keys that have no effect.
 
     Raises:
-        ConfigError: a key is given under two names, or `_streams` holds what it can't.
+        ConfigError: a key is given under two names, or `_streams` holds something it can't.
 
     Example:
-        >>> canonical({"format": "csv", "mode": None, "clean_up_input_file": True})
+        >>> canonical_keys({"format": "csv", "mode": None, "clean_up_input_file": True})
         {'file_type': 'csv'}
     """
     known: dict[str, Any] = {}
@@ -445,23 +454,23 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def destinations() -> tuple[str, ...]:
-    """Names of the destinations that a config can be for."""
+def destination_names() -> tuple[str, ...]:
+    """Return the names of all destinations."""
     return tuple(_DESTINATIONS)
 
 
 def destination_for_scheme(scheme: str) -> str:
-    """The destination that a target of that scheme is for; empty if there is none."""
+    """Return the destination of URIs with a scheme, such as `s3`; empty if there is none."""
     return _SCHEMES.get(scheme, "")
 
 
 def list_schemes() -> str:
-    """The schemes that some destination takes, for a hint."""
+    """Return the schemes of all destinations as text for a hint: `abfs://, abfss://, ...`."""
     return ", ".join(sorted(f"{name}://" for name in _SCHEMES))
 
 
 def user_facing_uri(uri: str) -> str:
-    """A URI that may be Spark's name of a place, as users name it.
+    """Return a URI with `s3://` in place of Hadoop's `s3a://`.
 
     >>> user_facing_uri("s3a://lake/silver")
     's3://lake/silver'
@@ -470,7 +479,7 @@ def user_facing_uri(uri: str) -> str:
 
 
 def delta_destination(destination: str) -> str:
-    """The destination whose Delta tables lie in the same store; itself if there is no other.
+    """Return the destination for Delta tables in a destination's store, often the same one.
 
     >>> delta_destination("amazon_s3"), delta_destination("local")
     ('delta_lake_s3', 'local')
@@ -479,7 +488,7 @@ def delta_destination(destination: str) -> str:
 
 
 def config_class(destination: str) -> type[DestinationConfig]:
-    """The config class of a destination.
+    """Return the config class of a destination, by its name.
 
     Raises:
         ConfigError: there is no destination of that name; the error lists those that exist.
@@ -492,15 +501,19 @@ def config_class(destination: str) -> type[DestinationConfig]:
 
 
 def all_keys() -> frozenset[str]:
-    """The keys of all destinations."""
+    """Return the keys of all destinations."""
     return frozenset(key for name in _DESTINATIONS for key in config_class(name).model_fields)
 
 
 def parse_target_uri(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
-    """The keys that a folder's path or a URI stands for, `destination` among them.
+    """Return the keys that a folder's path or a URI stands for, with `destination`.
+
+    Args:
+        text: the path or the URI.
+        may_be_uri: False: a path, even if it looks like a URI.
 
     Raises:
-        ConfigError: no destination takes such a URI.
+        ConfigError: no destination has URIs of this scheme.
     """
     match = _SCHEME.match(text) if may_be_uri else None
     scheme = match[1].lower() if match else "file"
@@ -514,6 +527,6 @@ def parse_target_uri(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
 
 
 def target_hint() -> str:
-    """The hint for a target that names no destination."""
+    """Return the hint for a target that names no destination."""
     names = ", ".join(sorted(_DESTINATIONS))
     return f"give a folder, a URI, a config file, or keys with `destination:` ({names})."

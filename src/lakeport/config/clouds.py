@@ -1,4 +1,4 @@
-"""Types of the keys of destinations on clouds: names, endpoints, secrets."""
+"""Types of keys that several cloud destinations share: buckets, endpoints, secrets."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
 
 
-def blank(value: object) -> object:
-    """Blank text is absent, as templates leave it where nothing was filled in."""
+def blank_to_none(value: object) -> object:
+    """Return None for blank text, which templates leave for unset values; else the value."""
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _prefix(value: str) -> str:
-    """A prefix without slashes at its ends, that nothing climbs out of."""
+def _clean_prefix(value: str) -> str:
+    """Return a prefix without slashes at its ends; refuse `..` and the like in it."""
     try:
         return clean_prefix(value)
     except ConfigError as error:
         raise ValueError(f"can't have such a part: {error.hint}") from None
 
 
-def _masked(value: object) -> object:
-    """Text without the credentials before an `@`, which no endpoint and no bucket may have."""
+def _mask_credentials(value: object) -> object:
+    """Mask what stands before an `@` in text: the checks that follow refuse and show the text."""
     return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
 
 
-def _endpoint(value: str) -> str:
+def _check_endpoint(value: str) -> str:
+    """Return an http or https URL without slashes at its end; refuse credentials and queries."""
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("has to look like https://host or http://host:port")
@@ -44,7 +45,8 @@ def _endpoint(value: str) -> str:
     return value.rstrip("/")
 
 
-def _bucket(value: str) -> str:
+def _check_bucket(value: str) -> str:
+    """Return a bucket's name unchanged; refuse what is no bare name."""
     if not _BUCKET.fullmatch(value):
         raise ValueError(
             "has to be the bare name of a bucket, without scheme and slashes, of 2 to 255 letters, "
@@ -54,32 +56,32 @@ def _bucket(value: str) -> str:
 
 
 def reveal(secret: SecretStr | None) -> str:
-    """A secret's text; empty if it is absent."""
+    """Return a secret's text; empty for None."""
     return secret.get_secret_value() if secret is not None else ""
 
 
 # Strict: a number of YAML's may have lost the zeros in front.
-OptionalSecret = Annotated[SecretStr | None, Strict(), BeforeValidator(blank)]
-OptionalText = Annotated[Text | None, BeforeValidator(blank)]
+OptionalSecret = Annotated[SecretStr | None, Strict(), BeforeValidator(blank_to_none)]
+OptionalText = Annotated[Text | None, BeforeValidator(blank_to_none)]
 OptionalEndpoint = Annotated[
-    Annotated[str, AfterValidator(_endpoint)] | None,
-    BeforeValidator(_masked),
-    BeforeValidator(blank),
+    Annotated[str, AfterValidator(_check_endpoint)] | None,
+    BeforeValidator(_mask_credentials),
+    BeforeValidator(blank_to_none),
 ]
 
 
 class BucketConfig(DestinationConfig):
-    """Keys shared by the destinations in buckets."""
+    """Config of a destination in a bucket: the keys that S3 and Google Cloud Storage share."""
 
-    bucket: Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)] = Field(
-        description="Name of the bucket. It is never created."
+    bucket: Annotated[str, AfterValidator(_check_bucket), BeforeValidator(_mask_credentials)] = (
+        Field(description="Name of the bucket. It is never created.")
     )
-    object_key_path: Annotated[str, AfterValidator(_prefix)] = Field(
+    object_key_path: Annotated[str, AfterValidator(_clean_prefix)] = Field(
         default="", description="Prefix in front of the tables; default: none."
     )
 
     @classmethod
     def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The bucket and prefix of `s3://bucket/prefix` or `gs://bucket/prefix`."""
+        """Return the keys for `s3://bucket/prefix` or `gs://bucket/prefix`."""
         parts = urlsplit(uri)
         return {"bucket": parts.netloc, "object_key_path": parts.path}

@@ -1,7 +1,7 @@
-"""What is expected of the rows that a load lands, checked before they are committed.
+"""Expectations: conditions on a load's rows, checked before the rows are committed.
 
-As in SQL's own constraints, a row fails where the answer is *no*: where a null makes it unknown,
-the row passes. `not_null` says that there are no nulls.
+As in SQL's own constraints, a row fails where the condition is false. Where a null makes it
+unknown, the row passes; `not_null` refuses nulls.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from pydantic import (
     model_validator,
 )
 
-from lakeport.config.inputs import Input
-from lakeport.config.keys import seconds
+from lakeport.config.sources import ConfigPart
+from lakeport.config.values import parse_seconds
 
 Value = bool | int | float | Decimal | datetime | date | str
-"""A value that a column's is compared with."""
+"""A constant to compare a column's values with."""
 
 _OF_VALUES: Final = ("in", "between", "matches", "check")
 _OF_ALL_ROWS: Final = ("rows", "fresh")
 _KINDS: Final = ("not_null", "unique", *_OF_VALUES, *_OF_ALL_ROWS, "references")
 _FIELDS: Final = {"in": "one_of"}
-"""Kind whose key is no name in Python -> its field."""
+"""Kind whose key is a keyword of Python -> the name of its field."""
 
 Seconds = Annotated[
     float,
-    BeforeValidator(seconds),
+    BeforeValidator(parse_seconds),
     Field(gt=0, allow_inf_nan=False),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number", "exclusiveMinimum": 0}]}),
 ]
 
 
-def _columns(value: object) -> object:
-    """One column, or a list of them, each once."""
+def _parse_columns(value: object) -> object:
+    """Return one column or a list of columns as a tuple, each once; other values unchanged."""
     value = (value,) if isinstance(value, str) else value
     return tuple(dict.fromkeys(value)) if isinstance(value, (list, tuple)) else value
 
 
-def _complete(value: Any) -> Any:
-    """Refuse an empty list or mapping, and empty names in it."""
+def _check_names(value: Any) -> Any:
+    """Return column names unchanged; refuse an empty list or mapping, and empty names in it."""
     if not value or not all(value):
         raise ValueError("names no column")
     return value
 
 
-def _keys(value: Mapping[str, str]) -> Mapping[str, str]:
-    """Columns of one other table."""
+def _check_references(value: Mapping[str, str]) -> Mapping[str, str]:
+    """Return `references` unchanged; refuse columns without a table, and several tables."""
     parts = [name.partition(".") for name in value.values()]
     if not all(table and column for table, _, column in parts):
         raise ValueError("has to name another table's columns, such as customers.id")
@@ -63,14 +63,15 @@ def _keys(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
-def _values(value: object) -> object:
-    """Values to choose from: with a null among them, SQL would not refuse any value."""
+def _check_choices(value: object) -> object:
+    """Return the values of `in` unchanged; refuse a null, with which no value would fail in SQL."""
     if not isinstance(value, (list, tuple)) or not value or None in value:
         raise ValueError("has to list values, none of them null: a null passes in any case")
     return value
 
 
-def _limits(value: object) -> object:
+def _check_limits(value: object) -> object:
+    """Return the limits of `between` unchanged; refuse what is no pair, and a pair out of order."""
     if not isinstance(value, (list, tuple)) or len(value) != 2 or all(v is None for v in value):
         raise ValueError("has to be [lowest, highest], of which one may be null")
     low, high = value
@@ -81,24 +82,24 @@ def _limits(value: object) -> object:
 
 Columns = Annotated[
     tuple[str, ...],
-    BeforeValidator(_columns),
-    AfterValidator(_complete),
+    BeforeValidator(_parse_columns),
+    AfterValidator(_check_names),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-Limits = Annotated[tuple[Value | None, Value | None], BeforeValidator(_limits)]
-ByColumn = AfterValidator(_complete)
+Limits = Annotated[tuple[Value | None, Value | None], BeforeValidator(_check_limits)]
+ByColumn = AfterValidator(_check_names)
 
 
-class RowCount(Input):
-    """How many rows there have to be."""
+class RowCount(ConfigPart):
+    """The smallest and largest number of rows that a load may bring; at least one is set."""
 
-    what: ClassVar[str] = "`rows`"
+    label: ClassVar[str] = "`rows`"
 
-    at_least: int | None = Field(default=None, ge=0, description="No fewer rows than this.")
-    at_most: int | None = Field(default=None, ge=0, description="No more rows than this.")
+    at_least: int | None = Field(default=None, ge=0, description="Smallest number of rows.")
+    at_most: int | None = Field(default=None, ge=0, description="Largest number of rows.")
 
     @model_validator(mode="after")
-    def _in_order(self) -> RowCount:
+    def _check_order(self) -> RowCount:
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs `at_least`, `at_most` or both")
         if self.at_most is not None and (self.at_least or 0) > self.at_most:
@@ -106,23 +107,24 @@ class RowCount(Input):
         return self
 
 
-class Freshness(Input):
-    """How old the newest value of a column may be."""
+class Freshness(ConfigPart):
+    """The largest age of a column's newest value."""
 
-    what: ClassVar[str] = "`fresh`"
+    label: ClassVar[str] = "`fresh`"
 
     column: str = Field(min_length=1, description="A column of dates or times.")
     within: Seconds = Field(
-        description="The age of its newest value at most: 2 days, 36h, 90 min, or seconds."
+        description="Largest age of its newest value: 2 days, 36h, 90 min, or seconds."
     )
 
 
-def _one_kind(schema: dict[str, Any]) -> None:
+def _require_one_kind(schema: dict[str, Any]) -> None:
+    """Have a JSON schema ask for exactly one of the kinds."""
     schema["oneOf"] = [{"required": [kind]} for kind in _KINDS]
 
 
-class Expectation(Input):
-    """One thing that is expected of the rows of a load: exactly one of its kinds.
+class Expectation(ConfigPart):
+    """A condition on the rows of a load, of exactly one kind, such as `not_null` or `rows`.
 
     Example:
         >>> Expectation(not_null=["carrier", "flight"]).title
@@ -131,17 +133,17 @@ class Expectation(Input):
         'in'
     """
 
-    model_config = ConfigDict(json_schema_extra=_one_kind)
-    what: ClassVar[str] = "the expectation"
+    model_config = ConfigDict(json_schema_extra=_require_one_kind)
+    label: ClassVar[str] = "the expectation"
 
-    not_null: Columns = Field(default=(), description="Columns that have a value in every row.")
+    not_null: Columns = Field(default=(), description="Columns without nulls.")
     unique: Columns = Field(
         default=(),
-        description="Columns whose values, taken together, no two rows share; keys with a null are "
-        "left out.",
+        description="Columns whose values, taken together, are unique; rows with a null are not "
+        "compared.",
     )
     one_of: Annotated[
-        Mapping[str, Annotated[tuple[Value, ...], BeforeValidator(_values)]], ByColumn
+        Mapping[str, Annotated[tuple[Value, ...], BeforeValidator(_check_choices)]], ByColumn
     ] = Field(
         default_factory=dict, alias="in", description="Column -> the values that it may have."
     )
@@ -151,29 +153,27 @@ class Expectation(Input):
     )
     matches: Annotated[Mapping[str, str], ByColumn] = Field(
         default_factory=dict,
-        description="Column -> regular expression (Java's) that its whole text matches.",
+        description="Column -> Java regular expression that its whole text matches.",
     )
-    check: str = Field(default="", description="Spark SQL that is not false for any row.")
-    rows: RowCount | None = Field(default=None, description="How many rows a load brings.")
+    check: str = Field(default="", description="Spark SQL condition; a row fails if it is false.")
+    rows: RowCount | None = Field(default=None, description="Number of rows that a load brings.")
     fresh: Freshness | None = Field(
-        default=None, description="How old the newest value of a column may be."
+        default=None, description="Largest age of a column's newest value."
     )
-    references: Annotated[Mapping[str, str], ByColumn, AfterValidator(_keys)] = Field(
+    references: Annotated[Mapping[str, str], ByColumn, AfterValidator(_check_references)] = Field(
         default_factory=dict,
-        description="Column -> another table's, such as customers.id: each value is there.",
+        description="Column -> column of another table, such as customers.id, that has each value.",
     )
     otherwise: Literal["fail", "quarantine", "warn"] = Field(
         default="fail",
         description="`fail` commits nothing, `quarantine` sets the failing rows aside, `warn` "
         "counts them.",
     )
-    name: str = Field(
-        default="", description="What reports call it; default: its kind and columns."
-    )
+    name: str = Field(default="", description="Name in reports; default: the kind and the columns.")
 
     @model_validator(mode="after")
-    def _one_of_all(self) -> Expectation:
-        given = self._given()
+    def _check_kind(self) -> Expectation:
+        given = self._given_kinds()
         if len(given) != 1:
             kinds = ", ".join(f"`{kind}`" for kind in _KINDS)
             seen = f", not {' and '.join(f'`{kind}`' for kind in given)}" if given else ""
@@ -189,26 +189,26 @@ class Expectation(Input):
 
     @property
     def kind(self) -> str:
-        """Which one it is, as its key is called."""
-        return self._given()[0]
+        """Key of the expectation's kind, such as `not_null`."""
+        return self._given_kinds()[0]
 
-    def _given(self) -> list[str]:
-        """The keys that were given, of those that are kinds."""
+    def _given_kinds(self) -> list[str]:
+        """Return the kinds that were given; a valid expectation has one."""
         return [kind for kind in _KINDS if _FIELDS.get(kind, kind) in self.model_fields_set]
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether a row alone tells if it fails."""
+        """Whether each row can be checked by itself."""
         return self.kind in ("not_null", *_OF_VALUES)
 
     @property
     def needs_whole_input(self) -> bool:
-        """Whether the whole input has to be looked at before any of it is committed."""
+        """Whether the whole input has to be checked before any of it is committed."""
         return not self.is_row_wise or self.otherwise == "fail"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names; those of a `check` are in its SQL."""
+        """Names of the columns to check; empty for `check`, whose SQL has them, and for `rows`."""
         if self.fresh is not None:
             return (self.fresh.column,)
         named = self.one_of or self.between or self.matches or self.references
@@ -216,20 +216,21 @@ class Expectation(Input):
 
     @property
     def references_table(self) -> str:
-        """The other table of `references`; empty for other kinds."""
+        """Name of the other table of `references`; empty for other kinds."""
         return next(iter(self.references.values()), "").partition(".")[0]
 
     @property
     def references_columns(self) -> tuple[str, ...]:
-        """The other table's columns, in the order of `columns`."""
+        """The other table's columns for `references`, in the order of `columns`."""
         return tuple(name.partition(".")[2] for name in self.references.values())
 
     @property
     def title(self) -> str:
-        """Its name, or one made of its kind and what it is about."""
-        return self.name or f"{self.kind}({self._about()})"
+        """The expectation's name; default: its kind and subject, such as `not_null(id)`."""
+        return self.name or f"{self.kind}({self._subject()})"
 
-    def _about(self) -> str:
+    def _subject(self) -> str:
+        """Return what is checked, in words: columns, limits or SQL."""
         if self.check:
             return " ".join(self.check.split())
         if self.rows is not None:
@@ -240,22 +241,24 @@ class Expectation(Input):
         return ", ".join(self.columns)
 
 
-def expectations(given: Sequence[Mapping[str, Any] | Expectation]) -> tuple[Expectation, ...]:
-    """Expectations as the user wrote them, checked; names that several have are numbered.
+def parse_expectations(
+    given: Sequence[Mapping[str, Any] | Expectation],
+) -> tuple[Expectation, ...]:
+    """Check expectations as the user wrote them; number equal names from the second on.
 
     Raises:
         ConfigError: one is wrong.
 
     Example:
-        >>> [one.title for one in expectations([{"not_null": "id"}, {"not_null": ["id"]}])]
+        >>> [one.title for one in parse_expectations([{"not_null": "id"}, {"not_null": ["id"]}])]
         ['not_null(id)', 'not_null(id) 2']
     """
-    found: list[Expectation] = []
-    taken: dict[str, int] = {}
-    for one in given:
-        made = one if isinstance(one, Expectation) else Expectation(**one)
-        taken[made.title] = number = taken.get(made.title, 0) + 1
+    parsed: list[Expectation] = []
+    counts: dict[str, int] = {}
+    for each in given:
+        expectation = each if isinstance(each, Expectation) else Expectation(**each)
+        counts[expectation.title] = number = counts.get(expectation.title, 0) + 1
         if number > 1:
-            made = made.model_copy(update={"name": f"{made.title} {number}"})
-        found.append(made)
-    return tuple(found)
+            expectation = expectation.model_copy(update={"name": f"{expectation.title} {number}"})
+        parsed.append(expectation)
+    return tuple(parsed)

@@ -1,4 +1,4 @@
-"""Config errors in words: every key at fault, the value seen, the nearest valid one."""
+"""Config errors in words: every wrong key, the value seen, and the closest valid one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
 
-_LONGEST = 60
+_LONGEST = 60  # characters of a value in a message
 _MAPPINGS = frozenset(  # their text may hold secrets
     {"catalog", "constant_columns", "object_metadata", "object_tags", "spark", "table_properties"}
 )
@@ -35,14 +35,14 @@ _WORDS = {
     "greater_than_equal": "has to be {ge:g} or more",
     "less_than_equal": "has to be {le:g} or less",
 }
-"""By pydantic's name of an error."""
+"""pydantic's name of an error -> our words."""
 
 
 class Problem(NamedTuple):
-    """One key that is wrong among others that were checked.
+    """One wrong key of a config, or one wrong combination of keys.
 
     Attributes:
-        path: the key, and what is wrong below it; empty where keys don't go together.
+        path: the key and the path of the wrong value below it; empty for a combination.
         text: what is wrong, with the key's name.
         hint: what to do about it.
     """
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 
 
 def closest_match(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one; empty if none is.
+    """Return the known word that is most similar to a word; empty if none is similar.
 
     Example:
         >>> closest_match("Buckt", ["bucket", "table"])
@@ -65,7 +65,7 @@ def closest_match(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question about the known word that is most like this one; empty if none is.
+    """Return "; did you mean ...?" with the most similar known word; empty if none is similar.
 
     Example:
         >>> did_you_mean("buckt", ["bucket", "table"])
@@ -75,34 +75,32 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean `{close}`?" if close else ""
 
 
-def unknown_name_error(what: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a name that is not among the known ones."""
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """Return the error "there is no `kind` `name`", with a guess and all known names."""
     names = sorted(known)
     guess = did_you_mean(name, names)
-    return ConfigError(f"there is no {what} {name!r}{guess}", f"there are: {', '.join(names)}.")
+    return ConfigError(f"there is no {kind} {name!r}{guess}", f"there are: {', '.join(names)}.")
 
 
-def explain(error: ValidationError, model: type[DestinationConfig]) -> ConfigError:
-    """One error for all that is wrong with a config, without the value of any secret."""
+def config_error(error: ValidationError, model: type[DestinationConfig]) -> ConfigError:
+    """Translate a validation error to one `ConfigError` with every problem but no secret value."""
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
-    problems = list(dict.fromkeys(_problem(detail, model) for detail in details))
-    name = model.model_fields["destination"].default
-    explained = ConfigError(_message(f"destination `{name}`", problems), _hint(details, model))
+    texts = list(dict.fromkeys(_problem_text(detail, model) for detail in details))
+    subject = f"config of destination `{model.model_fields['destination'].default}`"
+    lines = "".join(f"\n  - {text}" for text in texts)
+    message = f"{subject} has {len(texts)} errors:{lines}"
+    if len(texts) == 1:
+        message = f"{subject}: {texts[0]}"
+    explained = ConfigError(message, _hint(details, model))
     explained.problems = tuple(
-        Problem(detail["loc"], _problem(detail, model), _hint([detail], model))
+        Problem(detail["loc"], _problem_text(detail, model), _hint([detail], model))
         for detail in details
     )
     return explained
 
 
-def _message(what: str, problems: list[str]) -> str:
-    if len(problems) == 1:
-        return f"config of {what}: {problems[0]}"
-    lines = "".join(f"\n  - {problem}" for problem in problems)
-    return f"config of {what} has {len(problems)} errors:{lines}"
-
-
 def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
+    """Return a hint: where missing keys are looked for, which keys exist, what wrong ones mean."""
     kinds = {detail["type"] for detail in details}
     hints = []
     if "missing" in kinds:
@@ -121,25 +119,26 @@ def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
     return " ".join(hints) or "change one of the keys that it names."
 
 
-def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
+def _problem_text(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
+    """Return one problem as a sentence with the key and the value seen, unless it is secret."""
     if not detail["loc"]:
-        return reason(detail)
+        return describe_value_error(detail)
     key = str(detail["loc"][0])
     if detail["type"] == "missing":
         return f"the key `{key}` is missing"
     if detail["type"] == "extra_forbidden":
         return f"there is no key `{key}`{did_you_mean(key, model.model_fields)}"
-    seen = "" if key in model.secret_keys() | _MAPPINGS else _seen(detail["input"])
+    seen = "" if key in model.secret_keys() | _MAPPINGS else _value_text(detail["input"])
     expected = detail.get("ctx", {}).get("expected")
     if isinstance(expected, str):
         choices = re.findall(r"'([^']*)'", expected)
         guess = did_you_mean(str(detail["input"]), choices) if seen else ""
         return f"`{key}`:{seen} is not one of {', '.join(choices)}{guess}"
-    return f"`{key}`:{seen} {reason(detail)}"
+    return f"`{key}`:{seen} {describe_value_error(detail)}"
 
 
-def _seen(value: Any) -> str:
-    """The value as the message shows it: scalars only, since a mapping may hold secrets."""
+def _value_text(value: Any) -> str:
+    """Return a scalar as a message shows it; empty for a mapping, which may hold secrets."""
     if not isinstance(value, (str, int, float)):
         return ""
     if isinstance(value, str) and _KEY.fullmatch(value):
@@ -148,10 +147,10 @@ def _seen(value: Any) -> str:
     return f" {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
 
 
-def reason(detail: ErrorDetails) -> str:
-    """What is wrong with a value, in words of ours.
+def describe_value_error(detail: ErrorDetails) -> str:
+    """Return what is wrong with a value, as the predicate of a sentence.
 
-    >>> reason({"type": "string_type", "loc": (), "msg": "", "input": 5})
+    >>> describe_value_error({"type": "string_type", "loc": (), "msg": "", "input": 5})
     'has to be text'
     """
     kind = detail["type"]

@@ -1,4 +1,4 @@
-"""Config files: YAML or JSON text -> plain values, with nothing that could run, grow or hide."""
+"""Parses config files: YAML or JSON to plain values, without tags, merges or alias bombs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakeport.config.mage.templates import hide, render, restore, shown
+from lakeport.config.mage.templates import hide, index_with_templates, render, restore
 from lakeport.errors import ConfigError, MissingDependency
 
-_LARGEST = 1 << 20
-_DEEPEST = 32
+_LARGEST = 1 << 20  # bytes of a file
+_DEEPEST = 32  # levels of nesting
 _MOST_ALIASES = 20  # k aliases a level for n levels: at most 1600 times the text when k * n <= 20
 _REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _SCALARS = (
@@ -31,19 +31,19 @@ _SCALARS = (
     ),
 )
 
-_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # not all that YAML takes for one: editors don't
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # YAML knows more, but editors don't count those
 
 
 def read_text(path: Path) -> str:
-    """The text of a config file; see `read_with_mode`."""
-    return read_with_mode(path)[0]
+    """Return the text of a config file; see `read_text_and_mode`."""
+    return read_text_and_mode(path)[0]
 
 
-def read_with_mode(path: Path) -> tuple[str, int]:
-    """The text of a config file of at most 1 MiB, and the mode of the very file that was read.
+def read_text_and_mode(path: Path) -> tuple[str, int]:
+    """Return the text and the mode of a config file of at most 1 MiB.
 
     Raises:
-        ConfigError: it can't be read, is too large, or is not UTF-8.
+        ConfigError: it can't be read, is larger, or is not UTF-8.
     """
     try:
         with path.open("rb") as file:
@@ -70,15 +70,15 @@ def read_with_mode(path: Path) -> tuple[str, int]:
 
 
 def parse_text(text: str, name: str) -> dict[str, Any]:
-    """The mapping that a YAML or JSON text holds; dates and times stay text.
+    """Parse YAML or JSON text that holds a mapping; dates and times stay text.
 
     Args:
         text: the file's content.
-        name: how errors call the file.
+        name: the file's name in errors.
 
     Raises:
-        ConfigError: not a mapping, a key twice, a tag, too many aliases, nested too deeply, or not
-            YAML at all.
+        ConfigError: the text is no mapping, repeats a key, has a tag or too many aliases, is nested
+            too deeply, or is not YAML at all.
 
     Example:
         >>> parse_text("path: ./lake\\nrun_id: 2024-03-04", "lake.yaml")
@@ -88,7 +88,7 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
 
 
 def parse_document(text: str, name: str) -> Document:
-    """The same mapping, with the places of what it holds.
+    """Parse YAML or JSON text that holds a mapping; return it with the positions of its keys.
 
     Raises:
         ConfigError: as for `parse_text`.
@@ -100,13 +100,13 @@ def parse_document(text: str, name: str) -> Document:
     try:
         values = _parse_json(text) if text.lstrip().startswith("{") else None
         if values is not None:
-            return Document(_keys(values, name), partial(_compose_json, text, name))
+            return Document(_check_mapping(values, name), partial(_compose_json, text, name))
         return _parse_with_templates(text, name)
     except RecursionError:
-        raise _too_deep(name) from None
-    except _TwiceError as error:
+        raise _nesting_error(name) from None
+    except _RepeatedKeyError as error:
         raise ConfigError(f"{name}: {error}", "keep one of them.") from None
-    except ValueError:  # of Python's int: both parsers have their own for all else
+    except ValueError:  # from Python's int: both parsers raise errors of their own otherwise
         raise ConfigError(
             f"{name} holds a whole number of more than {sys.get_int_max_str_digits()} digits",
             "write it in quotes if it is meant as text.",
@@ -119,33 +119,29 @@ def expand(
     name: str,
     depth: int = 0,
 ) -> Any:
-    """Replace `${NAME}` in every text by that environment variable, once; `$${` stands for `${`.
+    """Replace `${NAME}` in all texts of a value by environment variables; `$${` stands for `${`.
 
     Mage's templates are rendered too (see `lakeport.config.mage.templates`).
 
     Args:
-        value: parsed values.
+        value: a parsed value.
         environ: the environment.
-        name: how errors call the file.
-        depth: how deep `value` lies.
+        name: the file's name in errors.
+        depth: levels of nesting above `value`.
 
     Raises:
-        ConfigError: a variable that is not set, or values nested too deeply.
+        ConfigError: a variable is not set, or values are nested too deeply.
 
     Example:
         >>> expand({"path": "${HOME}/$${x}"}, {"HOME": "/home/ada"}, "lake.yaml")
         {'path': '/home/ada/${x}'}
     """
     if depth > _DEEPEST:
-        raise _too_deep(name)
-
-    def below(item: Any) -> Any:
-        return expand(item, environ, name, depth + 1)
-
+        raise _nesting_error(name)
     if isinstance(value, dict):
-        return {key: below(item) for key, item in value.items()}
+        return {key: expand(item, environ, name, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [below(item) for item in value]
+        return [expand(item, environ, name, depth + 1) for item in value]
     if not isinstance(value, str):
         return value
 
@@ -163,85 +159,91 @@ def expand(
     return render(value, environ, name, lambda text: _REFERENCE.sub(replace, text))
 
 
-def texts(value: Any, depth: int = 0) -> set[str]:
-    """Every text among nested values."""
+def collect_texts(value: Any, depth: int = 0) -> set[str]:
+    """Return every text among nested values, down to 32 levels; keys are not collected."""
     if depth > _DEEPEST:
         return set()
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        return {text for item in value for text in texts(item, depth + 1)}
+        return {text for item in value for text in collect_texts(item, depth + 1)}
     return {value} if isinstance(value, str) else set()
 
 
-class _TwiceError(Exception):
-    """A key given twice."""
+class _RepeatedKeyError(Exception):
+    """A mapping has a key twice."""
 
 
-def _keys(values: Any, name: str) -> dict[str, Any]:
+def _check_mapping(values: Any, name: str) -> dict[str, Any]:
+    """Return a parsed mapping unchanged; raise ConfigError for other values."""
     if not isinstance(values, dict):
         raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
     return values
 
 
-def _too_deep(name: str) -> ConfigError:
+def _nesting_error(name: str) -> ConfigError:
+    """Return the error for values that are nested too deeply."""
     return ConfigError(f"{name} is nested too deeply", "keys need two or three levels at most.")
 
 
 def _parse_json(text: str) -> Any:
-    """The values of a JSON text; None if it is none (a YAML flow mapping also starts with `{`)."""
+    """Parse JSON text; return None if it is no JSON (YAML's mappings may start with `{`, too)."""
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def build_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, value in pairs:
             if key in values:
                 line = _second_line(text, key)
-                raise _TwiceError(f"the key {key!r} is given twice{line}")
+                raise _RepeatedKeyError(f"the key {key!r} is given twice{line}")
             values[key] = value
         return values
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text, object_pairs_hook=build_mapping)
     except json.JSONDecodeError:
         return None
 
 
 def _second_line(text: str, key: str) -> str:
+    """Return ", again in line N" for a key that stands twice in JSON text; else empty."""
     places = [m.start() for m in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
     return f", again in line {text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
 
 
 def _parse_with_templates(text: str, name: str) -> Document:
-    """YAML as it is; else with its templates hidden, since Mage's need no quotes around them."""
+    """Parse YAML; if that fails, parse it with Mage's templates hidden, which need no quotes."""
     try:
-        return _parse_yaml(Text(text), name)
+        return _parse_yaml(ConfigText(text), name)
     except ConfigError:
         hidden, templates = hide(text)
         if not templates:
             raise
-        return _parse_yaml(Text(text, hidden, templates), name)
+        return _parse_yaml(ConfigText(text, hidden, templates), name)
 
 
-def _parse_yaml(text: Text, name: str) -> Document:
-    loader = _loader(text, name)
-    with _yaml_errors(text, name):
+def _parse_yaml(text: ConfigText, name: str) -> Document:
+    """Parse YAML text and put its hidden templates back into the values."""
+    loader = _make_loader(text, name)
+    with _translate_yaml_errors(text, name):
         root = loader.get_single_node()
         values = None if root is None else loader.construct_document(root)
-    return Document(_keys(restore(values, text.templates), name), lambda: (root, text))
+    values = _check_mapping(restore(values, text.templates), name)
+    return Document(values, lambda: (root, text))
 
 
-def _compose_json(text: str, name: str) -> tuple[Any, Text]:
-    """The nodes of a JSON text, which is YAML but for its tabs."""
-    whole = Text(text, text.replace("\t", " "))
+def _compose_json(text: str, name: str) -> tuple[Any, ConfigText]:
+    """Return the root node of JSON text, read as YAML; None if YAML can't read it."""
+    whole = ConfigText(text, text.replace("\t", " "))  # YAML refuses tabs
     try:
-        with _yaml_errors(whole, name):
-            return _loader(whole, name).get_single_node(), whole
+        with _translate_yaml_errors(whole, name):
+            return _make_loader(whole, name).get_single_node(), whole
     except (ConfigError, RecursionError):  # such as a key of more than 1024 characters
         return None, whole
 
 
 @contextmanager
-def _yaml_errors(text: Text, name: str) -> Iterator[None]:
+def _translate_yaml_errors(text: ConfigText, name: str) -> Iterator[None]:
+    """Context manager that turns PyYAML's errors into a ConfigError with line and column."""
     import yaml
 
     try:
@@ -250,13 +252,14 @@ def _yaml_errors(text: Text, name: str) -> Iterator[None]:
         mark = getattr(error, "problem_mark", None)
         index = mark.index if mark else getattr(error, "position", None)
         where = "" if index is None else f", {text.place(index)}"
-        what = getattr(error, "problem", None) or "it is neither YAML nor JSON"
+        problem = getattr(error, "problem", None) or "it is neither YAML nor JSON"
         raise ConfigError(
-            f"{name}{where}: {what}", "write one `key: value` on each line."
+            f"{name}{where}: {problem}", "write one `key: value` on each line."
         ) from None
 
 
-def _loader(text: Text, name: str) -> Any:
+def _make_loader(text: ConfigText, name: str) -> Any:
+    """Return a YAML loader of a text that limits depth and aliases and refuses repeated keys."""
     try:
         import yaml
     except ImportError:
@@ -265,7 +268,7 @@ def _loader(text: Text, name: str) -> Any:
         ) from None
 
     class Loader(yaml.SafeLoader):
-        """YAML's core values only: no tags, no timestamps, no merges, few aliases, not deep."""
+        """A loader of YAML's core types: no tags, timestamps or merges, and few aliases."""
 
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
         aliases = depth = 0
@@ -305,19 +308,19 @@ def _loader(text: Text, name: str) -> Any:
                 if key in first:
                     one, two = (text.place(at).line for at in (first[key], index))
                     where = f"lines {one} and {two}" if one != two else f"line {one}"
-                    raise _TwiceError(f"the key {key!r} is given twice, in {where}")
+                    raise _RepeatedKeyError(f"the key {key!r} is given twice, in {where}")
                 first[key] = index
                 key_node.tag = "tag:yaml.org,2002:str"
             return super().construct_mapping(node, deep=True)
 
     for tag, pattern, starts in _SCALARS:
         Loader.add_implicit_resolver(tag, pattern, list(starts))
-    with _yaml_errors(text, name):  # its reader looks at characters at once
+    with _translate_yaml_errors(text, name):  # the constructor checks the characters
         return Loader(text.parsed)
 
 
 class TextPosition(NamedTuple):
-    """A line and a column, from 1; a tab is one column."""
+    """A line and a column of a text, both from 1; a tab is one column."""
 
     line: int
     column: int
@@ -327,13 +330,13 @@ class TextPosition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A file's text, and what was parsed of it where its templates had to be hidden.
+class ConfigText:
+    """A file's text, and the text that was parsed if its templates had to be hidden.
 
     Attributes:
-        whole: the text as it is.
-        hidden: the text with words in place of the templates; empty for none.
-        templates: those, by the numbers in the words.
+        whole: the file's text.
+        hidden: the text with a numbered word in place of each template; empty: none is hidden.
+        templates: the templates, by the words' numbers.
     """
 
     whole: str
@@ -342,12 +345,12 @@ class Text:
 
     @property
     def parsed(self) -> str:
-        """The text that the parser gets."""
+        """The text that the parser reads."""
         return self.hidden or self.whole
 
     def place(self, index: int) -> TextPosition:
-        """The place of a character of `parsed` in the file."""
-        at = shown(self.parsed, self.templates, index)
+        """Return the position in the file of the character at an index of `parsed`."""
+        at = index_with_templates(self.parsed, self.templates, index)
         line, start = 1, 0
         for end in _END_OF_LINE.finditer(self.whole, 0, at):
             line, start = line + 1, end.end()
@@ -355,31 +358,33 @@ class Text:
 
 
 class Document:
-    """The values of a file, and where each of them stands.
+    """The values of a config file, and the position of each.
 
     Args:
-        values: what the file holds.
-        nodes: gives the parser's node of the whole, if there is one, and the text that it is of.
+        values: the file's mapping.
+        compose: returns the parser's root node, or None if it has none, and the file's text.
     """
 
-    def __init__(self, values: dict[str, Any], nodes: Callable[[], tuple[Any, Text]]) -> None:
+    def __init__(
+        self, values: dict[str, Any], compose: Callable[[], tuple[Any, ConfigText]]
+    ) -> None:
         self.values = values
-        self._nodes = cache(nodes)
+        self._compose = cache(compose)
 
     def place(self, *path: str | int) -> TextPosition:
-        """Where a key stands, or an item of a list; where it is not there, what would hold it."""
-        node, text = self._nodes()
+        """Return the position of a key or list item; if it is absent, of what would hold it."""
+        node, text = self._compose()
         index = 0 if node is None else node.start_mark.index
         for part in path:
-            found = _below(node, part, text.templates)
+            found = _find_child(node, part, text.templates)
             if found is None:
                 break
             index, node = found
         return text.place(index)
 
 
-def _below(node: Any, part: str | int, templates: Sequence[str]) -> tuple[int, Any] | None:
-    """Where a key or an item of a node begins, and the node of its value."""
+def _find_child(node: Any, part: str | int, templates: Sequence[str]) -> tuple[int, Any] | None:
+    """Return the index of a node's key or list item, and its value's node; None if absent."""
     items = getattr(node, "value", None)
     if not isinstance(items, list):
         return None

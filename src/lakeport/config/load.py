@@ -1,4 +1,7 @@
-"""From what the user named to a destination's config: the only reader of the environment."""
+"""Builds a destination's config from a path, URI, config file or mapping, and the environment.
+
+No other module reads config keys from the environment.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from typing import Any
 from lakeport.config.base import (
     DestinationConfig,
     all_keys,
-    canonical,
+    canonical_keys,
     config_class,
     parse_target_uri,
     target_hint,
 )
-from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
-from lakeport.config.mage.io_config import is_sink, sink_keys
+from lakeport.config.files import collect_texts, expand, parse_text, read_text, read_text_and_mode
+from lakeport.config.mage.io_config import is_sink, parse_sink
 from lakeport.errors import ConfigError
 
 _STREAM = "{stream}"
@@ -29,18 +32,18 @@ _PREFIX = "LAKEPORT_"
 _CONFIGS = (".yaml", ".yml", ".json")
 
 
-def target_values(target: Any, folder: Path) -> dict[str, Any]:
-    """The keys that `target` stands for: its own, a config file's, or those of a folder or a URI.
+def read_target_keys(target: Any, folder: Path) -> dict[str, Any]:
+    """Return the keys of a lake file's `target`: a mapping, a config file, a folder or a URI.
 
     Args:
         target: its value, with variables replaced.
-        folder: of the lake's file, from which relative paths go.
+        folder: the lake file's, to which paths are relative.
 
     Raises:
         ConfigError: it is none of these, or the config file is wrong.
     """
     if isinstance(target, Mapping):
-        return placed(flat(target), folder)
+        return resolve_paths(flatten_keys(target), folder)
     if not isinstance(target, str) or not target.strip():
         raise ConfigError(
             "`target` has to be keys, a config file, a folder or a URI",
@@ -48,18 +51,19 @@ def target_values(target: Any, folder: Path) -> dict[str, Any]:
         )
     if "://" in target:
         keys = parse_target_uri(target)
-        if "table_uri" in keys:  # of a lake it is the folder of the tables
+        if "table_uri" in keys:  # a lake's URI is the folder of its tables
             keys["table_uri"] = f"{keys['table_uri'].rstrip('/')}/{_STREAM}"
         return keys
     path = folder / Path(target).expanduser()
     if not target.lower().endswith(_CONFIGS):
         return parse_target_uri(str(path), may_be_uri=False)
     name = f"config file {str(path)!r}"
-    return placed(expand(flat(parse_text(read_text(path), name)), os.environ, name), path.parent)
+    keys = flatten_keys(parse_text(read_text(path), name))
+    return resolve_paths(expand(keys, os.environ, name), path.parent)
 
 
-def placed(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Keys whose relative paths go from a folder."""
+def resolve_paths(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return keys whose relative paths are joined to a folder."""
     found = dict(keys)
     for key in _PATHS:
         value = found.get(key)
@@ -72,15 +76,15 @@ def load_target(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
     overrides: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
-    """The config of a target.
+    """Build the config of a target.
 
     Args:
         to: a folder, a URI, a YAML or JSON config file, a mapping of keys, or a config.
-        overrides: keys that win over those of `to`; null ones are absent. Keys that nothing names
-            are taken from the environment as `LAKEPORT_` and the key in capitals.
+        overrides: keys that win over those of `to`; null ones are absent. Keys in neither come
+            from the environment, as `LAKEPORT_` and the key in capitals.
 
     Raises:
-        ConfigError: naming what is wrong and what is valid.
+        ConfigError: it names what is wrong and what is valid.
     """
     overrides = overrides or {}
     if isinstance(to, DestinationConfig):
@@ -88,11 +92,11 @@ def load_target(
             return to
         given = {name: getattr(to, name) for name in to.model_fields_set}
         values = {**given, "destination": to.destination}
-        return build(values, overrides).with_warnings(*to.warnings)
+        return build_config(values, overrides).with_warnings(*to.warnings)
     if isinstance(to, Mapping):
-        with prefixed_errors("the config"):
-            values = flat(to)
-        return build(values, overrides)
+        with prefix_errors("the config"):
+            values = flatten_keys(to)
+        return build_config(values, overrides)
     text = os.fspath(to)
     if not text.strip():
         raise ConfigError("the target is empty", target_hint())
@@ -104,7 +108,7 @@ def load_target(
             "name a folder to land in, a URI, or a config file, whose name ends with "
             f"{', '.join(_CONFIGS)}.",
         )
-    return build(parse_target_uri(text, may_be_uri=isinstance(to, str)), overrides)
+    return build_config(parse_target_uri(text, may_be_uri=isinstance(to, str)), overrides)
 
 
 def load_file(
@@ -113,16 +117,16 @@ def load_file(
     *,
     destination: str = "",
 ) -> DestinationConfig:
-    """The config that a YAML or JSON file holds, whatever the file is called.
+    """Build the config that a YAML or JSON file holds, whatever the file's name.
 
     Args:
         path: the file.
         overrides: as for `load_target`.
-        destination: the destination's name, where the file does not have to tell.
+        destination: the destination's name, if the file may leave it out.
 
     Raises:
-        ConfigError: naming what is wrong; also when the file names another destination, and when
-            it holds secrets and others may write to it.
+        ConfigError: it names what is wrong, such as another destination in the file, or a file
+            with secrets that other users may write to.
     """
     return load_files(
         [path],
@@ -139,64 +143,74 @@ def load_files(
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
     guarded: bool = False,
 ) -> DestinationConfig:
-    """The config that several YAML or JSON files hold together; later ones win, key by key.
+    """Build one config from several YAML or JSON files; later files win, key by key.
 
     Args:
         paths: the files.
         overrides: as for `load_target`.
-        translate: brings the keys of the files under lakeport's names; may refuse them.
-        guarded: whether a file that holds secrets and that others may write to is refused. Else
-            there is a warning: what a runner such as Meltano writes has the mode of its umask.
+        translate: renames the files' keys to lakeport's names; may refuse them.
+        guarded: whether to refuse a file with secrets that other users may write to, instead of
+            a warning. Runners such as Meltano write files with the mode of their umask.
 
     Raises:
-        ConfigError: naming what is wrong.
+        ConfigError: it names what is wrong.
     """
-    held: dict[Path, tuple[dict[str, Any], int]] = {}
+    files: dict[Path, tuple[dict[str, Any], int]] = {}  # path -> its keys and its mode
     values: dict[str, Any] = {}
     for path in map(Path, paths):
-        text, mode = read_with_mode(path)
-        raw = parse_text(text, _called(path))
-        with prefixed_errors(_called(path)):
-            keys = raw if "loads" in raw else flat(raw)
-        held[path] = keys, mode
-        if "loads" in raw:  # a lake's file, of which the target is meant
-            target = expand(raw.get("target"), os.environ, _called(path))
-            with prefixed_errors(_called(path)):
-                values |= target_values(target, path.absolute().parent)
+        text, mode = read_text_and_mode(path)
+        name = _file_label(path)
+        raw = parse_text(text, name)
+        with prefix_errors(name):
+            keys = raw if "loads" in raw else flatten_keys(raw)
+        files[path] = keys, mode
+        if "loads" in raw:  # a lake's file: its target is meant
+            target = expand(raw.get("target"), os.environ, name)
+            with prefix_errors(name):
+                values |= read_target_keys(target, path.absolute().parent)
         else:
-            values |= expand(keys, os.environ, _called(path))
-    with prefixed_errors(", ".join(map(_called, paths))):
-        config = build(translate(values), overrides)
-    for path, (keys, mode) in held.items():
-        if any(secret in text for text in texts(keys) for secret in config.secrets()):
-            config = config.with_warnings(*exposure(path, _called(path), mode, guarded=guarded))
+            values |= expand(keys, os.environ, name)
+    with prefix_errors(", ".join(map(_file_label, paths))):
+        config = build_config(translate(values), overrides)
+    for path, (keys, mode) in files.items():
+        if any(secret in text for text in collect_texts(keys) for secret in config.secrets()):
+            warnings = check_file_mode(path, _file_label(path), mode, guarded=guarded)
+            config = config.with_warnings(*warnings)
     return config
 
 
 def read_sink_interval(to: object) -> float | None:
-    """Return after how many seconds one of Mage's streaming sinks lands; None for other targets.
+    """Return the seconds between batches of a Mage streaming sink; None for other targets.
 
     Args:
         to: a target; a sink's is a mapping or a config file with `connector_type`.
 
     Raises:
-        ConfigError: the file can't be read, or the sink is none.
+        ConfigError: the file can't be read, or there is no such sink.
     """
     values = to
     if isinstance(to, (str, os.PathLike)) and is_config_file(os.fspath(to), isinstance(to, str)):
-        values = parse_text(read_text(Path(to)), _called(to))
+        values = parse_text(read_text(Path(to)), _file_label(to))
     if not isinstance(values, Mapping) or not is_sink(values):
         return None
-    return sink_keys(values if values is to else expand(values, os.environ, _called(str(to))))[1]
+    if values is not to:
+        values = expand(values, os.environ, _file_label(str(to)))
+    return parse_sink(values)[1]
 
 
-def _called(path: str | os.PathLike[str]) -> str:
-    """How errors call a config file."""
+def _file_label(path: str | os.PathLike[str]) -> str:
+    """Return a config file's name in errors: `config file 'PATH'`."""
     return f"config file {os.fspath(path)!r}"
 
 
 def is_config_file(text: str, guess: bool) -> bool:
-    """Whether that text names a config file; one that is not there is never made a folder."""
+    """Whether a text names an existing file with a config file's ending.
+
+    Args:
+        text: a target.
+        guess: whether to raise ConfigError for such a name without a file, which would otherwise
+            become a folder.
+    """
     path = Path(text)
     if not text.lower().endswith(_CONFIGS) or "://" in text or path.is_dir():
         return False
@@ -207,17 +221,17 @@ def is_config_file(text: str, guess: bool) -> bool:
     return path.is_file()
 
 
-def exposure(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, ...]:
-    """Who else can reach a config file that holds secrets.
+def check_file_mode(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, ...]:
+    """Return a warning if other users can read or write a config file with secrets; else ().
 
     Args:
         path: the file.
-        name: how errors call it.
+        name: its name in errors.
         mode: the file's mode.
         guarded: as for `load_files`.
 
     Raises:
-        ConfigError: others may write to it, and it is guarded.
+        ConfigError: other users may write to it, and it is guarded.
     """
     if not stat.S_ISREG(mode):
         return ()
@@ -236,22 +250,23 @@ def exposure(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, .
     return ()
 
 
-def build(
+def build_config(
     values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
 ) -> DestinationConfig:
-    """The config that keys make: those that win, those given, then the environment's.
+    """Build a config from overrides, else given keys, else the environment's.
 
     Args:
-        values: the keys given, flat; those of a streaming sink count as its destination's.
+        values: the given keys, flat; those of a Mage streaming sink are translated.
         overrides: keys that win; null ones are absent.
 
     Raises:
-        ConfigError: naming what is wrong and what is valid.
+        ConfigError: it names what is wrong and what is valid.
     """
     if is_sink(values):
-        values, _ = sink_keys(values, all_keys())
-    given, wanted = canonical(values), canonical(_named(overrides or {}))
-    merged = joined(given, wanted)
+        values, _ = parse_sink(values, all_keys())
+    merged = override_keys(
+        canonical_keys(values), canonical_keys(_check_text_keys(overrides or {}))
+    )
     destination = merged.get("destination")
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", target_hint())
@@ -264,14 +279,14 @@ def build(
 
 
 def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
-    """The keys that variables give: those named by a prefix and the key in capitals.
+    """Read config keys from variables named by a prefix and the key in capitals.
 
     Args:
-        prefix: how the variables' names begin.
-        more: keys that are known besides those of the destinations.
+        prefix: the start of the variables' names.
+        more: known keys besides those of the destinations.
 
     Returns:
-        The values, empty ones left out, and the names of variables that no key has.
+        The values, without empty ones, and the names of variables that name no key.
     """
     known = all_keys().union(more)
     found, unknown = {}, []
@@ -281,22 +296,22 @@ def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, s
             continue
         if key in known:
             found[key] = value
-        elif not key.startswith("_"):  # Meltano's own, such as the catalog that it chose
+        elif not key.startswith("_"):  # Meltano's own, such as its catalog
             unknown.append(name)
     return found, sorted(unknown)
 
 
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys under `config:` brought beside `destination:` and a block's `catalog`.
+def flatten_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Move keys under `config:` up to `destination:` and `catalog:`; return other keys unchanged.
 
     Raises:
-        ConfigError: keys stand in both places, one is no text, or `config` holds none.
+        ConfigError: keys stand in both places, a key is no text, or `config` holds no keys.
 
     Example:
-        >>> flat({"destination": "local", "config": {"path": "lake"}})
+        >>> flatten_keys({"destination": "local", "config": {"path": "lake"}})
         {'destination': 'local', 'path': 'lake'}
     """
-    outer = {key: value for key, value in _named(values).items() if key != "config"}
+    outer = {key: value for key, value in _check_text_keys(values).items() if key != "config"}
     inner = values.get("config")
     if inner is None:
         return outer
@@ -312,16 +327,16 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     if "destination" in inner and "destination" in outer:
         raise ConfigError("`destination` is given twice", "give one of them.")
-    return {**outer, **_named(inner)}
+    return {**outer, **_check_text_keys(inner)}
 
 
 def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return flat keys with the destination that they have to be for; if empty, that they name.
+    """Return flat keys with `destination` set; if that is empty, it is theirs or None.
 
     Raises:
-        ConfigError: they name another one.
+        ConfigError: the keys name another destination.
     """
-    values = flat(values)
+    values = flatten_keys(values)
     found = values.get("destination", destination or None)
     if destination and found != destination:
         raise ConfigError(
@@ -332,8 +347,8 @@ def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 @contextmanager
-def prefixed_errors(place: str) -> Iterator[None]:
-    """Let errors begin with the place where the keys stand; as they are if that is empty."""
+def prefix_errors(place: str) -> Iterator[None]:
+    """Context manager that puts `place: ` before the message of a ConfigError; "" changes none."""
     try:
         yield
     except ConfigError as error:
@@ -341,8 +356,8 @@ def prefixed_errors(place: str) -> Iterator[None]:
         raise type(error)(f"{where}{error.message}", error.hint) from None
 
 
-def _named(values: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """The same keys, all of them text."""
+def _check_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return keys unchanged; raise ConfigError for a key that is no text."""
     for key in values:
         if not isinstance(key, str):
             raise ConfigError(
@@ -352,17 +367,15 @@ def _named(values: Mapping[Any, Any]) -> Mapping[str, Any]:
     return values
 
 
-def joined(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys, and those that win over them; settings of both are put together.
+def override_keys(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys with overrides; a mapping in both, such as `spark`, is merged.
 
     Example:
-        >>> joined({"mode": "append", "spark": {"a": "1"}}, {"spark": {"b": "2"}})
+        >>> override_keys({"mode": "append", "spark": {"a": "1"}}, {"spark": {"b": "2"}})
         {'mode': 'append', 'spark': {'a': '1', 'b': '2'}}
     """
-
-    def both(one: object, other: object) -> object:
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            return {**one, **other}
-        return other
-
-    return {**given, **{key: both(given.get(key), value) for key, value in wanted.items()}}
+    merged = {**given, **overrides}
+    for key in given.keys() & overrides.keys():
+        if isinstance(given[key], Mapping) and isinstance(overrides[key], Mapping):
+            merged[key] = {**given[key], **overrides[key]}
+    return merged

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.config.inputs import DatabaseSource, TablesSource
+from lakeport.config.sources import DatabaseSource, TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine

@@ -19,9 +19,9 @@ import msgspec
 import pyarrow as pa
 
 from lakeport.config.files import parse_text, read_text
-from lakeport.config.inputs import FilesSource
 from lakeport.config.lake import read_lake
 from lakeport.config.load import load_target
+from lakeport.config.sources import FilesSource
 from lakeport.destinations import open_storage, open_table
 from lakeport.engine.sql.frames import cast_to
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from lakeport.config.inputs import Input
 from lakeport.config.load import load_target
+from lakeport.config.sources import ConfigPart
 from lakeport.destinations import check_place
 from lakeport.engine.failures import is_spark_error, mask_causes, translate_jvm_errors
 from lakeport.errors import (
@@ -140,7 +140,7 @@ def land(
             declared = load_declaration(schema)
             options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
             rules = RowRules.from_arguments(prepared, sql, python, views, expect)
-            secrets = source.secrets() if isinstance(source, Input) else ()
+            secrets = source.secrets() if isinstance(source, ConfigPart) else ()
             run = _LoadRun(prepared, observer, on_state, rules, secrets)
             return run.land(source, options)
 

@@ -145,7 +145,7 @@ def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> D
     Raises:
         ConfigError: naming what is wrong.
     """
-    from lakeport.config.load import for_destination, load_file, load_target, prefixed_errors
+    from lakeport.config.load import for_destination, load_file, load_target, prefix_errors
 
     overrides = dict(overrides)
     if flags.catalog_json:
@@ -153,7 +153,7 @@ def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> D
     if flags.config_json is not None:
         values = json_object(flags.config_json, "--config_json")
         if values:
-            with prefixed_errors("`--config_json`"):
+            with prefix_errors("`--config_json`"):
                 config = load_target(for_destination(destination, values), overrides)
             return config.with_warnings(*_exposed(config, values))
     path = flags.config
@@ -182,9 +182,9 @@ def _catalog(text: str) -> dict[str, CatalogStream]:
 
 
 def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str, ...]:
-    from lakeport.config.files import texts
+    from lakeport.config.files import collect_texts
 
-    if texts(dict(values)).isdisjoint(config.secrets()):
+    if collect_texts(dict(values)).isdisjoint(config.secrets()):
         return ()
     return (
         "`--config_json` holds secrets, and every user of this machine can read a command line "

@@ -40,7 +40,7 @@ from sqlglot.lineage import Node, lineage
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import build_scope
 
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import LakeportError
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
@@ -50,8 +50,8 @@ from lakeport.tables import Table
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
+    from lakeport.config.sources import ConfigPart
     from lakeport.model import StreamReport
     from lakeport.pipeline.report import LoadReport
 
@@ -81,7 +81,7 @@ class Name(NamedTuple):
     name: str
 
 
-def inputs_of(source: Input) -> list[Name]:
+def inputs_of(source: ConfigPart) -> list[Name]:
     """What a source reads, without any secret."""
     if isinstance(source, FilesSource):
         names = [source.files] if isinstance(source.files, str) else source.files

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake.model import find_query_columns, find_query_tables
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.destinations import open_storage, open_table
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
@@ -52,8 +52,8 @@ from lakeport.tables import Table
 from lakeport.units import format_size, pluralize
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Load
+    from lakeport.config.sources import ConfigPart
     from lakeport.engine.base import DataFrame, Engine
     from lakeport.model import Memory
 
@@ -203,7 +203,7 @@ def _listed(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
-def _words(source: Input) -> str:
+def _words(source: ConfigPart) -> str:
     """A source as a user would name it."""
     if isinstance(source, FilesSource):
         names = source.files if isinstance(source.files, str) else ", ".join(source.files)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lakeport.config.explain import unknown_name_error
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource
 from lakeport.config.lake import read_lake
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource
 from lakeport.destinations import open_storage
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine
@@ -57,8 +57,8 @@ from lakeport.storage.base import CloudStorage
 if TYPE_CHECKING:
     import os
 
-    from lakeport.config.inputs import Input
     from lakeport.config.lake import LakeFile, Lineage, Load
+    from lakeport.config.sources import ConfigPart
     from lakeport.engine.base import DataFrame, Engine
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
@@ -189,7 +189,7 @@ def name_of_run(load: Load, run: str) -> str | None:
     return None if once else f"{run}/{load.name}"
 
 
-def _remembers(source: Input) -> bool:
+def _remembers(source: ConfigPart) -> bool:
     """Whether the table knows how far the source has been read."""
     if isinstance(source, FilesSource):
         return source.new_only

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name

@@ -13,7 +13,7 @@ from lakeport.sources.csv.dialect import CsvOptions
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs import FilesSource
+    from lakeport.config.sources import FilesSource
 
 
 @dataclass(frozen=True, slots=True)

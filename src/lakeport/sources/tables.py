@@ -22,7 +22,7 @@ from lakeport.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs import TablesSource
+    from lakeport.config.sources import TablesSource
     from lakeport.engine.base import DataFrame, Engine
     from lakeport.model import Storage
 

@@ -37,7 +37,7 @@ from lakeport.scrub import scrub
 from lakeport.sources.singer.state import merge_state
 
 if TYPE_CHECKING:
-    from lakeport.config.inputs import TapSource
+    from lakeport.config.sources import TapSource
     from lakeport.model import Memory, Storage
 
 

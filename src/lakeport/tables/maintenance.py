@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.config.explain import closest_match
-from lakeport.config.keys import seconds
+from lakeport.config.values import parse_seconds
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.delta_log.transactions import Mark
 from lakeport.destinations import delta_session
@@ -68,7 +68,7 @@ def hours(text: str) -> int:
     (168, 720, 336, 24)
     """
     with suppress(ValueError):
-        found = float(seconds(f"{text}h" if text.strip().isdecimal() else text)) / 3600
+        found = float(parse_seconds(f"{text}h" if text.strip().isdecimal() else text)) / 3600
         if found.is_integer():
             return int(found)
     raise ConfigError(

@@ -21,8 +21,8 @@ from lakeport import errors
 from lakeport.cli.app import main
 from lakeport.cli.guide.init import Start
 from lakeport.cli.guide.pages import pages
-from lakeport.config.inputs import DatabaseSource, FilesSource, TapSource
 from lakeport.config.lake.schema import lake_schema
+from lakeport.config.sources import DatabaseSource, FilesSource, TapSource
 from tests.unit.config.kit import read_lake
 
 CLASSES = [

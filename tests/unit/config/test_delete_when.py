@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.keys import DeleteCondition
 from lakeport.config.load import load_target
+from lakeport.config.values import DeleteCondition
 from lakeport.errors import ConfigError
 
 
@@ -27,9 +27,9 @@ def test_what_is_read(text: str, column: str, values: Any) -> None:
 
 
 def test_the_condition_in_sql() -> None:
-    found = DeleteCondition.parse("a IN ('it''s', 'b\\c', 1, true)").sql("`x`")
+    found = DeleteCondition.parse("a IN ('it''s', 'b\\c', 1, true)").to_sql("`x`")
     assert found == r"coalesce(`x` IN ('it\'s', 'b\\c', 1, true), false)"
-    assert DeleteCondition.parse("a IS NOT NULL").sql("`x`") == "`x` IS NOT NULL"
+    assert DeleteCondition.parse("a IS NOT NULL").to_sql("`x`") == "`x` IS NOT NULL"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.expectations import Expectation, expectations
+from lakeport.config.expectations import Expectation, parse_expectations
 from lakeport.errors import ConfigError
 
 
@@ -83,7 +83,7 @@ def test_references_tell_the_table_and_its_columns_in_order() -> None:
 
 
 def test_expectations_of_one_name_are_numbered() -> None:
-    made = expectations([{"not_null": "id"}, Expectation(not_null=["id"]), {"unique": "id"}])
+    made = parse_expectations([{"not_null": "id"}, Expectation(not_null=["id"]), {"unique": "id"}])
     assert [one.title for one in made] == ["not_null(id)", "not_null(id) 2", "unique(id)"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.config.files import expand, parse_text, read_text, texts
+from lakeport.config.files import collect_texts, expand, parse_text, read_text
 from lakeport.errors import ConfigError
 
 
@@ -112,8 +112,8 @@ def test_depth_is_capped() -> None:
     values: list[object] = ["x"]
     for _ in range(40):
         values = [values]
-    assert texts(values) == set()
-    assert texts({"a": [["x"]]}) == {"x"}
+    assert collect_texts(values) == set()
+    assert collect_texts({"a": [["x"]]}) == {"x"}
     with pytest.raises(ConfigError, match="nested too deeply"):
         expand(values, {}, "f")
 

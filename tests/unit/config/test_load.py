@@ -235,7 +235,7 @@ def test_unknown_destinations_list_the_known() -> None:
 
 
 def test_the_place_of_the_keys_is_named_once() -> None:
-    with pytest.raises(ConfigError) as caught, load.prefixed_errors("flags"):
+    with pytest.raises(ConfigError) as caught, load.prefix_errors("flags"):
         load.for_destination("local", {"config": "x"})
     assert caught.value.message == "flags: `config` has to hold keys"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.base import config_class, destinations
+from lakeport.config.base import config_class, destination_names
 from lakeport.config.singer import settings_schema
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
@@ -108,8 +108,8 @@ def test_the_schema_has_every_key_of_every_destination() -> None:
     text = json.dumps(schema)
     assert "$ref" not in text
     assert "anyOf" not in text
-    assert schema["properties"]["destination"]["enum"] == list(destinations())
-    for name in destinations():
+    assert schema["properties"]["destination"]["enum"] == list(destination_names())
+    for name in destination_names():
         model = config_class(name)
         assert model.model_fields.keys() <= schema["properties"].keys()
         for secret in model.secret_keys():

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs import FilesSource
 from lakeport.config.lake import LakeFile, Load
 from lakeport.config.load import load_target
+from lakeport.config.sources import FilesSource
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed, StreamReport
 

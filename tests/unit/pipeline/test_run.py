@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.inputs import FilesSource
+from lakeport.config.sources import FilesSource
 from lakeport.errors import ConfigError, LoadsFailed, SchemaConflict, SourceError
 from lakeport.loading.cancellation import Cancellation
 from lakeport.pipeline.run import run_lake as run

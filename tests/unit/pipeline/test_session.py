@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.inputs import TablesSource
+from lakeport.config.sources import TablesSource
 from lakeport.engine.base import SessionRequest
 from lakeport.errors import ConfigError
 from lakeport.pipeline import run

@@ -14,8 +14,8 @@ import pytest
 
 import lakeport
 from lakeport.config.expectations import Expectation
-from lakeport.config.inputs import DatabaseSource
 from lakeport.config.lake import Lineage, Notices
+from lakeport.config.sources import DatabaseSource
 from lakeport.errors import LoadsFailed, MissingDependency, SourceError
 from lakeport.pipeline.lineage import inputs_of, name_of
 from lakeport.pipeline.run import run_lake as run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.config.inputs import FilesSource
+from lakeport.config.sources import FilesSource
 from lakeport.errors import ConfigError
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.options import ReadOptions

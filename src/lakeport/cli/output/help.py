@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakeport.cli.output.console import Output
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs import Input
+    from lakeport.config.sources import ConfigPart
     from lakeport.mage.observer import MageObserver
 
 
@@ -202,7 +202,7 @@ class Guard:
 
     def protect(
         self,
-        config: DestinationConfig | Input,
+        config: DestinationConfig | ConfigPart,
         to: str | None = None,
         set_keys: Iterable[str] | None = None,
     ) -> None:

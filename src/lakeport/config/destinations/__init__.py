@@ -1,1 +1,1 @@
-"""The keys of each destination, a module for each."""
+"""Config classes of the destinations, a module for each store."""

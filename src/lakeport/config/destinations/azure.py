@@ -1,4 +1,4 @@
-"""Keys of the destination `delta_lake_azure`: a Delta table in a container."""
+"""Config of the destination `delta_lake_azure`: Delta tables in a container."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from lakeport.config.base import DestinationConfig, Text
-from lakeport.config.clouds import OptionalEndpoint, OptionalSecret, OptionalText, blank, reveal
+from lakeport.config.clouds import (
+    OptionalEndpoint,
+    OptionalSecret,
+    OptionalText,
+    blank_to_none,
+    reveal,
+)
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.base import clean_prefix
@@ -32,6 +38,8 @@ _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 
 
 class _TableUri(NamedTuple):
+    """The parts of a table's abfss URI; account and cloud default to "" and Azure's own."""
+
     container: str
     account: str
     cloud: str
@@ -39,11 +47,11 @@ class _TableUri(NamedTuple):
     folder: str
 
 
-def _parsed(uri: str) -> _TableUri:
-    """Take a table's URI apart.
+def _parse_table_uri(uri: str) -> _TableUri:
+    """Parse the abfss URI of a table.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such URI, or Azure has no such container or path.
     """
     match = _URI.fullmatch(uri)
     if match is None:
@@ -76,27 +84,29 @@ def _parsed(uri: str) -> _TableUri:
     )
 
 
-def _parsed_folder(uri: str) -> _TableUri:
-    """A folder's URI taken apart; the folder is `parent`."""
+def _parse_folder_uri(uri: str) -> _TableUri:
+    """Parse the abfss URI of a folder, which becomes `parent`; raise ConfigError for others."""
     try:
-        return _parsed(f"{uri.rstrip('/')}/_")
+        return _parse_table_uri(f"{uri.rstrip('/')}/_")
     except ValueError as error:
         raise ConfigError(
             f"{uri!r} {error}", "write abfss://container@account.dfs.core.windows.net/path."
         ) from None
 
 
-def _without_query(value: object) -> object:
-    """Text without a query, which may be a signature and has no place here anyway."""
+def _mask_query(value: object) -> object:
+    """Mask a URI's query, which may hold a signature and is refused afterwards."""
     return re.sub(r"\?.*", "?***", value) if isinstance(value, str) else value
 
 
-def _checked(uri: str) -> str:
-    _parsed(uri)
+def _check_table_uri(uri: str) -> str:
+    """Return a table's URI unchanged, if it can be parsed."""
+    _parse_table_uri(uri)
     return uri
 
 
-def _account(value: str) -> str:
+def _check_account(value: str) -> str:
+    """Return a storage account's name unchanged; refuse what is no bare name."""
     if not _ACCOUNT.fullmatch(value):
         raise ValueError(
             "has to be the bare name of a storage account: 3 to 24 lower case letters and digits"
@@ -104,7 +114,8 @@ def _account(value: str) -> str:
     return value
 
 
-def _azure_key(value: SecretStr | None) -> SecretStr | None:
+def _check_access_key(value: SecretStr | None) -> SecretStr | None:
+    """Return an account's key unchanged; refuse what is no Base64 text."""
     try:
         base64.b64decode(reveal(value), validate=True)
     except (binascii.Error, ValueError):
@@ -112,8 +123,8 @@ def _azure_key(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
-def _sas(value: SecretStr | None) -> SecretStr | None:
-    """A SAS token without the question mark in front, or what follows it in a SAS URL."""
+def _parse_sas_token(value: SecretStr | None) -> SecretStr | None:
+    """Return the token of a SAS URL, or a token without its question mark; None for None."""
     if value is None:
         return None
     token = value.get_secret_value().strip().rpartition("?")[2]
@@ -122,14 +133,14 @@ def _sas(value: SecretStr | None) -> SecretStr | None:
     return SecretStr(token)
 
 
-def _emulator(value: str | None) -> str | None:
-    """An emulator's address without the account, which Azurite's own addresses end with."""
+def _remove_path(value: str | None) -> str | None:
+    """Return an emulator's URL without its path: Azurite's URLs end with the account's name."""
     parts = urlsplit(value or "")
     return f"{parts.scheme}://{parts.netloc}" if value else None
 
 
 class DeltaLakeAzureConfig(DestinationConfig):
-    """One table at `table_uri`, or one for each stream where that ends with `{stream}`.
+    """Config of a table at `table_uri`, or of one a stream where that ends with `{stream}`.
 
     Credentials are, in this order: `access_key`; `sas_token`; a service principal;
     `managed_identity`; else the chain of the Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and
@@ -145,12 +156,12 @@ class DeltaLakeAzureConfig(DestinationConfig):
     delta_jars = frozenset({"delta", "azure"})
 
     account_name: Annotated[
-        Annotated[str, AfterValidator(_account)] | None, BeforeValidator(blank)
+        Annotated[str, AfterValidator(_check_account)] | None, BeforeValidator(blank_to_none)
     ] = Field(default=None, description="Name of the storage account.")
-    access_key: Annotated[OptionalSecret, AfterValidator(_azure_key)] = Field(
+    access_key: Annotated[OptionalSecret, AfterValidator(_check_access_key)] = Field(
         default=None, description="One of the account's two keys."
     )
-    sas_token: Annotated[OptionalSecret, AfterValidator(_sas)] = Field(
+    sas_token: Annotated[OptionalSecret, AfterValidator(_parse_sas_token)] = Field(
         default=None, description="Shared access signature of the container."
     )
     tenant_id: OptionalText = Field(
@@ -166,7 +177,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
     managed_identity: bool = Field(
         default=False, description="Use the machine's managed identity, or that of `client_id`."
     )
-    azure_endpoint: Annotated[OptionalEndpoint, AfterValidator(_emulator)] = Field(
+    azure_endpoint: Annotated[OptionalEndpoint, AfterValidator(_remove_path)] = Field(
         default=None,
         description="URL of an emulator's Blob service (Azurite), such as http://127.0.0.1:10000; "
         "default: Azure.",
@@ -174,10 +185,12 @@ class DeltaLakeAzureConfig(DestinationConfig):
     destination: Literal["delta_lake_azure"] = Field(
         default="delta_lake_azure", description="`delta_lake_azure`."
     )
-    table_uri: Annotated[str, BeforeValidator(_without_query), AfterValidator(_checked)] = Field(
-        description="The table's own folder: abfss://container@account.dfs.core.windows.net/path, "
-        "or abfss://container/path with `account_name`. Several streams need `{stream}` at its "
-        "end."
+    table_uri: Annotated[str, BeforeValidator(_mask_query), AfterValidator(_check_table_uri)] = (
+        Field(
+            description="The table's own folder: "
+            "abfss://container@account.dfs.core.windows.net/path, or abfss://container/path with "
+            "`account_name`. Several streams need `{stream}` at its end."
+        )
     )
     table: Text | None = Field(
         default=None, description="A label; it has no effect on where the table is."
@@ -186,8 +199,8 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _labelled(cls, values: Any) -> Any:
-        """Without a label, what has no name of its own (a frame) is called like the folder."""
+    def _default_label(cls, values: Any) -> Any:
+        """Set `table` to the folder's name by default: the stream of a frame is named by it."""
         uri = values.get("table_uri")
         if values.get("table") is None and isinstance(uri, str) and _STREAM not in uri:
             folder = uri.rstrip("/").rpartition("/")[2]
@@ -195,7 +208,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
         return values
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
+    def _check_credentials(self) -> Self:
         given = [name for name in _PRINCIPAL if getattr(self, name) is not None]
         if self.managed_identity and set(given) - {"client_id"}:
             raise ValueError("`managed_identity` takes no `tenant_id` and no `client_secret`")
@@ -210,8 +223,8 @@ class DeltaLakeAzureConfig(DestinationConfig):
         return self
 
     @model_validator(mode="after")
-    def _one_account(self) -> Self:
-        named = _parsed(self.table_uri).account
+    def _check_account_names(self) -> Self:
+        named = _parse_table_uri(self.table_uri).account
         if not named and self.account_name is None:
             raise ValueError("`account_name` is missing, and `table_uri` does not name one either")
         if named and self.account_name not in (None, named):
@@ -224,20 +237,20 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @classmethod
     def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The table at `abfss://container@account.dfs.core.windows.net/path`."""
+        """Return the key for `abfss://container@account.dfs.core.windows.net/path`."""
         return {"table_uri": uri}
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
-        """With the keys of a target in the same account; of another one, with the SDK's chain.
+        """Return a config to read a source's folder, with the target's keys in the same account.
 
-        Keys in the environment are not asked: they are one account's, the target's.
+        For another account it has the SDK's chain; keys in the environment are the target's.
 
         Raises:
-            ConfigError: it is no such URI.
+            ConfigError: it is no abfss URI.
         """
         table_uri = f"{uri.rstrip('/')}/_"
-        account = _parsed_folder(uri).account
+        account = _parse_folder_uri(uri).account
         if isinstance(target, DeltaLakeAzureConfig):
             own = target._settings().account
             if account in ("", own):
@@ -246,22 +259,23 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @property
     def table_pattern(self) -> str:
-        """The end of the table's URI: its folder in the folder that holds it."""
-        return _parsed(self.table_uri).folder
+        """Name of the table's folder, the last part of `table_uri`; may hold `{stream}`."""
+        return _parse_table_uri(self.table_uri).folder
 
     def table_folder_name(self, table: str) -> str:
-        """The same, but for a dot at its end, which Azure does not take."""
+        """Return a table's name, with a dot at its end escaped: Azure refuses such folders."""
         return f"{table[:-1]}%2E" if table.endswith(".") else table
 
     def storage(self) -> AzureStorage:
-        """The folder that holds the table: what is not the table's own lies beside it."""
+        """Return the storage whose root is the folder that holds the table's folder."""
         from lakeport.storage.azure.store import AzureStorage
 
-        place = _parsed(self.table_uri)
+        place = _parse_table_uri(self.table_uri)
         return AzureStorage(place.container, place.parent, self._settings())
 
     def _settings(self) -> AzureSettings:
-        place = _parsed(self.table_uri)
+        """Return the settings of a connection to Azure."""
+        place = _parse_table_uri(self.table_uri)
         return AzureSettings(
             account=place.account or self.account_name or "",
             access_key=reveal(self.access_key),

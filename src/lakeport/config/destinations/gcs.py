@@ -1,4 +1,4 @@
-"""Keys of the destination `google_cloud_storage`: tables as Parquet or CSV files in a bucket."""
+"""Config of the destination `google_cloud_storage`: Parquet or CSV files in a bucket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeport.config.clouds import (
     OptionalEndpoint,
     OptionalSecret,
     OptionalText,
-    blank,
+    blank_to_none,
 )
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs.client import GcpSettings
@@ -28,21 +28,17 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"
 _SECRET_PARTS = ("private_key", "private_key_id", "client_secret", "refresh_token")
 
 
-def _gcp_key(value: object) -> object:
-    """A path, or the JSON text of a key that came as text or as a mapping."""
+def _credentials_as_text(value: object) -> object:
+    """Return credentials given as a path, text or a mapping as a path or JSON text."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return json.dumps({name: _plain(item) for name, item in value.items()})
-    return blank(value)
-
-
-def _plain(value: object) -> object:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
+        return json.dumps(dict(value), default=SecretStr.get_secret_value)
+    return blank_to_none(value)
 
 
 class GoogleCloudStorageConfig(BucketConfig):
-    """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+    """Config of files at `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
     Example:
         >>> GoogleCloudStorageConfig(bucket="lake", object_key_path="/raw/").object_key_path
@@ -51,7 +47,9 @@ class GoogleCloudStorageConfig(BucketConfig):
 
     extra = "gcs"
 
-    google_application_credentials: Annotated[OptionalSecret, BeforeValidator(_gcp_key)] = Field(
+    google_application_credentials: Annotated[
+        OptionalSecret, BeforeValidator(_credentials_as_text)
+    ] = Field(
         default=None,
         description="Key of a service account: the path of its JSON file, its JSON text, or a "
         "mapping; default: application default credentials (GOOGLE_APPLICATION_CREDENTIALS, "
@@ -59,16 +57,16 @@ class GoogleCloudStorageConfig(BucketConfig):
     )
     google_endpoint: OptionalEndpoint = Field(
         default=None,
-        description="URL instead of Google's (STORAGE_EMULATOR_HOST). One that begins with "
-        "http:// is asked without credentials unless a key is given.",
+        description="URL instead of Google's (STORAGE_EMULATOR_HOST). One with http:// gets "
+        "requests without credentials, unless a key is given.",
     )
     google_project: OptionalText = Field(
-        default=None, description="Project that pays where the bucket wants the requester to."
+        default=None, description="Project to bill for a bucket whose requester pays."
     )
     kms_key_name: Annotated[
         Annotated[str, Field(pattern=r"^projects/.+/locations/.+/keyRings/.+/cryptoKeys/.+$")]
         | None,
-        BeforeValidator(blank),
+        BeforeValidator(blank_to_none),
     ] = Field(
         default=None,
         description="Key that encrypts objects, projects/…/locations/…/keyRings/…/cryptoKeys/…; "
@@ -82,7 +80,7 @@ class GoogleCloudStorageConfig(BucketConfig):
     )
 
     def storage(self) -> GcsStorage:
-        """The bucket below `object_key_path`.
+        """Return the storage whose root is `object_key_path` in the bucket.
 
         Raises:
             ConfigError: the key's file can't be read.
@@ -92,7 +90,7 @@ class GoogleCloudStorageConfig(BucketConfig):
         return GcsStorage(self.bucket, self.object_key_path, self.gcp_settings())
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret of the config; of a key, those of its parts that are secret."""
+        """Return every secret value of the config; of a key file, its secret members."""
         given = self.google_application_credentials
         if given is None:
             return super().secrets()
@@ -105,24 +103,24 @@ class GoogleCloudStorageConfig(BucketConfig):
         return tuple(dict.fromkeys((*others, *parts)))
 
     def credentials_text(self) -> str:
-        """The JSON text of the key, read from its file where a path was given; empty for none.
+        """Return the key's JSON text, read from its file if a path was given; empty for no key.
 
         Raises:
-            ConfigError: there is no such file, or it holds no credentials.
+            ConfigError: the file can't be read, or it holds no credentials.
         """
         if self.google_application_credentials is None:
             return ""
         text = self.google_application_credentials.get_secret_value()
-        what = "the key"
+        origin = "the key"
         if not text.lstrip().startswith("{"):
             path = Path(text).expanduser()
-            what = f"the file {str(path)!r}"
+            origin = f"the file {str(path)!r}"
             try:
                 text = path.read_text("utf-8")
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or "it is not text"
                 raise ConfigError(
-                    f"`google_application_credentials`: {what} can't be read: {reason}",
+                    f"`google_application_credentials`: {origin} can't be read: {reason}",
                     "it takes the path, the JSON text or the mapping of a service account's key; "
                     "leave it out to use application default credentials.",
                 ) from None
@@ -132,13 +130,13 @@ class GoogleCloudStorageConfig(BucketConfig):
             info = None
         if not isinstance(info, dict) or "type" not in info:
             raise ConfigError(
-                f"`google_application_credentials`: {what} is not a credential file in JSON",
+                f"`google_application_credentials`: {origin} is not a credential file in JSON",
                 "create one with `gcloud iam service-accounts keys create`.",
             )
         return text
 
     def gcp_settings(self) -> GcpSettings:
-        """Return the settings of a connection to Google, or STORAGE_EMULATOR_HOST's emulator.
+        """Return the settings of a connection to Google or to STORAGE_EMULATOR_HOST's emulator.
 
         Raises:
             ConfigError: the key's file can't be read.

@@ -1,4 +1,4 @@
-"""Keys of the destination `local`: a folder on this machine's disk (or one that it mounts)."""
+"""Config of the destination `local`: a folder on a disk of this machine, mounted ones included."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, Field
 
-from lakeport.config.base import DestinationConfig
-from lakeport.config.keys import FileType
+from lakeport.config.base import DestinationConfig, FileType
 from lakeport.storage.base import clean_prefix
 from lakeport.storage.local import LocalStorage
 
 
-def _folder(value: object) -> object:
-    """An absolute path, from a path or a `file://` URI."""
+def _parse_folder(value: object) -> object:
+    """Return a folder's absolute path, from a path or a `file://` URI; refuse files."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str) or not value.strip():
@@ -35,7 +34,7 @@ def _folder(value: object) -> object:
 
 
 class LocalConfig(DestinationConfig):
-    """Tables as folders in a folder: `<path>/<object_key_path>/<table>`.
+    """Config of tables as folders in a folder: `<path>/<object_key_path>/<table>`.
 
     Example:
         >>> LocalConfig(path="/data/lake", format="parquet").file_type
@@ -45,22 +44,22 @@ class LocalConfig(DestinationConfig):
     delta_jars = frozenset({"delta"})
 
     destination: Literal["local"] = Field(default="local", description="`local`.")
-    path: Annotated[str, BeforeValidator(_folder)] = Field(
-        description="The folder, as a path or a file:// URI; made if it is not there."
+    path: Annotated[str, BeforeValidator(_parse_folder)] = Field(
+        description="The folder, as a path or a file:// URI; created if it does not exist."
     )
     file_type: FileType = Field(
         default="delta", description="Format of the tables: delta, parquet or csv."
     )
 
-    if TYPE_CHECKING:  # values are taken in any form that can be read as their type
+    if TYPE_CHECKING:  # arguments may have any type that can be parsed to the key's
 
         def __init__(self, **values: Any) -> None: ...
 
     @classmethod
     def uri_keys(cls, uri: str) -> dict[str, str]:
-        """The folder that a path or a `file://` URI names."""
+        """Return the key for a path or a `file://` URI."""
         return {"path": uri}
 
     def storage(self) -> LocalStorage:
-        """The lake's folder."""
+        """Return the storage whose root is `object_key_path` in the folder."""
         return LocalStorage(str(Path(self.path, clean_prefix(self.object_key_path))))

@@ -1,4 +1,4 @@
-"""Keys of the destinations `amazon_s3`, files in a bucket, and `delta_lake_s3`, Delta tables."""
+"""Configs of the destinations `amazon_s3`, files in a bucket, and `delta_lake_s3`, Delta tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeport.config.clouds import (
     OptionalEndpoint,
     OptionalSecret,
     OptionalText,
-    blank,
+    blank_to_none,
     reveal,
 )
 from lakeport.storage.retry import RetryPolicy
@@ -23,26 +23,28 @@ if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
 
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
-_TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
+_ROLE = re.compile(r"arn:\S+")  # stores other than AWS have ARNs of any form
+_TAG = re.compile(r"[\w +\-=.:/@]*")  # characters that S3 allows in names and values of tags
 _MOST_TAGS = 10
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
-_MOST_METADATA = 2000
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # metadata are sent as headers
+_MOST_METADATA = 2000  # characters, names and values together
 
 
-def _role(value: str) -> str:
+def _check_role(value: str) -> str:
+    """Return a role's ARN unchanged; refuse other text."""
     if not _ROLE.fullmatch(value):
         raise ValueError("has to look like arn:aws:iam::123456789012:role/name")
     return value
 
 
-def _metadata(values: dict[str, str]) -> dict[str, str]:
+def _check_metadata(values: dict[str, str]) -> dict[str, str]:
+    """Return object metadata unchanged; refuse names and values that S3 would not store."""
     if any(
         not (name + value).isascii() or not value.isprintable() for name, value in values.items()
     ):
         raise ValueError("can hold printable ASCII only")
     for name in values:
-        if not _NAME.fullmatch(name) or name.lower() == ID_KEY:
+        if not _HEADER_NAME.fullmatch(name) or name.lower() == ID_KEY:
             raise ValueError(f"{name!r} is no name for it: letters, digits and hyphens are")
     if len({name.lower() for name in values}) < len(values):
         raise ValueError("has two names that differ only in case, which S3 does not tell apart")
@@ -51,7 +53,8 @@ def _metadata(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _tags(values: dict[str, str]) -> dict[str, str]:
+def _check_tags(values: dict[str, str]) -> dict[str, str]:
+    """Return object tags unchanged; refuse names, values and numbers that S3 would not store."""
     if len(values) > _MOST_TAGS:
         raise ValueError(f"can hold {_MOST_TAGS} tags at most")
     for name, value in values.items():
@@ -65,11 +68,11 @@ def _tags(values: dict[str, str]) -> dict[str, str]:
 
 
 class AwsConfig(BucketConfig):
-    """Keys shared by the destinations on S3 and on stores that speak its protocol.
+    """Config of a destination on S3 or a store with its protocol: keys of files and Delta tables.
 
-    Credentials are taken from: the two key fields; else `aws_profile`; else the chain of the AWS
-    SDK (AWS_ACCESS_KEY_ID, AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and
-    the instance's role).
+    Credentials come from the two key fields; else from `aws_profile`; else from the AWS SDK's
+    chain (AWS_ACCESS_KEY_ID, AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's
+    and the instance's role).
     """
 
     extra = "s3"
@@ -84,7 +87,7 @@ class AwsConfig(BucketConfig):
         default=None, description="Session token of temporary keys (AWS_SESSION_TOKEN)."
     )
     aws_profile: OptionalText = Field(
-        default=None, description="Profile of ~/.aws to take the credentials of (AWS_PROFILE)."
+        default=None, description="Profile of ~/.aws with the credentials (AWS_PROFILE)."
     )
     aws_region: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] = Field(
         default="us-west-2", description="The bucket's region; default: us-west-2."
@@ -96,14 +99,14 @@ class AwsConfig(BucketConfig):
     )
     aws_addressing_style: Literal["auto", "path", "virtual"] = Field(
         default="auto",
-        description="Where requests name the bucket: path, virtual (in the host name), or auto: "
-        "virtual for AWS, path for other endpoints except those that refuse it.",
+        description="Where requests name the bucket: in the path, virtual (in the host name), or "
+        "auto: virtual for AWS, path for other endpoints except those that refuse it.",
     )
-    role_arn: Annotated[Annotated[str, AfterValidator(_role)] | None, BeforeValidator(blank)] = (
-        Field(
-            default=None,
-            description="Role to assume with the keys or the chain; renewed while a run goes on.",
-        )
+    role_arn: Annotated[
+        Annotated[str, AfterValidator(_check_role)] | None, BeforeValidator(blank_to_none)
+    ] = Field(
+        default=None,
+        description="Role to assume with these credentials; renewed during a run.",
     )
     role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] = Field(
         default="mage-data-integration", description="Name of the assumed role's session."
@@ -119,16 +122,16 @@ class AwsConfig(BucketConfig):
     sse_kms_key_id: OptionalText = Field(
         default=None, description="Key for `sse: aws:kms`; default: the account's S3 key."
     )
-    object_tags: Annotated[Settings, AfterValidator(_tags)] = Field(
+    object_tags: Annotated[Settings, AfterValidator(_check_tags)] = Field(
         default_factory=dict,
-        description="Tags of data objects, 10 at most; they take s3:PutObjectTagging.",
+        description="Tags of data objects, 10 at most; they need s3:PutObjectTagging.",
     )
-    object_metadata: Annotated[Settings, AfterValidator(_metadata)] = Field(
+    object_metadata: Annotated[Settings, AfterValidator(_check_metadata)] = Field(
         default_factory=dict, description="Metadata of data objects: names and ASCII values."
     )
 
     @model_validator(mode="after")
-    def _credentials_fit(self) -> Self:
+    def _check_credentials(self) -> Self:
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
             raise ValueError("`aws_access_key_id` and `aws_secret_access_key` go together")
         if self.aws_session_token is not None and self.aws_access_key_id is None:
@@ -161,14 +164,14 @@ class AwsConfig(BucketConfig):
         )
 
     def storage(self) -> S3Storage:
-        """The bucket below `object_key_path`."""
+        """Return the storage whose root is `object_key_path` in the bucket."""
         from lakeport.storage.s3.store import S3Storage
 
         return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
 
 
 class AmazonS3Config(AwsConfig):
-    """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+    """Config of files at `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
     Example:
         >>> AmazonS3Config(bucket="lake", aws_access_key_id="AK", aws_secret_access_key="s3cr3t")
@@ -185,7 +188,7 @@ aws_secret_access_key=SecretStr('**********'), bucket='lake')
 
 
 class DeltaLakeS3Config(AwsConfig):
-    """Tables at `s3://<bucket>/<object_key_path>/<table>`.
+    """Config of Delta tables at `s3://<bucket>/<object_key_path>/<table>`.
 
     Example:
         >>> DeltaLakeS3Config(bucket="lake", object_key_path="silver", mode="overwrite").mode
@@ -200,7 +203,7 @@ class DeltaLakeS3Config(AwsConfig):
     file_type: Literal["delta"] = Field(default="delta", description="Format of the tables: delta.")
 
     @model_validator(mode="after")
-    def _spark_can_reach_it(self) -> Self:
+    def _check_bucket_for_spark(self) -> Self:
         if not _HOST_NAME.fullmatch(self.bucket):
             raise ValueError(
                 f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "

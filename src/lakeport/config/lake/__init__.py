@@ -1,4 +1,4 @@
-"""A lake's file: what the lake holds, where it comes from, and what is expected of it."""
+"""The lake file: loads with their sources, targets, transforms and expectations, in one file."""
 
 from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices
 from lakeport.config.lake.read import read_lake

@@ -1,4 +1,4 @@
-"""What a lake's file says, checked."""
+"""A checked lake file: its loads, lineage and webhooks."""
 
 from __future__ import annotations
 
@@ -13,57 +13,58 @@ from pydantic import Field, SecretStr, field_validator
 
 from lakeport.config.base import DestinationConfig
 from lakeport.config.expectations import Expectation
-from lakeport.config.inputs import DatabaseSource, FilesSource, Input, TablesSource, TapSource
+from lakeport.config.sources import ConfigPart, DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
 Source = FilesSource | DatabaseSource | TapSource | TablesSource
 
 
-class Lineage(Input):
-    """Where OpenLineage events go."""
+class Lineage(ConfigPart):
+    """The file or HTTP endpoint to send OpenLineage events to."""
 
-    file: str = Field(default="", description="A file to which each event is added as a line.")
+    file: str = Field(default="", description="File to append each event to, one a line.")
     url: SecretStr | None = Field(
-        default=None, description="The HTTP endpoint, such as https://marquez:5000."
+        default=None, description="HTTP endpoint for events, such as https://marquez:5000."
     )
-    api_key: SecretStr | None = Field(default=None, description="The endpoint's key.")
-    namespace: str = Field(default="lakeport", description="The namespace of the jobs.")
+    api_key: SecretStr | None = Field(default=None, description="Key of the endpoint.")
+    namespace: str = Field(default="lakeport", description="Namespace of the jobs.")
 
 
-class Notices(Input):
-    """Which webhooks are told of what; their URLs are secrets: who knows one may post there."""
+class Notices(ConfigPart):
+    """Webhooks to call on failures and on old data. The URLs are secrets: they let anyone post."""
 
     failure: tuple[SecretStr, ...] = Field(
-        default=(), description="URLs that are told when loads fail, one or a list."
+        default=(), description="URL, or a list, to call when loads fail."
     )
     freshness: tuple[SecretStr, ...] = Field(
-        default=(), description="URLs that are told when data are older than expected."
+        default=(), description="URL, or a list, to call when data are older than expected."
     )
 
     @field_validator("failure", "freshness", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _parse_urls(cls, value: object) -> object:
+        """Return one URL as a tuple; other values unchanged."""
         return (value,) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
 class Load:
-    """One load of a lake's file.
+    """One load of a lake file.
 
     Attributes:
-        name: what the file calls it.
-        source: where it comes from.
-        target: where it goes: the file's `target` and `defaults`, and the load's own keys.
-        line: where it stands in the file.
-        sql: Spark SQL that makes what is landed; empty for none.
-        python: `module:function` that does; empty for none.
-        expect: what is expected of its rows.
-        tags: by which a run chooses loads.
-        description: what it is, in words.
-        depends: other loads of the file whose tables it uses.
-        tables: names that `sql` and `expect` use for other tables of the file -> their places.
-        folder: the file's, in which modules for `python` are looked for.
-        file: how errors call the file.
+        name: the load's name in the file.
+        source: the source of its rows.
+        target: the config of its table: the file's `target` and `defaults`, and its own keys.
+        line: its line in the file, from 1.
+        sql: Spark SQL that transforms the rows; empty for none.
+        python: `module:function` that transforms the rows; empty for none.
+        expect: the expectations of its rows.
+        tags: names by which a run selects loads.
+        description: free text.
+        depends: names of other loads of the file whose tables it uses.
+        tables: name of another table of the file in `sql` or `expect` -> its path or URI.
+        folder: the file's folder, where modules for `python` are looked for first.
+        file: the file's name in errors.
     """
 
     name: str
@@ -81,10 +82,10 @@ class Load:
     file: str = ""
 
     def check(self) -> None:
-        """See that what it starts and imports is on this machine.
+        """Check that the load's tap and Python module exist on this machine.
 
         Raises:
-            ConfigError: a tap's command or a module is absent.
+            ConfigError: one of them does not.
         """
         where = f"{self.file}, line {self.line}: load {self.name!r}"
         if isinstance(self.source, TapSource):
@@ -106,14 +107,14 @@ class Load:
 
 @dataclass(frozen=True)
 class LakeFile:
-    """A lake's file.
+    """A checked lake file.
 
     Attributes:
         path: the file.
-        loads: by name, each behind those that it uses.
-        lineage: where OpenLineage events go; None for nowhere.
-        notices: which webhooks are told of what; None for none.
-        warnings: what the user has to know of the file.
+        loads: a load's name -> the load, in an order in which each follows those that it uses.
+        lineage: receiver of OpenLineage events; None for none.
+        notices: webhooks to call; None for none.
+        warnings: warnings about the file, as sentences for the user.
     """
 
     path: Path
@@ -124,10 +125,10 @@ class LakeFile:
 
 
 def find_query_tables(sql: str) -> tuple[str, ...]:
-    """The tables that Spark SQL reads, each once: no CTEs, no functions, no parts of paths.
+    """Return the names of the tables that Spark SQL reads, each once, without CTEs.
 
-    Where the text can't be read, which Spark will tell better, every word of it counts: then a load
-    may wait for one that it does not use.
+    If the SQL can't be parsed, every word of it is returned: a load then waits for too many
+    others, and Spark reports the error.
 
     Example:
         >>> find_query_tables("WITH a AS (SELECT 'FROM x' FROM f) SELECT * FROM a JOIN `b-c` -- d")
@@ -136,7 +137,7 @@ def find_query_tables(sql: str) -> tuple[str, ...]:
     import sqlglot  # takes a tenth of a second, and few files have queries
 
     try:
-        return tuple(dict.fromkeys(_read(sqlglot.parse_one(sql, read="spark"))))
+        return tuple(dict.fromkeys(_scope_tables(sqlglot.parse_one(sql, read="spark"))))
     except sqlglot.errors.SqlglotError:
         pass
     try:
@@ -146,7 +147,7 @@ def find_query_tables(sql: str) -> tuple[str, ...]:
 
 
 def find_query_columns(sql: str) -> tuple[str, ...] | None:
-    """Names in a query that may be columns of what it reads; None where the text can't be read.
+    """Return names in a query that may be columns of its tables; None if it can't be parsed.
 
     Example:
         >>> find_query_columns("SELECT s.id, upper(name) AS n FROM source s")
@@ -163,7 +164,8 @@ def find_query_columns(sql: str) -> tuple[str, ...] | None:
     return tuple({name.lower(): name for name in names}.values())
 
 
-def _read(query: Any) -> Iterator[str]:
+def _scope_tables(query: Any) -> Iterator[str]:
+    """Yield the tables of every scope of a parsed query, as `name` or `schema.name`."""
     from sqlglot.optimizer.scope import traverse_scope
 
     for scope in traverse_scope(query):

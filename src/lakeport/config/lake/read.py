@@ -1,4 +1,4 @@
-"""A lake's file, read and checked: every mistake with its line, all at once."""
+"""Reads and checks a lake file; one error reports every mistake with its line."""
 
 from __future__ import annotations
 
@@ -6,35 +6,48 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lakeport.config.base import OTHER_NAMES, DestinationConfig, all_keys, canonical, config_class
-from lakeport.config.expectations import Expectation, expectations
+from lakeport.config.base import (
+    OTHER_NAMES,
+    DestinationConfig,
+    all_keys,
+    canonical_keys,
+    config_class,
+)
+from lakeport.config.expectations import Expectation, parse_expectations
 from lakeport.config.explain import did_you_mean
 from lakeport.config.files import (
     Document,
     TextPosition,
+    collect_texts,
     expand,
     parse_document,
-    read_with_mode,
-    texts,
+    read_text_and_mode,
 )
-from lakeport.config.inputs import DatabaseSource, FilesSource, Input, TablesSource, TapSource
 from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, find_query_tables
-from lakeport.config.load import build, exposure, flat, joined, placed, target_values
-from lakeport.config.mage.io_config import SINK_KEYS, is_sink, sink_keys
+from lakeport.config.load import (
+    build_config,
+    check_file_mode,
+    flatten_keys,
+    override_keys,
+    read_target_keys,
+    resolve_paths,
+)
+from lakeport.config.mage.io_config import SINK_KEYS, is_sink, parse_sink
+from lakeport.config.sources import ConfigPart, DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
 from lakeport.scrub import scrub
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
-_MISTAKE_HINT = "`lakeport docs lake-file` tells what each key means."
+_MISTAKE_HINT = "`lakeport docs lake-file` explains every key."
 
-KINDS: dict[str, type[Input]] = {
+KINDS: dict[str, type[ConfigPart]] = {
     "files": FilesSource,
     "database": DatabaseSource,
     "tap": TapSource,
@@ -51,37 +64,37 @@ _NAMED = re.compile(r"`([a-z_]+)")
 _PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
 
 TOP_KEYS = {
-    "target": "Where the loads land: keys of a destination, a config file, a folder or a URI.",
-    "defaults": "Keys of the destination that all loads have, unless they say otherwise.",
+    "target": "The loads' target: keys of a destination, a config file, a folder or a URI.",
+    "defaults": "Keys of the destination for all loads; a load's own keys win.",
     "loads": "The loads, by name.",
-    "lineage": "Where OpenLineage events go.",
-    "notices": "Webhooks that are told of failures, and of data that are too old.",
+    "lineage": "The receiver of OpenLineage events.",
+    "notices": "Webhooks to call on failures, and when data are too old.",
 }
 LOAD_KEYS = {
-    "from": "Where the load's rows come from: `files`, `database`, `tap` or `tables`.",
-    "sql": "Spark SQL over `source`, and over other tables of the file by name.",
-    "python": "A function, as module:function, that takes and gives a Spark DataFrame.",
-    "expect": "What is expected of the rows, checked before they are committed.",
-    "tags": "Names by which `lakeport run --tag` chooses loads.",
-    "description": "What the load is, in words.",
+    "from": "The source of the load's rows: `files`, `database`, `tap` or `tables`.",
+    "sql": "Spark SQL over `source` and other tables of the file, by name.",
+    "python": "A function, as module:function, that takes and returns a Spark DataFrame.",
+    "expect": "Expectations of the rows, checked before they are committed.",
+    "tags": "Names by which `lakeport run --tag` selects loads.",
+    "description": "Free text about the load.",
 }
 _NAME = re.compile(r"[^\W_][\w-]*")
-_Settings = TypeVar("_Settings", bound=Input)
+_Part = TypeVar("_Part", bound=ConfigPart)
 
-_MERGED = (
-    "YAML's merge is not read: keys that loads share are in `defaults`, and `*name` stands for a "
-    "value as a whole."
+_MERGE_HINT = (
+    "YAML's merge is not supported: write keys that loads share into `defaults`; `*name` stands "
+    "for a whole value."
 )
-_EXPECT = "write one on each line, such as `- {not_null: [id]}`."
+_EXPECT_HINT = "write one on each line, such as `- {not_null: [id]}`."
 
 
 @dataclass
 class Mistakes:
-    """What is wrong with a file so far.
+    """The mistakes found in a file so far.
 
     Attributes:
-        name: how errors call the file.
-        document: tells where keys stand.
+        name: the file's name in errors.
+        document: has the positions of the keys.
     """
 
     name: str
@@ -89,10 +102,10 @@ class Mistakes:
     _found: dict[tuple[TextPosition, str], str] = field(default_factory=dict)
 
     def add(self, path: tuple[str | int, ...], text: str, hint: str = "") -> None:
-        """Note one mistake; another one at the same place is likely its consequence.
+        """Record a mistake, unless there is one at its position, which likely caused it.
 
         Args:
-            path: the key, or the item of a list, that is wrong.
+            path: the wrong key or list item.
             text: what is wrong.
             hint: what to do about it.
         """
@@ -103,8 +116,8 @@ class Mistakes:
         self._found[place, load + text] = hint
 
     @contextmanager
-    def at(self, *path: str | int) -> Iterator[None]:
-        """Note what the body finds wrong with the keys that stand there."""
+    def collecting(self, *path: str | int) -> Iterator[None]:
+        """Context manager that records a ConfigError of its body as mistakes at a path."""
         try:
             yield
         except ConfigError as error:
@@ -113,18 +126,14 @@ class Mistakes:
             if not error.problems:
                 self.add(path, error.message, error.hint)
 
-    def tried(self, path: tuple[str | int, ...], make: Callable[[], Made]) -> Made | None:
-        """What is made of the keys that stand there; None, and noted, if something is wrong."""
-        with self.at(*path):
-            return make()
-        return None  # type: ignore[unreachable]  # `at` goes on behind an error
+    def collect(self, path: tuple[str | int, ...], parse: Callable[[], T]) -> T | None:
+        """Return what `parse` returns; if it raises a ConfigError, record it and return None."""
+        with self.collecting(*path):
+            return parse()
+        return None  # type: ignore[unreachable]  # the context manager suppresses the error
 
-    def check(self) -> None:
-        """End here if there is a mistake.
-
-        Raises:
-            ConfigError: it tells all, by line.
-        """
+    def raise_if_any(self) -> None:
+        """Raise one ConfigError with all mistakes, sorted by line, if there are any."""
         found = sorted(self._found.items(), key=lambda each: each[0])
         if not found:
             return
@@ -135,14 +144,16 @@ class Mistakes:
         raise ConfigError(f"{self.name} has {len(found)} mistakes:{lines}", _MISTAKE_HINT)
 
 
-def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes) -> Input | None:
-    """The description of a load's source; None where something is wrong with it.
+def parse_source(
+    given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes
+) -> ConfigPart | None:
+    """Parse the source of a load; return None if it has a mistake, which is recorded.
 
     Args:
         given: the value of `from`.
-        path: the load's place in the file.
-        folder: of the file, from which relative paths go.
-        mistakes: gets what is wrong.
+        path: the load's path in the file.
+        folder: the file's, to which paths are relative.
+        mistakes: receives the mistakes.
     """
     at = (*path, "from")
     if given is None:
@@ -153,25 +164,27 @@ def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistake
         text = f"names {' and '.join(kinds)}: one load has one" if kinds else "names no source"
         mistakes.add(at, f"`from` {text}", _SOURCE_HINT)
         return None
-    model, keys = KINDS[kinds[0]], _placed(given, kinds[0], folder, path[-1])
-    return mistakes.tried(at, lambda: model(**keys))
+    model, keys = KINDS[kinds[0]], _resolve_source_paths(given, kinds[0], folder, path[-1])
+    return mistakes.collect(at, lambda: model(**keys))
 
 
-def _placed(given: dict[str, Any], kind: str, folder: Path, load: str) -> dict[str, Any]:
-    """The keys of a load's source, whose relative paths go from a folder."""
+def _resolve_source_paths(
+    given: dict[str, Any], kind: str, folder: Path, load: str
+) -> dict[str, Any]:
+    """Return a source's keys with paths joined to a folder; a tap is named like its load."""
 
-    def joined(value: Any) -> Any:
+    def resolve(value: Any) -> Any:
         if isinstance(value, list):
-            return [joined(item) for item in value]
+            return [resolve(item) for item in value]
         elsewhere = not isinstance(value, str) or "://" in value or value.startswith(("~", "file:"))
         return value if elsewhere or not value else str(folder / value)
 
     keys = dict(given)
     if kind == "files":
         for key in keys.keys() & {"files", "schema"}:
-            keys[key] = joined(keys[key])
+            keys[key] = resolve(keys[key])
     if kind == "tap":
-        keys["folder"] = joined(keys.get("folder", "")) or str(folder)
+        keys["folder"] = resolve(keys.get("folder", "")) or str(folder)
         keys["name"] = keys.get("name") or load  # taps of one program have a STATE each
     if kind == "database" and isinstance(keys["database"], str):
         match = _RELATIVE_FILE.fullmatch(keys["database"])
@@ -180,26 +193,26 @@ def _placed(given: dict[str, Any], kind: str, folder: Path, load: str) -> dict[s
     return keys
 
 
-def shared_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same keys under lakeport's own names, those of a streaming sink among them."""
+def _canonical_target_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename a target's keys, or those of a Mage streaming sink, to lakeport's names."""
     if is_sink(values):
-        values, _ = sink_keys({"prefix": "-", **values}, all_keys())
-    return canonical(values)
+        values, _ = parse_sink({"prefix": "-", **values}, all_keys())
+    return canonical_keys(values)
 
 
-def own_keys() -> frozenset[str]:
-    """Every key that a destination may have, by any of its names."""
+def all_key_names() -> frozenset[str]:
+    """Return every key of any destination, under all its names."""
     return all_keys() | OTHER_NAMES.keys() | SINK_KEYS | {"config", "_streams"}
 
 
 @dataclass
-class Targets:
-    """What the loads of a file share of their destinations.
+class SharedTarget:
+    """The destination keys that the loads of a file share.
 
     Attributes:
-        shared: the keys of `target`, and those of `defaults`, which win.
-        raw: path in the file -> the keys that stand there, as they are called there.
-        mistakes: gets what is wrong.
+        shared: the keys of `target` and `defaults`, which win.
+        raw: path in the file -> the keys there, under the names used there.
+        mistakes: receives the mistakes.
         many: whether the file has several loads.
     """
 
@@ -208,36 +221,38 @@ class Targets:
     mistakes: Mistakes
     many: bool
 
-    def of(
+    def build_load_target(
         self, name: str, own: Mapping[str, Any], *, of_streams: bool
     ) -> DestinationConfig | None:
-        """A load's destination; None where something is wrong with it.
+        """Build the config of a load's target; return None for a mistake, which is recorded.
 
         Args:
-            name: the load's.
-            own: its keys, under lakeport's names.
-            of_streams: whether its tables are called like its streams, as a tap's.
+            name: the load's name.
+            own: the load's keys, under lakeport's names.
+            of_streams: whether the load has a table for each stream, as a tap does.
         """
         origins = [("loads", name), ("defaults",), ("target",)]
-        keys = joined(self.shared, own)
+        keys = override_keys(self.shared, own)
         if not of_streams:
-            keys |= self._table(name, own, keys)
+            keys |= self._table_keys(name, own, keys)
         try:
-            return build(keys)
+            return build_config(keys)
         except ConfigError as error:
             for below, text, hint in error.problems:
                 named = [*map(str, below[:1]), *_NAMED.findall(text)]
-                path = self._standing(named[0] if below else "", origins)
+                path = self._find_key(named[0] if below else "", origins)
                 if not below:
-                    own_names = [self._standing(key, origins[:1]) for key in named]
-                    path = next(filter(None, own_names), ("loads", name))
+                    own_paths = [self._find_key(key, origins[:1]) for key in named]
+                    path = next(filter(None, own_paths), ("loads", name))
                 self.mistakes.add(path or ("target",), text, hint)
             if not error.problems:
                 self.mistakes.add(("target",), error.message, error.hint)
         return None
 
-    def _table(self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-        """The key that names the load's table: like the load, unless it says otherwise."""
+    def _table_keys(
+        self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return `table` or `table_uri` with the load's name, unless the load sets it itself."""
         found: dict[str, Any] = {}
         pattern = own.get("table") or self.shared.get("table") or name
         if "table" not in own and isinstance(pattern, str):
@@ -250,17 +265,17 @@ class Targets:
         return found
 
     def _check_pattern(self, key: str, pattern: str) -> None:
-        """Refuse one table for all loads."""
+        """Record a mistake if a shared key names one table and there are several loads."""
         if self.many and key in self.shared and _STREAM not in pattern:
-            path = self._standing(key, [("defaults",), ("target",)])
+            path = self._find_key(key, [("defaults",), ("target",)])
             self.mistakes.add(
                 path or ("target",),
                 f"`{key}` names one table, and several loads would land in it",
                 f"write {_STREAM} in it, for the loads' names; or name the loads' tables.",
             )
 
-    def _standing(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
-        """Where a key stands, by whatever name; None if it is nowhere."""
+    def _find_key(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
+        """Return the path of a key in the file, under any of its names; None if it is absent."""
         for origin in origins:
             for nested, keys in self.raw.items():
                 if nested[: len(origin)] != origin or not isinstance(keys, Mapping):
@@ -271,8 +286,8 @@ class Targets:
         return None
 
 
-def _place(target: DestinationConfig) -> tuple[object, ...]:
-    """What tells whether two loads land in the same table."""
+def _table_identity(target: DestinationConfig) -> tuple[object, ...]:
+    """Return a value that is equal for targets that write the same table."""
     return (
         *(str(getattr(target, key, None)) for key in _PLACE),
         (target.table_pattern or "").strip("/"),
@@ -280,30 +295,33 @@ def _place(target: DestinationConfig) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True)
-class Tables:
+class LakeTables:
     """The tables that the loads of a file write.
 
     Attributes:
-        targets: load -> where it lands.
+        targets: a load's name -> its target.
         of_streams: loads that write a table for each stream.
     """
 
     targets: Mapping[str, DestinationConfig]
     of_streams: frozenset[str]
 
-    def named(self, name: str) -> tuple[str, ...]:
-        """The loads that write a table: by a load's name, `load.stream`, or the table's own name.
+    def find_loads(self, name: str) -> tuple[str, ...]:
+        """Return the loads that write a table, by load, `load.stream` or table name; or ().
 
-        Names are Spark's, which knows no case, unless two differ by it alone.
+        As in Spark, case does not count, unless two names differ by it alone.
         """
         load = name.partition(".")[0]
         if load in self.targets and load in self.of_streams:
             return (load,)
-        found = [name] if name in self.targets else self._like(name)
-        places = {_place(self.targets[each]) for each in found}
-        return tuple(each for each, at in self.targets.items() if _place(at) in places)
+        found = [name] if name in self.targets else self._find_similar(name)
+        tables = {_table_identity(self.targets[each]) for each in found}
+        return tuple(
+            each for each, target in self.targets.items() if _table_identity(target) in tables
+        )
 
-    def _like(self, name: str) -> list[str]:
+    def _find_similar(self, name: str) -> list[str]:
+        """Return the load whose name differs by case alone, else loads with such a table."""
         lower = name.casefold()
         loads = [each for each in self.targets if each.casefold() == lower]
         if len(loads) == 1:
@@ -314,25 +332,35 @@ class Tables:
             if each not in self.of_streams and target.table is not None and target.table == name
         ]
 
-    def place(self, name: str) -> str:
-        """The URI of a table that some load writes."""
-        load = self.named(name)[0]
-        target, stream = self.targets[load], name.partition(".")[2]
-        table = target.table_pattern or "{stream}"
+    def uri(self, name: str) -> str:
+        """Return the URI of a table that a load writes; see `find_loads`.
+
+        Raises:
+            ConfigError: the load has a table for each stream, and the name has no valid stream.
+        """
+        load, _, stream = name.partition(".")
+        if load in self.of_streams and not re.fullmatch(r"[^\W_][\w.-]*", stream):
+            raise ConfigError(
+                f"load {load!r} has a table for each stream",
+                f"name the stream: `tables: {{STREAM: {load}.STREAM}}`.",
+            )
+        load = self.find_loads(name)[0]
+        target = self.targets[load]
+        table = target.table_pattern or _STREAM
         if load in self.of_streams:
-            table = table.replace("{stream}", stream)
+            table = table.replace(_STREAM, stream)
         return target.storage().uri(target.table_folder_name(table.strip("/")))
 
 
-def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
-    """The loads, each behind those that it uses, else as in the file.
+def sort_loads(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
+    """Sort loads so that each follows those that it uses, otherwise in the file's order.
 
     Args:
-        depends: load -> those that it uses.
-        mistakes: gets each cycle, with the lines of its loads.
+        depends: a load's name -> the loads that it uses.
+        mistakes: receives each cycle, with the lines of its loads.
     """
     uses = {name: dict.fromkeys(used) for name, used in depends.items()}
-    begun: set[str] = set()
+    reported: set[str] = set()
     while True:
         sorter: TopologicalSorter[str] = TopologicalSorter()
         for name in uses:
@@ -342,7 +370,7 @@ def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[
         try:
             return tuple(sorter.static_order())
         except CycleError as error:
-            ring = _from_first(error.args[1][:0:-1], begun, mistakes)  # each uses the next
+            ring = _rotate_cycle(error.args[1][:0:-1], reported, mistakes)  # each uses the next
         lines = [mistakes.document.place("loads", name).line for name in ring]
         path = " -> ".join(f"{name} (line {line})" for name, line in zip(ring, lines, strict=True))
         mistakes.add(
@@ -350,27 +378,26 @@ def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[
             f"it uses itself: {path}",
             "a load can't come before itself: have one of them not use the next.",
         )
-        begun.add(ring[0])
-        del uses[ring[0]][ring[1]]  # there may be others
+        reported.add(ring[0])
+        del uses[ring[0]][ring[1]]  # there may be other cycles
 
 
-def _from_first(cycle: Sequence[str], begun: Collection[str], mistakes: Mistakes) -> list[str]:
-    """A cycle from the load on that is the first in the file, of those with no cycle yet."""
-    order = sorted(
+def _rotate_cycle(cycle: Sequence[str], reported: Collection[str], mistakes: Mistakes) -> list[str]:
+    """Return a closed cycle that starts at its first load in the file without a reported cycle."""
+    first = min(
         range(len(cycle)),
-        key=lambda at: (cycle[at] in begun, mistakes.document.place("loads", cycle[at])),
+        key=lambda at: (cycle[at] in reported, mistakes.document.place("loads", cycle[at])),
     )
-    first = order[0]
     return [*cycle[first:], *cycle[: first + 1]]
 
 
-def refuse_shared_overwrites(tables: Tables, mistakes: Mistakes) -> None:
-    """Refuse two loads of one table of which one would remove the other's rows."""
+def check_overwrites(tables: LakeTables, mistakes: Mistakes) -> None:
+    """Record a mistake where one of two loads overwrites a table that both write."""
     first: dict[tuple[object, ...], str] = {}
     for name, target in tables.targets.items():
         if name in tables.of_streams:
             continue
-        other = first.setdefault(_place(target), name)
+        other = first.setdefault(_table_identity(target), name)
         if other == name:
             continue
         modes = {target.mode, tables.targets[other].mode}
@@ -385,30 +412,27 @@ def refuse_shared_overwrites(tables: Tables, mistakes: Mistakes) -> None:
 
 
 def read_lake(path: str | os.PathLike[str]) -> LakeFile:
-    """What a lake's file says.
-
-    Relative paths in it go from the file's own folder.
+    """Read and check a lake file; relative paths in it start at the file's folder.
 
     Args:
         path: a YAML or JSON file.
 
     Raises:
-        ConfigError: all that is wrong, with lines.
+        ConfigError: it names every mistake with its line.
     """
     path = Path(path)
     name = f"lake file {str(path)!r}"
-    text, mode = read_with_mode(path)
+    text, mode = read_text_and_mode(path)
     document = parse_document(text, name)
-    reader = _Reader(path, Mistakes(name, document))
-    lake = reader.read(document.values)
-    held = texts(document.values)
+    lake = _LakeReader(path, Mistakes(name, document)).read(document.values)
+    held = collect_texts(document.values)
     if any(secret in text for text in held for secret in _secrets(lake)):
-        warnings = exposure(path, name, mode, guarded=True)
-        return LakeFile(lake.path, lake.loads, lake.lineage, lake.notices, warnings)
+        return replace(lake, warnings=check_file_mode(path, name, mode, guarded=True))
     return lake
 
 
 def _secrets(lake: LakeFile) -> Iterator[str]:
+    """Yield every secret value of a lake file."""
     for load in lake.loads.values():
         yield from load.target.secrets()
         yield from (each for each in load.source.secrets() if scrub(each) != each)
@@ -416,8 +440,8 @@ def _secrets(lake: LakeFile) -> Iterator[str]:
         yield from settings.secrets()
 
 
-class _Reader:
-    """One reading of a file."""
+class _LakeReader:
+    """Checks the values of one lake file and builds a `LakeFile` from them."""
 
     def __init__(self, path: Path, mistakes: Mistakes) -> None:
         self.path = path
@@ -425,52 +449,54 @@ class _Reader:
         self.mistakes = mistakes
 
     def read(self, raw: Mapping[str, Any]) -> LakeFile:
+        """Build the lake file from its parsed mapping; raise ConfigError with all mistakes."""
         known = {"$schema": "", **TOP_KEYS}
         self._check_keys((), raw, known)
-        values = {key: self._expanded(value, (key,)) for key, value in raw.items() if key in known}
-        loads = self._loads(values)
-        targets = self._targets(values, loads)
-        tables, sources = self._tables(loads, targets)
-        lineage = self._settings(Lineage, values, "lineage")
-        notices = self._settings(Notices, values, "notices")
-        found = {name: self._load(name, loads[name], tables, sources) for name in loads}
+        values = {key: self._expand(value, (key,)) for key, value in raw.items() if key in known}
+        loads = self._check_loads(values)
+        shared = self._read_shared_target(values, loads)
+        tables, sources = self._read_tables_and_sources(loads, shared)
+        lineage = self._read_part(Lineage, values, "lineage")
+        notices = self._read_part(Notices, values, "notices")
+        found = {name: self._read_load(name, loads[name], tables, sources) for name in loads}
         uses = {name: [*load.depends] for name, load in found.items() if load is not None}
-        order = in_order({name: uses.get(name, []) for name in loads}, self.mistakes)
-        refuse_shared_overwrites(tables, self.mistakes)
-        self.mistakes.check()
-        done = {name: load for name in order if (load := found[name]) is not None}
+        order = sort_loads({name: uses.get(name, []) for name in loads}, self.mistakes)
+        check_overwrites(tables, self.mistakes)
+        self.mistakes.raise_if_any()
+        sorted_loads = {name: load for name in order if (load := found[name]) is not None}
         if lineage is not None and lineage.file:
             lineage = lineage.model_copy(update={"file": str(self.folder / lineage.file)})
-        return LakeFile(self.path, done, lineage, notices)
+        return LakeFile(self.path, sorted_loads, lineage, notices)
 
     def _check_keys(
         self, path: tuple[str, ...], values: Mapping[str, Any], known: Mapping[str, Any]
     ) -> None:
+        """Record a mistake for each key that is not known."""
         for key in values:
             if key not in known:
-                hint = _MERGED if key == "<<" else ""
+                hint = _MERGE_HINT if key == "<<" else ""
                 self.mistakes.add(
                     (*path, key), f"there is no key `{key}`{did_you_mean(key, known)}", hint
                 )
 
-    def _expanded(self, value: Any, path: tuple[str | int, ...]) -> Any:
-        """Values with variables replaced; where one is not set, the text stays as it is."""
+    def _expand(self, value: Any, path: tuple[str | int, ...]) -> Any:
+        """Replace variables in a value; keep a text with an unset one, which is a mistake."""
         if isinstance(value, dict):
-            return {key: self._expanded(item, (*path, key)) for key, item in value.items()}
+            return {key: self._expand(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._expanded(item, (*path, at)) for at, item in enumerate(value)]
+            return [self._expand(item, (*path, at)) for at, item in enumerate(value)]
         key = next(part for part in reversed(path) if isinstance(part, str))
-        found = self.mistakes.tried(path, lambda: expand(value, os.environ, f"`{key}`"))
+        found = self.mistakes.collect(path, lambda: expand(value, os.environ, f"`{key}`"))
         return value if found is None else found
 
-    def _loads(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """The loads that are mappings, without keys that there are not."""
+    def _check_loads(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the loads that are mappings, with their known keys; record other mistakes."""
         loads = values.get("loads")
         if not isinstance(loads, dict) or not loads:
             text = "`loads` has to hold loads, by name" if "loads" in values else _missing("loads")
             self.mistakes.add(("loads",), text, "such as `loads: {flights: {from: {files: …}}}`.")
             return {}
-        known = {**LOAD_KEYS, **dict.fromkeys(own_keys(), "")}
+        known = {**LOAD_KEYS, **dict.fromkeys(all_key_names(), "")}
         found = {}
         for name, load in loads.items():
             if not _NAME.fullmatch(name) or name == "source":
@@ -489,27 +515,27 @@ class _Reader:
             found[name] = {key: value for key, value in load.items() if key in known}
         return found
 
-    def _targets(
+    def _read_shared_target(
         self, values: Mapping[str, Any], loads: Mapping[str, Mapping[str, Any]]
-    ) -> Targets | None:
-        """What the loads share; None where the destination is not known."""
+    ) -> SharedTarget | None:
+        """Read `target` and `defaults`; return None if one of them has a mistake."""
         raw: dict[tuple[str, ...], Mapping[str, Any]] = {}
         found: dict[str, dict[str, Any]] = {}
-        with self.mistakes.at("target"):
+        with self.mistakes.collecting("target"):
             if "target" not in values:
                 raise ConfigError(_missing("target"), TOP_KEYS["target"])
-            target = shared_keys(target_values(values["target"], self.folder))
+            target = _canonical_target_keys(read_target_keys(values["target"], self.folder))
             if not isinstance(target.get("destination"), str):
                 raise ConfigError("the key `destination` is missing", "such as `local`.")
             config_class(target["destination"])
             found["target"] = target
-        with self.mistakes.at("defaults"):
+        with self.mistakes.collecting("defaults"):
             given = values.get("defaults") or {}
             if not isinstance(given, dict):
                 raise ConfigError("`defaults` has to hold keys", TOP_KEYS["defaults"])
-            self._check_keys(("defaults",), given, dict.fromkeys(own_keys(), ""))
-            known = {key: value for key, value in given.items() if key in own_keys()}
-            found["defaults"] = canonical(placed(flat(known), self.folder))
+            self._check_keys(("defaults",), given, dict.fromkeys(all_key_names(), ""))
+            known = {key: value for key, value in given.items() if key in all_key_names()}
+            found["defaults"] = canonical_keys(resolve_paths(flatten_keys(known), self.folder))
         for origin in (("target",), ("defaults",), *(("loads", name) for name in loads)):
             at: Any = values
             for part in origin:
@@ -519,62 +545,62 @@ class _Reader:
                 raw[*origin, "config"] = at.get("config") or {}
         if len(found) < 2:
             return None
-        shared = joined(found["target"], found["defaults"])
-        return Targets(shared, raw, self.mistakes, len(loads) > 1)
+        shared = override_keys(found["target"], found["defaults"])
+        return SharedTarget(shared, raw, self.mistakes, len(loads) > 1)
 
-    def _tables(
-        self, loads: Mapping[str, Mapping[str, Any]], targets: Targets | None
-    ) -> tuple[Tables, dict[str, Any]]:
-        """Where each load lands, and the sources but for the tables of the file's own loads."""
+    def _read_tables_and_sources(
+        self, loads: Mapping[str, Mapping[str, Any]], shared: SharedTarget | None
+    ) -> tuple[LakeTables, dict[str, Any]]:
+        """Read each load's target and source; the source is None if it has a mistake."""
         sources = {}
         found = {}
         of_streams = set()
         for name, load in loads.items():
-            source = source_of(load.get("from"), ("loads", name), self.folder, self.mistakes)
+            source = parse_source(load.get("from"), ("loads", name), self.folder, self.mistakes)
             sources[name] = source
             singer = isinstance(source, FilesSource) and source.source_format == "singer"
             streams = isinstance(source, TapSource) or singer
-            if targets is None:
+            if shared is None:
                 continue
-            with self.mistakes.at("loads", name):
+            with self.mistakes.collecting("loads", name):
                 keys = {key: value for key, value in load.items() if key not in LOAD_KEYS}
-                own = canonical(placed(flat(keys), self.folder))
-                target = targets.of(name, own, of_streams=streams)
+                own = canonical_keys(resolve_paths(flatten_keys(keys), self.folder))
+                target = shared.build_load_target(name, own, of_streams=streams)
                 if target is not None:
                     found[name] = target
                     pattern = target.table_pattern
-                    if streams and (pattern is None or "{stream}" in pattern):
+                    if streams and (pattern is None or _STREAM in pattern):
                         of_streams.add(name)
-        return Tables(found, frozenset(of_streams)), sources
+        return LakeTables(found, frozenset(of_streams)), sources
 
-    def _load(
-        self, name: str, values: Mapping[str, Any], tables: Tables, sources: Mapping[str, Any]
+    def _read_load(
+        self, name: str, values: Mapping[str, Any], tables: LakeTables, sources: Mapping[str, Any]
     ) -> Load | None:
+        """Read one load; return None if its source or target has a mistake."""
         path = ("loads", name)
         source, uses = sources[name], dict[str, str]()
         if isinstance(source, TablesSource):
-            source, uses = self._own_tables(path, source, values["from"], tables)
-        sql, python = self._text(path, values, "sql"), self._text(path, values, "python")
+            source, uses = self._resolve_tables(path, source, values["from"], tables)
+        sql, python = self._read_text(path, values, "sql"), self._read_text(path, values, "python")
         if python and not re.fullmatch(r"[\w.]+:\w+", python):
             self.mistakes.add((*path, "python"), "`python` has to be module:function")
-        expect = self._expectations(path, values)
-        wanted = list(find_query_tables(sql)) if sql else []
-        of_rows = [one.references_table for one in expect if one.references_table]
-        here = source.tables if isinstance(source, TablesSource) else {}
+        expect = self._read_expectations(path, values)
+        queried = list(find_query_tables(sql)) if sql else []
+        referenced = [each.references_table for each in expect if each.references_table]
+        in_source = source.tables if isinstance(source, TablesSource) else {}
         found: dict[str, str] = {}
-        for used in dict.fromkeys([*wanted, *of_rows]):
-            if used in here or used == "source":
+        for used in dict.fromkeys([*queried, *referenced]):
+            if used in in_source or used == "source":
                 continue
-            if tables.named(used):
+            if tables.find_loads(used):
                 uses[used] = used
-                with self.mistakes.at(*path, "sql" if used in wanted else "expect"):
-                    found[used] = self._place(used, tables)
-            elif used in of_rows:
+                with self.mistakes.collecting(*path, "sql" if used in queried else "expect"):
+                    found[used] = tables.uri(used)
+            elif used in referenced:
                 self.mistakes.add((*path, "expect"), *_no_table(used, tables))
-        depends = dict.fromkeys(load for used in uses.values() for load in tables.named(used))
+        depends = dict.fromkeys(load for used in uses.values() for load in tables.find_loads(used))
         target = tables.targets.get(name)
         if source is None or target is None:
-            # What it uses still tells of cycles.
             return None
         return Load(
             name,
@@ -584,63 +610,57 @@ class _Reader:
             sql=sql,
             python=python,
             expect=expect,
-            tags=self._tags(path, values),
-            description=self._text(path, values, "description"),
+            tags=self._read_tags(path, values),
+            description=self._read_text(path, values, "description"),
             depends=tuple(depends),
             tables=found,
             folder=str(self.folder),
             file=self.mistakes.name,
         )
 
-    def _own_tables(
-        self, path: tuple[str, ...], source: TablesSource, values: Any, tables: Tables
+    def _resolve_tables(
+        self, path: tuple[str, ...], source: TablesSource, values: Any, tables: LakeTables
     ) -> tuple[TablesSource, dict[str, str]]:
-        """The source with the places of the file's tables, and the names that are such."""
+        """Return a source with the paths or URIs of its tables, and those that loads write."""
         places, uses = {}, {}
         for name, given in source.tables.items():
-            at = (*path, "from", "tables", *_where(values["tables"], name, given))
-            if tables.named(given):
+            at = (*path, "from", "tables", *_path_in_tables(values["tables"], name, given))
+            if tables.find_loads(given):
                 uses[name] = given
-                with self.mistakes.at(*at):
-                    places[name] = self._place(given, tables)
+                with self.mistakes.collecting(*at):
+                    places[name] = tables.uri(given)
             elif "/" in given:
                 places[name] = given if "://" in given else str(self.folder / given)
             else:
                 self.mistakes.add(at, *_no_table(given, tables))
         return source.model_copy(update={"tables": places or source.tables}), uses
 
-    def _place(self, name: str, tables: Tables) -> str:
-        load, _, stream = name.partition(".")
-        if load in tables.of_streams and not re.fullmatch(r"[^\W_][\w.-]*", stream):
-            raise ConfigError(
-                f"load {load!r} has a table for each stream",
-                f"name the stream: `tables: {{STREAM: {load}.STREAM}}`.",
-            )
-        return tables.place(name)
-
-    def _expectations(
+    def _read_expectations(
         self, path: tuple[str, ...], values: Mapping[str, Any]
     ) -> tuple[Expectation, ...]:
+        """Return the valid expectations of a load."""
         given = values.get("expect") or []
         if not isinstance(given, list):
-            self.mistakes.add((*path, "expect"), "`expect` has to be a list", _EXPECT)
+            self.mistakes.add((*path, "expect"), "`expect` has to be a list", _EXPECT_HINT)
             return ()
-        made = []
-        for at, one in enumerate(given):
-            with self.mistakes.at(*path, "expect", at):
-                if not isinstance(one, dict):
-                    raise ConfigError("an expectation has to hold keys", _EXPECT)
-                made.append(Expectation(**one))
-        return expectations(made)
+        valid = []
+        for at, each in enumerate(given):
+            with self.mistakes.collecting(*path, "expect", at):
+                if not isinstance(each, dict):
+                    raise ConfigError("an expectation has to hold keys", _EXPECT_HINT)
+                valid.append(Expectation(**each))
+        return parse_expectations(valid)
 
-    def _text(self, path: tuple[str, ...], values: Mapping[str, Any], key: str) -> str:
+    def _read_text(self, path: tuple[str, ...], values: Mapping[str, Any], key: str) -> str:
+        """Return the text of a load's key; empty if it is absent or a mistake."""
         found = values.get(key)
         if found is not None and (not isinstance(found, str) or not found.strip()):
             self.mistakes.add((*path, key), f"`{key}` has to be text", LOAD_KEYS[key])
             return ""
         return found or ""
 
-    def _tags(self, path: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+    def _read_tags(self, path: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a load's tags, each once; empty if they are absent or a mistake."""
         given = values.get("tags") or []
         given = [given] if isinstance(given, str) else given
         if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
@@ -648,29 +668,32 @@ class _Reader:
             return ()
         return tuple(dict.fromkeys(given))
 
-    def _settings(
-        self, kind: Callable[..., _Settings], values: Mapping[str, Any], key: str
-    ) -> _Settings | None:
+    def _read_part(
+        self, kind: Callable[..., _Part], values: Mapping[str, Any], key: str
+    ) -> _Part | None:
+        """Return a top key's value as a config part; None if it is absent or a mistake."""
         given = values.get(key)
         if given is not None and not isinstance(given, dict):
             self.mistakes.add((key,), f"`{key}` has to hold keys", TOP_KEYS[key])
             return None
-        return None if given is None else self.mistakes.tried((key,), lambda: kind(**given))
+        return None if given is None else self.mistakes.collect((key,), lambda: kind(**given))
 
 
 def _missing(key: str) -> str:
+    """Return the message for a missing key."""
     return f"the key `{key}` is missing"
 
 
-def _no_table(name: str, tables: Tables) -> tuple[str, str]:
+def _no_table(name: str, tables: LakeTables) -> tuple[str, str]:
+    """Return the message and the hint for a table that no load writes."""
     return (
         f"no load of the file is called {name!r}{did_you_mean(name, tables.targets)}",
         "name a load, or a table elsewhere by its path or URI, which has a `/` in it.",
     )
 
 
-def _where(values: Any, name: str, given: str) -> tuple[str | int, ...]:
-    """Where a name stands in `tables`, which is a list, a mapping or one text."""
+def _path_in_tables(values: Any, name: str, given: str) -> tuple[str | int, ...]:
+    """Return the path of an entry in `tables`: a list's index, a mapping's key, or ()."""
     if isinstance(values, list):
         return (values.index(given),) if given in values else ()
     return (name,) if isinstance(values, dict) else ()

@@ -1,4 +1,4 @@
-"""The JSON Schema of a lake's file, made of the classes that check it."""
+"""The JSON Schema of lake files, built from the classes that check them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from lakeport.config.base import OTHER_NAMES
 from lakeport.config.expectations import Expectation
-from lakeport.config.inputs import Input
 from lakeport.config.lake.model import Lineage, Notices
 from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from lakeport.config.singer import settings_schema
+from lakeport.config.sources import ConfigPart
 
 _TEXT = {"type": "string"}
 _LIST = {"type": "array", "items": _TEXT}
@@ -18,10 +18,10 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{[^}]*\}|\{\{.*\}\}"}
 _SINK = {
     "connector_type": "Mage's name of a streaming sink, in place of `destination`.",
     "prefix": "Folder and table of a streaming sink.",
-    "region": "`aws_region` as Mage's sinks call it.",
-    "path_to_credentials_json_file": "`google_application_credentials` as Mage's sinks call it.",
-    "buffer_size_mb": "Taken for Mage's sake; a load is no stream.",
-    "buffer_timeout_seconds": "Taken for Mage's sake; a load is no stream.",
+    "region": "Name of `aws_region` in Mage's sinks.",
+    "path_to_credentials_json_file": "Name of `google_application_credentials` in Mage's sinks.",
+    "buffer_size_mb": "Accepted for Mage, without effect: a load is no stream.",
+    "buffer_timeout_seconds": "Accepted for Mage, without effect: a load is no stream.",
 }
 _NAMES = r"^[^\W_][\w-]*$"
 
@@ -30,23 +30,23 @@ _MORE: Mapping[str, tuple[object, ...]] = {
     "partition_columns": (False,),
     "warm": (False,),
 }
-"""Values that keys take besides those of their class."""
+"""Key -> values that it takes besides those of its field."""
 
 
 def lake_schema() -> dict[str, Any]:
-    """The schema, in the words of draft 2020-12.
+    """Return the JSON Schema of lake files (draft 2020-12).
 
-    What a value may be in the file, variables and shorter forms among it, is valid: an editor that
-    follows the schema marks nothing that lakeport takes.
+    It allows everything that lakeport allows, variables and short forms included, so that an
+    editor marks no valid file.
     """
     keys = _destination_keys()
-    definitions: dict[str, Any] = {"keys": {"properties": keys}}
-    sources = [_model(model, definitions) for model in KINDS.values()]
+    definitions: dict[str, Any] = {}
+    sources = [_part_schema(model, definitions) for model in KINDS.values()]
     load: dict[str, dict[str, Any]] = {
         "from": {"oneOf": sources},
         "sql": _TEXT,
         "python": {"type": "string", "pattern": r"^[\w.]+:\w+$"},
-        "expect": {"type": "array", "items": _model(Expectation, definitions)},
+        "expect": {"type": "array", "items": _part_schema(Expectation, definitions)},
         "tags": {"anyOf": [_TEXT, _LIST]},
         "description": _TEXT,
     }
@@ -60,19 +60,18 @@ def lake_schema() -> dict[str, Any]:
             "propertyNames": {"pattern": _NAMES, "not": {"const": "source"}},
             "additionalProperties": {"$ref": "#/$defs/load"},
         },
-        "lineage": _model(Lineage, definitions),
-        "notices": _model(Notices, definitions),
+        "lineage": _part_schema(Lineage, definitions),
+        "notices": _part_schema(Notices, definitions),
     }
-    nested = {"config": _closed(keys, "The same keys, as Mage and Meltano nest them.")}
+    nested = {"config": _object_schema(keys, "The same keys, nested as in Mage and Meltano.")}
     definitions |= {
-        "target": _closed({**keys, **nested}, TOP_KEYS["target"]),
-        "defaults": _closed({**keys, **nested}, TOP_KEYS["defaults"]),
+        "target": _object_schema({**keys, **nested}, TOP_KEYS["target"]),
+        "defaults": _object_schema({**keys, **nested}, TOP_KEYS["defaults"]),
         "load": {
-            **_closed({**described, **keys, **nested}, "A load."),
+            **_object_schema({**described, **keys, **nested}, "A load."),
             "required": ["from"],
         },
     }
-    del definitions["keys"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "lakeport: a lake's file",
@@ -87,7 +86,8 @@ def lake_schema() -> dict[str, Any]:
     }
 
 
-def _closed(properties: Mapping[str, Any], description: str) -> dict[str, Any]:
+def _object_schema(properties: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
     return {
         "type": "object",
         "description": description,
@@ -97,20 +97,20 @@ def _closed(properties: Mapping[str, Any], description: str) -> dict[str, Any]:
 
 
 def _destination_keys() -> dict[str, Any]:
-    """The keys of all destinations, by all their names; a null is a key left out."""
+    """Return a schema for each key of any destination, under all its names; null is allowed."""
     own = settings_schema()["properties"]
-    keys = {name: _wide(field, _MORE.get(name, ())) for name, field in own.items()}
+    keys = {name: _key_schema(field, _MORE.get(name, ())) for name, field in own.items()}
     for other, key in OTHER_NAMES.items():
-        known = keys.get(key, {"description": "Taken for Mage's sake; it has no use here."})
-        about = known["description"] if other == key else f"`{key}` by another name."
+        known = keys.get(key, {"description": "Accepted for Mage, without effect."})
+        about = known["description"] if other == key else f"Another name of `{key}`."
         keys.setdefault(other, {**known, "description": about})
     keys["_streams"] = {"type": "object", "description": "Mage's settings for every stream."}
     keys |= {name: {"description": text} for name, text in _SINK.items()}
     return dict(sorted(keys.items()))
 
 
-def _wide(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
-    """A key's schema, with the other forms and values that may be written."""
+def _key_schema(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
+    """Return a key's schema, widened to variables, null, text forms and `more` values."""
     kept = {name: field[name] for name in ("description", "default") if name in field}
     strict = {
         name: value
@@ -130,26 +130,27 @@ def _wide(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
     return {**kept, "anyOf": [strict, *others]}
 
 
-def _model(model: type[Input], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A description's schema; its parts go among the definitions."""
+def _part_schema(model: type[ConfigPart], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Add the schema of a part of the file to the definitions; return a reference to it."""
     schema = model.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     for name, found in schema.pop("$defs", {}).items():
-        definitions[name] = _parts(found)
-    definitions[model.__name__] = _parts(schema)
+        definitions[name] = _widen_properties(found)
+    definitions[model.__name__] = _widen_properties(schema)
     return {"$ref": f"#/$defs/{model.__name__}"}
 
 
-def _parts(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema whose properties also take variables, and one item for a list."""
+def _widen_properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object's schema with each property widened; other schemas unchanged."""
     if "properties" not in schema:
         return dict(schema)
     return {
         **{name: value for name, value in schema.items() if name != "title"},
-        "properties": {name: _part(found) for name, found in schema["properties"].items()},
+        "properties": {name: _widen(found) for name, found in schema["properties"].items()},
     }
 
 
-def _part(found: Mapping[str, Any]) -> dict[str, Any]:
+def _widen(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a property's schema, widened to variables and to one item in place of a list."""
     kept = {name: found[name] for name in ("description", "default") if name in found}
     strict = {name: value for name, value in found.items() if name not in (*kept, "title")}
     if kept.get("default", 0) in (None, []):

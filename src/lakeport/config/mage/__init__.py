@@ -1,1 +1,1 @@
-"""Mage's own config: profiles, templates, catalogs, overrides for streams, streaming sinks."""
+"""Config in Mage's formats: `io_config.yaml`, templates, catalogs and streaming sinks."""

@@ -1,8 +1,8 @@
-"""Mage's `io_config.yaml`: profiles with credentials, and where a destination's keys come from.
+"""Mage's config: profiles of `io_config.yaml`, catalogs, `_streams` and streaming sinks.
 
-A profile has its keys flat (`AWS_REGION: …`) or under headers (`AWS: {region: …}`). Values are
-rendered when they are asked for, so a variable that another source's key needs may be unset. What
-Mage's template puts where nothing was filled in (`AWS_REGION: region`) counts as absent.
+A profile has its keys flat (`AWS_REGION: …`) or under headers (`AWS: {region: …}`). A value is
+rendered when it is read, so variables of other keys may be unset. Placeholders of Mage's template
+(`AWS_REGION: region`) count as absent.
 
 | sink | destination | objects |
 |---|---|---|
@@ -65,8 +65,9 @@ _KEYS = {
 }
 
 _OVERRIDE_KEYS = {"columns": "constant_columns", "partition_keys": "partition_keys"}
+"""Key of `_streams` -> lakeport's key."""
 
-_NO_EFFECT = ("unique_constraints", "unique_conflict_method")
+_NO_EFFECT = ("unique_constraints", "unique_conflict_method")  # keys of a catalog's stream
 
 _DESTINATIONS = {
     "amazon_s3": "amazon_s3",
@@ -84,15 +85,15 @@ SINK_KEYS = frozenset(
 
 
 class ConfigLoader(Protocol):
-    """What gives a setting by its name; Mage's own loaders are such."""
+    """A source of settings by name; Mage's own loaders are such, too."""
 
     def get(self, key: str) -> Any:
-        """The setting; None if there is none."""
+        """Return a setting; None if it is absent."""
         ...
 
 
 class ConfigFileLoader:
-    """A profile of an `io_config.yaml`.
+    """Settings of a profile of an `io_config.yaml`.
 
     Args:
         filepath: the file; default: `io_config.yaml` in the current folder.
@@ -132,13 +133,13 @@ class ConfigFileLoader:
         self._values = dict(values)
 
     def get(self, key: str) -> Any:
-        """A setting, rendered; None if there is none.
+        """Return a setting with variables and templates replaced; None if it is absent.
 
         Raises:
-            ConfigError: it names an environment variable that is not set, or such.
+            ConfigError: it names an environment variable that is not set, or a template is wrong.
         """
         key = str(getattr(key, "value", key))
-        found = self._raw(key)
+        found = self._raw_value(key)
         if found is None:
             return None
         return expand(found, os.environ, f"{self.name}, `{key}`")
@@ -147,9 +148,10 @@ class ConfigFileLoader:
         return self.get(key)
 
     def __contains__(self, key: str) -> bool:
-        return self._raw(str(getattr(key, "value", key))) is not None
+        return self._raw_value(str(getattr(key, "value", key))) is not None
 
-    def _raw(self, key: str) -> Any:
+    def _raw_value(self, key: str) -> Any:
+        """Return a setting as the file has it, flat or under a header; None if it is absent."""
         header, name = _VERBOSE.get(key, ("", ""))
         section = self._values.get(header)
         found = section.get(name) if isinstance(section, Mapping) else None
@@ -157,10 +159,10 @@ class ConfigFileLoader:
 
 
 class EnvironmentVariableLoader:
-    """Settings from environment variables of the same names."""
+    """Settings in environment variables of the same names."""
 
     def get(self, key: str) -> str | None:
-        """A setting; None if the variable is not set."""
+        """Return a setting; None if its variable is not set."""
         return os.environ.get(str(getattr(key, "value", key)))
 
     def __getitem__(self, key: str) -> str | None:
@@ -171,7 +173,7 @@ class EnvironmentVariableLoader:
 
 
 def destination_keys(loader: ConfigLoader, destination: str) -> dict[str, Any]:
-    """A destination's keys that a profile has: credentials, region, endpoint.
+    """Return the keys of a destination that a profile has: credentials, region, endpoint.
 
     Example:
         >>> loader = ConfigFileLoader(config={"AWS_REGION": "eu-west-1", "AWS_ENDPOINT": None})
@@ -179,32 +181,31 @@ def destination_keys(loader: ConfigLoader, destination: str) -> dict[str, Any]:
         {'aws_region': 'eu-west-1'}
     """
     names = _KEYS.get(destination, {})
-    found = {key: _filled(loader, name) for name, key in names.items()}
+    found = {key: _read_setting(loader, name) for name, key in names.items()}
     if destination == "google_cloud_storage":
         found["google_application_credentials"] = _google_key(loader)
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _filled(loader: ConfigLoader, name: str) -> Any:
+def _read_setting(loader: ConfigLoader, name: str) -> Any:
+    """Return a setting; None if it is absent or a placeholder of Mage's template."""
     value = loader.get(name)
     none = {*_PLACEHOLDERS, name.partition("_")[2].lower()}
     return None if isinstance(value, str) and value.strip() in none else value
 
 
 def _google_key(loader: ConfigLoader) -> Any:
-    """The key as a mapping or JSON text, else the path of its file."""
+    """Return a service account's key as JSON text, else its file's path; None for neither."""
     key = loader.get("GOOGLE_SERVICE_ACC_KEY")
     if isinstance(key, Mapping) and _PLACEHOLDER_KEY in str(key.get("private_key", "")):
         key = None
     if isinstance(key, Mapping):
         return json.dumps(dict(key))
-    return key or _filled(loader, "GOOGLE_SERVICE_ACC_KEY_FILEPATH")
+    return key or _read_setting(loader, "GOOGLE_SERVICE_ACC_KEY_FILEPATH")
 
 
 def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys without `_streams`: its `columns` are `constant_columns`, its keys stand behind yours.
-
-    The mapping that was given is left as it is.
+    """Return keys with `_streams` merged: `columns` as `constant_columns`, partition keys last.
 
     Raises:
         ConfigError: `_streams` holds anything else.
@@ -242,6 +243,7 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _override_names(value: Any) -> list[Any]:
+    """Return partition keys, given as a list, text with commas or None, as a list."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -255,13 +257,13 @@ def _override_names(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class CatalogStream:
-    """One stream of a catalog.
+    """The schema and keys of one stream of a Singer catalog.
 
     Attributes:
-        schema: the JSON schema that its records are cut to.
+        schema: JSON schema; fields that it does not declare are dropped.
         key_properties: columns that identify a record.
         partition_keys: columns to partition by.
-        unused: keys that were given and have no effect.
+        unused: given keys that have no effect.
     """
 
     schema: Mapping[str, Any]
@@ -271,13 +273,13 @@ class CatalogStream:
 
 
 def parse_catalog(value: Any) -> dict[str, CatalogStream]:
-    """The streams of a catalog by name (`tap_stream_id`, else `stream`).
+    """Parse a catalog; return its streams by name (`tap_stream_id`, else `stream`).
 
     Args:
-        value: a mapping with `streams`, or its JSON text.
+        value: a mapping with `streams`, its JSON text, or a parsed catalog.
 
     Raises:
-        ValueError: it is none, naming the part at fault.
+        ValueError: it is no catalog; the sentence names the wrong part.
 
     Example:
         >>> list(parse_catalog('{"streams": [{"stream": "users", "schema": {"properties": {}}}]}'))
@@ -295,11 +297,11 @@ def parse_catalog(value: Any) -> dict[str, CatalogStream]:
     streams = value.get("streams", [] if not value else None)
     if not isinstance(streams, Sequence) or isinstance(streams, str):
         raise ValueError("has no list `streams`")
-    return dict(_stream(stream, number) for number, stream in enumerate(streams, 1))
+    return dict(_parse_stream(stream, number) for number, stream in enumerate(streams, 1))
 
 
-def catalog_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
-    """A sentence for each stream with keys that have no effect."""
+def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
+    """Return a warning for each stream of a catalog with keys that have no effect."""
     return tuple(
         f"catalog: stream {name!r}: {' and '.join(f'`{key}`' for key in stream.unused)} "
         "took no effect: `mode` decides what happens to rows that are there already"
@@ -308,7 +310,8 @@ def catalog_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
     )
 
 
-def _stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
+def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
+    """Parse one stream of a catalog, its `number`th from 1; return its name and the stream."""
     if not isinstance(stream, Mapping):
         raise ValueError(f"has no mapping as stream {number}")
     name = stream.get("tap_stream_id") or stream.get("stream")
@@ -319,13 +322,14 @@ def _stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
         raise ValueError(f"has no `schema` with `properties` for the stream {name!r}")
     return name, CatalogStream(
         dict(schema),
-        _stream_names(stream, "key_properties", name),
-        _stream_names(stream, "partition_keys", name),
+        _parse_stream_columns(stream, "key_properties", name),
+        _parse_stream_columns(stream, "partition_keys", name),
         tuple(key for key in _NO_EFFECT if stream.get(key)),
     )
 
 
-def _stream_names(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
+def _parse_stream_columns(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
+    """Return the column names under a key of a stream, each once; empty if it is absent."""
     names = stream.get(key) or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
@@ -333,23 +337,25 @@ def _stream_names(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, 
 
 
 def is_sink(values: Mapping[str, Any]) -> bool:
-    """Whether a config is that of a streaming sink."""
+    """Whether a config is one of a Mage streaming sink."""
     return "connector_type" in values
 
 
-def sink_keys(values: Mapping[str, Any], known: Iterable[str] = ()) -> tuple[dict[str, Any], float]:
-    """A destination's keys, and after how many seconds records are landed, from a sink's keys.
+def parse_sink(
+    values: Mapping[str, Any], known: Iterable[str] = ()
+) -> tuple[dict[str, Any], float]:
+    """Translate a Mage streaming sink to a destination's keys and the seconds between batches.
 
     Args:
-        values: the sink's keys, rendered; beside its own it may have the destination's.
-        known: the destinations' keys, to tell a wrong one early; none are checked if empty.
+        values: the sink's keys, rendered; they may include keys of the destination.
+        known: the destinations' keys, to refuse others early; empty: no key is refused.
 
     Raises:
-        ConfigError: an unknown sink or key, or a value that can't be.
+        ConfigError: an unknown sink or key, or an invalid value.
 
     Example:
         >>> sink = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
-        >>> keys, seconds = sink_keys(sink)
+        >>> keys, seconds = parse_sink(sink)
         >>> keys["object_key_path"], keys["table"], seconds
         ('raw', 'clicks', 300.0)
     """
@@ -361,8 +367,8 @@ def sink_keys(values: Mapping[str, Any], known: Iterable[str] = ()) -> tuple[dic
     for name in given:
         if known and name not in allowed:
             raise unknown_name_error("key", name, allowed)
-    _positive(given.pop("buffer_size_mb", 5), "buffer_size_mb")  # a trigger has no size
-    seconds = _positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds")
+    _parse_positive(given.pop("buffer_size_mb", 5), "buffer_size_mb")  # a trigger has no size
+    seconds = _parse_positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds")
     for old, new in _RENAMED.items():
         if old in given:
             given.setdefault(new, given.pop(old))
@@ -374,12 +380,12 @@ def sink_keys(values: Mapping[str, Any], known: Iterable[str] = ()) -> tuple[dic
             raise ConfigError(
                 f"the sink `{kind}` can't write `file_type: delta`", "use parquet or csv."
             )
-        keys |= {"destination": "delta_lake_s3", **_table_of(keys.pop("table_uri", None))}
-    return _placed(keys, kind), seconds
+        keys |= {"destination": "delta_lake_s3", **_parse_table_uri(keys.pop("table_uri", None))}
+    return _split_prefix(keys, kind), seconds
 
 
-def _table_of(uri: Any) -> dict[str, Any]:
-    """The bucket and prefix that a Delta table's URI names."""
+def _parse_table_uri(uri: Any) -> dict[str, Any]:
+    """Return the bucket and prefix of a Delta table's S3 URI; empty for None."""
     if uri is None:
         return {}
     parts = urlsplit(str(uri))
@@ -388,8 +394,8 @@ def _table_of(uri: Any) -> dict[str, Any]:
     return {"bucket": parts.netloc, "prefix": parts.path}
 
 
-def _placed(keys: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The prefix as `object_key_path` and table."""
+def _split_prefix(keys: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return a sink's keys with `object_key_path` and `table` in place of `prefix`."""
     prefix = keys.pop("prefix", None)
     if prefix is None:
         if keys.get("table") is None:
@@ -405,7 +411,8 @@ def _placed(keys: dict[str, Any], kind: str) -> dict[str, Any]:
     return {**keys, "object_key_path": path, "table": table}
 
 
-def _positive(value: Any, name: str) -> float:
+def _parse_positive(value: Any, name: str) -> float:
+    """Return the number above 0 that a key has; raise ConfigError for other values."""
     try:
         number = float(value)
     except (TypeError, ValueError):

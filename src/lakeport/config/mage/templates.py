@@ -1,15 +1,15 @@
-"""Mage's templates in config values: `{{ env_var('X') }}` and what else stands in braces.
+"""Mage's templates in config values: `{{ env_var('X') }}` and other expressions in braces.
 
-A value is rendered after the file is parsed, never the file's text: a password with quotes, colons
-or hashes in it stays that password. The expressions are Jinja's, run in its sandbox; statements
-(`{% if %}`) are refused. What can be called, as in Mage's block and `io_config.yaml` files:
+Values are rendered after the file is parsed, so that a password may have quotes, colons or hashes.
+The expressions are Jinja's, run in its sandbox; statements (`{% if %}`) are refused. These
+functions exist, as in Mage's block and `io_config.yaml` files:
 
-| call | gives |
+| call | returns |
 |---|---|
 | `env_var('X')` | the environment variable X |
 | `variables('x')` | the run's variable: LAKEPORT_VAR_X |
-| `mage_secret_var('x')`, `aws_secret_var('x')`, `azure_secret_var('x')` | the secret: from |
-| | LAKEPORT_SECRET_X, else from Mage itself where it is installed, else (AWS) by boto3 |
+| `mage_secret_var('x')`, `aws_secret_var('x')`, `azure_secret_var('x')` | the secret: |
+| | LAKEPORT_SECRET_X, else from Mage if it is installed, else (AWS) from boto3 |
 | `json_value(text, 'a.b')` | a value inside JSON text |
 | `n_days_ago(3)` | the date three days ago in UTC, such as 2024-03-04 |
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 from lakeport.errors import ConfigError, MissingDependency
 
-# Not `*+`, though nothing is to be tried again: Python before 3.11.5, as in Debian 12, fails at it.
+# Not the possessive `*+`, which Python before 3.11.5, as in Debian 12, gets wrong.
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*)\}\}""")
 _STATEMENT = re.compile(r"\{%-?\s*(if|for|set|macro|include|import|extends|block|raw|call)\b")
 _LONG = 1 << 63
@@ -39,7 +39,7 @@ _MAGE_SECRETS = {
 
 
 def hide(text: str) -> tuple[str, list[str]]:
-    """Put plain words in place of templates, so that a YAML parser takes them for text.
+    """Replace templates in YAML by plain words; return the text and the templates.
 
     Example:
         >>> hide("bucket: {{ env_var('BUCKET') }}")
@@ -55,7 +55,7 @@ def hide(text: str) -> tuple[str, list[str]]:
 
 
 def restore(value: Any, templates: Sequence[str]) -> Any:
-    """Put templates back into parsed values.
+    """Put hidden templates back into parsed values.
 
     Example:
         >>> restore({"a": ["x-lakeport0template00"]}, ["{{ 1 }}"])
@@ -70,12 +70,12 @@ def restore(value: Any, templates: Sequence[str]) -> Any:
     return _HIDDEN.sub(lambda match: templates[int(match[1])], value)
 
 
-def shown(hidden: str, templates: Sequence[str], index: int) -> int:
-    """Where a character of a text with hidden templates stands in the text that has them.
+def index_with_templates(hidden: str, templates: Sequence[str], index: int) -> int:
+    """Translate an index in a text with hidden templates to one in the original text.
 
     Example:
         >>> hidden, templates = hide("{{ 1 }}: x")
-        >>> shown(hidden, templates, hidden.index("x"))
+        >>> index_with_templates(hidden, templates, hidden.index("x"))
         9
     """
     moved = 0
@@ -87,19 +87,19 @@ def shown(hidden: str, templates: Sequence[str], index: int) -> int:
 
 
 def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[str], str]) -> Any:
-    """Put values in place of the templates of one text.
+    """Replace the templates in one text by their values.
 
     Args:
         text: the text.
-        environ: the environment, in which expressions find their values.
-        name: how errors call the file.
-        plain: what is done with the text around the templates; results are left as they are.
+        environ: the environment, with the values of expressions.
+        name: the file's name in errors.
+        plain: applied to the text around the templates, but not to their values.
 
     Returns:
-        Text, or the value itself where the whole text is one template.
+        Text, or the value itself if the whole text is one template.
 
     Raises:
-        ConfigError: something that is not set or not there, or an expression that is none.
+        ConfigError: a variable or secret is not set, or an expression is wrong.
 
     Example:
         >>> render("{{ env_var('HOME') }}/lake", {"HOME": "/home/ada"}, "lake.yaml", str)
@@ -115,10 +115,10 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
         return plain(text)
     whole = _TEMPLATE.fullmatch(text.strip())
     if whole:
-        return _value(whole[1], environ, name)
+        return _evaluate(whole[1], environ, name)
     parts, at = [], 0
     for match in _TEMPLATE.finditer(text):
-        parts += [text[at : match.start()], str(_value(match[1], environ, name))]
+        parts += [text[at : match.start()], str(_evaluate(match[1], environ, name))]
         at = match.end()
     parts.append(text[at:])
     if any("{{" in part for part in parts[::2]):
@@ -129,11 +129,11 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
     return "".join(part if number % 2 else plain(part) for number, part in enumerate(parts))
 
 
-def _value(expression: str, environ: Mapping[str, str], name: str) -> Any:
-    """The value of one expression.
+def _evaluate(expression: str, environ: Mapping[str, str], name: str) -> Any:
+    """Evaluate one expression in Jinja's sandbox.
 
     Raises:
-        ConfigError: in words without any value.
+        ConfigError: it has no value; the message quotes no values.
     """
     try:
         from jinja2 import StrictUndefined
@@ -144,31 +144,32 @@ def _value(expression: str, environ: Mapping[str, str], name: str) -> Any:
             f"{name} has templates, and Jinja2 is not installed", "pip install Jinja2"
         ) from None
 
-    class Bounded(SandboxedEnvironment):
-        """Its products and powers are those of small numbers, which take no time and no memory."""
+    class BoundedEnvironment(SandboxedEnvironment):
+        """A sandbox that multiplies small numbers only: large products would take all memory."""
 
         intercepted_binops = frozenset({"*", "**"})
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if not (_small(left) and _small(right, _HIGHEST_POWER if operator == "**" else _LONG)):
+            bound = _HIGHEST_POWER if operator == "**" else _LONG
+            if not (_is_small(left) and _is_small(right, bound)):
                 raise SecurityError
             return super().call_binop(context, operator, left, right)
 
     class Unset(StrictUndefined):
-        """What is not set: false, to be used with `or` and `default`, and an error elsewhere."""
+        """An unset value: false for `or` and `default`, an error everywhere else."""
 
         __slots__ = ()
 
         def __bool__(self) -> bool:  # type: ignore[override]
             return False
 
-    shown = expression.strip()
-    calls = _calls(environ, lambda text: Unset(hint=text))
+    source = expression.strip()
+    functions = _make_functions(environ, lambda text: Unset(hint=text))
     try:
-        environment = Bounded(undefined=Unset)
-        made = environment.compile_expression(shown, undefined_to_none=False)(calls)
-        if isinstance(made, Unset):
-            made._fail_with_undefined_error()
+        environment = BoundedEnvironment(undefined=Unset)
+        value = environment.compile_expression(source, undefined_to_none=False)(functions)
+        if isinstance(value, Unset):
+            value._fail_with_undefined_error()
     except TemplateSyntaxError as error:
         problem = f"is no expression: {error.message}"
     except UndefinedError as error:
@@ -177,25 +178,31 @@ def _value(expression: str, environ: Mapping[str, str], name: str) -> Any:
         problem = "is not allowed"
     except ConfigError as error:
         raise ConfigError(f"{name}: {error.message}", error.hint) from None
-    except Exception as error:  # of a filter or an operator; its words may quote a value
+    except Exception as error:  # from a filter or an operator; its message may quote a value
         problem = f"can't be computed ({type(error).__name__})"
     else:
-        return made
-    known = ", ".join(sorted(calls))
+        return value
+    known = ", ".join(sorted(functions))
     raise ConfigError(
-        f"{name}: {{{{ {shown} }}}} {problem}",
+        f"{name}: {{{{ {source} }}}} {problem}",
         f"set it, or write {{{{ … or 'default' }}}}; what can be called: {known}.",
     )
 
 
-def _small(number: Any, bound: int = _LONG) -> bool:
+def _is_small(number: Any, bound: int = _LONG) -> bool:
+    """Whether a value is a number of at most `bound`, in size."""
     return isinstance(number, (int, float)) and abs(number) <= bound
 
 
-def _calls(
+def _make_functions(
     environ: Mapping[str, str], unset: Callable[[str], Any]
 ) -> dict[str, Callable[..., Any]]:
-    """What an expression can call."""
+    """Return the functions that expressions can call, by name.
+
+    Args:
+        environ: the environment.
+        unset: makes the value of what is not set, from a message about it.
+    """
 
     def env_var(variable: str, default: Any = None) -> Any:
         found = environ.get(variable, default)
@@ -203,17 +210,17 @@ def _calls(
         return unset(text) if found is None else found
 
     def variables(variable: str) -> Any:
-        other = _variable("LAKEPORT_VAR_", variable)
+        other = _variable_name("LAKEPORT_VAR_", variable)
         found = environ.get(other)
         text = f"there is no variable {variable!r}: {other} is not set"
         return unset(text) if found is None else found
 
     def secret(kind: str) -> Callable[..., Any]:
         def call(secret_name: str, *rest: Any, **named: Any) -> Any:
-            other = _variable("LAKEPORT_SECRET_", secret_name)
+            other = _variable_name("LAKEPORT_SECRET_", secret_name)
             if other in environ:
                 return environ[other]
-            found = _stored_secret(kind, secret_name, *rest, **named)
+            found = _fetch_secret(kind, secret_name, *rest, **named)
             text = f"there is no secret {secret_name!r}, and {other} is not set either"
             return unset(text) if found is None else found
 
@@ -228,20 +235,22 @@ def _calls(
     }
 
 
-def _variable(prefix: str, name: str) -> str:
+def _variable_name(prefix: str, name: str) -> str:
+    """Return the environment variable for a name: `my-key` -> `<prefix>MY_KEY`."""
     return prefix + re.sub(r"\W", "_", name).upper()
 
 
-def _stored_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
-    """A secret of Mage's own store or of a cloud's; None if there is none."""
+def _fetch_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
+    """Fetch a secret from Mage's or a cloud's store; return None if it is absent."""
     module, function = _MAGE_SECRETS[kind]
     try:
         return getattr(import_module(module), function)(name, *rest, **named)
     except ImportError:
-        return _aws_secret(name) if kind == "aws_secret_var" else None
+        return _fetch_aws_secret(name) if kind == "aws_secret_var" else None
 
 
-def _aws_secret(name: str) -> Any:
+def _fetch_aws_secret(name: str) -> Any:
+    """Fetch a secret from AWS Secrets Manager; return None if it or boto3 is absent."""
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
@@ -266,6 +275,7 @@ def _aws_secret(name: str) -> Any:
 
 
 def _json_value(text: Any, path: str) -> Any:
+    """Return the value at a dotted path in JSON text; raise ConfigError if there is none."""
     try:
         value = json.loads(text) if isinstance(text, (str, bytes)) else text
     except ValueError:

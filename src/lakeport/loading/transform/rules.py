@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.expectations import Expectation, expectations
+from lakeport.config.expectations import Expectation, parse_expectations
 from lakeport.destinations import read_delta_table
 from lakeport.errors import BadRecord, ConfigError
 from lakeport.loading.batches import columns_of
@@ -80,7 +80,7 @@ class RowRules:
         Raises:
             ConfigError: an expectation is wrong, `once` does not go with it, or Spark is needed.
         """
-        expected = expectations(expect)
+        expected = parse_expectations(expect)
         engine, config = prepared.engine, prepared.config
         transform = None
         if sql or python:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeport.config.inputs import DatabaseSource, parse_scheme
+from lakeport.config.sources import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.scrub import scrub
 

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.inputs import DatabaseSource, parse_scheme
+from lakeport.config.sources import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
 from lakeport.schema.casting import cast_batch, normalise_schema

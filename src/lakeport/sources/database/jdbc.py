@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.config.inputs import DatabaseSource
+from lakeport.config.sources import DatabaseSource
 from lakeport.engine.failures import translate
 from lakeport.engine.sql.frames import normalise_frame
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError

@@ -57,7 +57,7 @@ from lakeport.units import pluralize
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.inputs import FilesSource
+    from lakeport.config.sources import FilesSource
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakeport.config.keys import DeleteCondition
+from lakeport.config.values import DeleteCondition
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.transactions import Mark, Operation
 from lakeport.errors import ConfigError, SchemaConflict
@@ -444,7 +444,7 @@ def _delete_condition(change: Upsert) -> str:
         return ""
     column = f"source.{quote_identifier(change.deleted)}"
     if change.when:
-        return change.when.sql(column)
+        return change.when.to_sql(column)
     flag = pa.types.is_boolean(change.incoming.schema.field(change.deleted).type)
     return f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
 

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.config.keys import DeleteCondition
+from lakeport.config.values import DeleteCondition
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.state import physical_names
 from lakeport.errors import InputError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.config.keys import DeleteCondition
+from lakeport.config.values import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.shape import DELETED_AT, apply_header_case, combine_lowest_versions
 from lakeport.writers.base import Current, TablePlan, TableWriter

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.cli.land import source_of
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
 OPTIONS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.config.inputs import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.config.lake import LakeFile
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
 from tests.unit.config.kit import load_target, read_lake

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.config.inputs import FilesSource
 from lakeport.config.load import load_target
+from lakeport.config.sources import FilesSource
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files import new_files

@@ -1,4 +1,4 @@
-"""Sources that need more than a name: files that are landed once, databases, taps and tables."""
+"""Sources with options: files that are landed once, databases, Singer taps and Delta tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from lakeport.config.base import config_class, delta_destination, destination_for_scheme
-from lakeport.config.explain import Problem, did_you_mean, reason
+from lakeport.config.explain import Problem, describe_value_error, did_you_mean
 from lakeport.errors import ConfigError
 from lakeport.scrub import find_secret_arguments, is_secret_name, scrub
 
@@ -29,47 +29,49 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-_MOST: Final = 2  # types that are named, of those that are allowed
+_MOST: Final = 2  # types that an error names, of those that are allowed
 
 _EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres", "sqlite": "sqlite"}
 
 _PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
 
 
-class Input(BaseModel):
-    """Base of the descriptions: immutable and complete; a wrong value shows at once.
+class ConfigPart(BaseModel):
+    """Base class of sources, expectations and the like: immutable, and checked when it is made.
 
     Raises:
-        ConfigError: naming every key that is wrong.
+        ConfigError: it names every wrong key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-    what: ClassVar[str] = "the source"
+    label: ClassVar[str] = "the source"
+    """What errors call it where no key is to blame."""
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problem = _explained(type(self), error, values)
+            problem = _part_error(type(self), error, values)
         else:
             return
         raise problem  # outside the handler: the foreign error holds the values as they came
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret of the description, to remove from text that others wrote."""
+        """Return every secret value, to mask in text from elsewhere."""
         values = (getattr(self, key) for key in type(self).model_fields)
         each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
         return tuple(v.get_secret_value() for v in each if isinstance(v, SecretStr) and v)
 
 
-def _explained(
-    model: type[Input], error: ValidationError, values: Mapping[str, Any]
+def _part_error(
+    model: type[ConfigPart], error: ValidationError, values: Mapping[str, Any]
 ) -> ConfigError:
+    """Translate a validation error to one `ConfigError` with every problem."""
     about = {(field.alias or key): field.description for key, field in model.model_fields.items()}
     hint = "the keys are " + "; ".join(f"`{key}`: {text}" for key, text in about.items())
     problems = []
-    for path, details in _by_path(error, values).items():
-        key = ".".join(map(str, path)) or model.what
+    for path, details in _details_by_path(error, values).items():
+        key = ".".join(map(str, path)) or model.label
         own = f"`{path[0]}`: {about[path[0]]}" if path and path[0] in about else hint
         kinds = {detail["type"] for detail in details}
         if "extra_forbidden" in kinds:
@@ -77,21 +79,21 @@ def _explained(
         elif "missing" in kinds:
             text = f"the key `{key}` is missing"
         else:
-            text = f"{_named(path) or key} {_reasons(details)}"
+            text = f"{_path_text(path) or key} {_join_reasons(details)}"
         problems.append(Problem(path, scrub(text), own))
     explained = ConfigError("; ".join(problem.text for problem in problems), hint)
     explained.problems = tuple(problems)
     return explained
 
 
-def _by_path(
+def _details_by_path(
     error: ValidationError, values: Mapping[str, Any]
 ) -> dict[tuple[str | int, ...], list[ErrorDetails]]:
-    """Group a validation error's details by the keys that the user wrote; the innermost stay."""
+    """Group a validation error's details by the path that the user wrote; keep innermost paths."""
     found: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = detail["loc"]
-        path = path if detail["type"] == "missing" else tuple(_written(path, values))
+        path = path if detail["type"] == "missing" else tuple(_existing_parts(path, values))
         found.setdefault(path, []).append(detail)
     return {
         path: details
@@ -100,8 +102,8 @@ def _by_path(
     }
 
 
-def _written(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
-    """Keys and places in lists: where several types are allowed, their names are in a path, too."""
+def _existing_parts(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
+    """Yield the keys and list indices of pydantic's path; leave out its names of types."""
     for part in path:
         if isinstance(values, Mapping) and part in values:
             values = values[part]
@@ -112,19 +114,20 @@ def _written(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
         yield part
 
 
-def _named(path: tuple[str | int, ...]) -> str:
-    """A key, or an item of a list.
+def _path_text(path: tuple[str | int, ...]) -> str:
+    """Return a key or a list's item in words; empty for an empty path.
 
-    >>> _named(("in", "size", 0))
+    >>> _path_text(("in", "size", 0))
     'item 1 of `in.size`'
     """
     if path and isinstance(path[-1], int):
-        return f"item {path[-1] + 1} of {_named(path[:-1])}"
+        return f"item {path[-1] + 1} of {_path_text(path[:-1])}"
     return f"`{'.'.join(map(str, path))}`" if path else ""
 
 
-def _reasons(details: Sequence[ErrorDetails]) -> str:
-    words = list(dict.fromkeys(map(reason, details)))
+def _join_reasons(details: Sequence[ErrorDetails]) -> str:
+    """Return what is wrong with one value, for each type that it may have, joined by "or"."""
+    words = list(dict.fromkeys(map(describe_value_error, details)))
     if len(words) > _MOST:
         return "has to be one value: text, a number, true or false, a date or a time"
     return " or ".join([words[0], *(word.removeprefix("has to be ") for word in words[1:])])
@@ -140,8 +143,8 @@ def parse_scheme(uri: str) -> str:
     return "postgresql" if scheme == "postgres" else scheme
 
 
-class DatabaseSource(Input):
-    """A table or a query of a database, whole or from where the table's last load ended."""
+class DatabaseSource(ConfigPart):
+    """A database's table or query to load: all rows, or those after the last load's cursor."""
 
     database: SecretStr = Field(
         description="URI, such as postgresql://user@host/name, sqlite:///shop.db, duckdb:///a.db, "
@@ -151,56 +154,57 @@ class DatabaseSource(Input):
     query: str = Field(default="", description="SQL to read in place of a table.")
     cursor: str = Field(
         default="",
-        description="Column that grows with each change: only rows from its last value on are "
-        "read.",
+        description="Column whose value grows with each change: only rows from the last load's "
+        "value on are read.",
     )
     split_by: str = Field(
-        default="", description="Column of numbers or times, by whose ranges tasks share the rows."
+        default="", description="Column of numbers or times to split the rows by, among tasks."
     )
     splits: int | None = Field(
-        default=None, ge=1, description="How many ranges; default: by the cores."
+        default=None, ge=1, description="Number of ranges of `split_by`; default: by the cores."
     )
     deletes: Literal["none", "compare"] = Field(
         default="none",
-        description="`compare`: rows whose keys the source does not have any more are marked as "
-        "deleted, or removed with `hard_delete: true`.",
+        description="`compare`: mark rows as deleted, or remove them with `hard_delete: true`, "
+        "when their keys are gone from the source.",
     )
     name: str = Field(
         default="",
-        description="What the table remembers the source by; default: the table, or `query`.",
+        description="Name under which the table keeps the source's cursor; default: the source's "
+        "table, or `query`.",
     )
     driver: str = Field(
-        default="", description="An ADBC driver by name, where the URI does not tell."
+        default="", description="Name of an ADBC driver, if the URI's scheme does not tell it."
     )
     options: Mapping[str, str] = Field(
-        default_factory=dict, description="Options of the driver, as it calls them."
+        default_factory=dict, description="Options of the driver, by its names."
     )
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DatabaseSource:
+    def _check_table_or_query(self) -> DatabaseSource:
         if bool(self.table) == bool(self.query):
             raise ValueError("needs a `table` or a `query`, and not both")
         return self
 
     @property
     def stream(self) -> str:
-        """What the source's rows are called, where the target does not say."""
+        """Name of the source's stream: `name`, the table's name without schema, or "query"."""
         return self.name or self.table.rpartition(".")[2].strip('"') or "query"
 
     @property
     def extra(self) -> str:
-        """The extra that brings its driver; empty where none does."""
+        """The pip extra with the database's driver; empty if no extra has it."""
         return (
             "" if self.driver else _EXTRAS.get(parse_scheme(self.database.get_secret_value()), "")
         )
 
     @property
     def is_jdbc(self) -> bool:
-        """Whether Spark reads it, by a JDBC driver."""
+        """Whether Spark reads the database with a JDBC driver."""
         return parse_scheme(self.database.get_secret_value()) == "jdbc"
 
     def secrets(self) -> tuple[str, ...]:
-        """Passwords in the URI and, with one, all of it; and what options hold that is secret."""
+        """Return the URI's passwords, the whole URI if it has one, and secret options."""
         uri = self.database.get_secret_value()
         found = [value for key, value in self.options.items() if is_secret_name(key)]
         with suppress(ValueError):
@@ -211,52 +215,53 @@ class DatabaseSource(Input):
         return (*dict.fromkeys(found), uri) if found else ()
 
 
-class FilesSource(Input):
-    """Files, folders and globs, on a disk or in a store; only new ones if so wanted."""
+class FilesSource(ConfigPart):
+    """Files, folders and globs to load, on a disk or in a store; all of them, or only new ones."""
 
     files: str | tuple[str, ...] = Field(
         description="Files, folders or globs, one or a list: paths or URIs."
     )
     new_only: bool = Field(
-        default=False, description="Land only files that the table has not had yet."
+        default=False, description="Load only files that the table has not loaded yet."
     )
     again: Literal["fail", "land", "ignore"] = Field(
         default="fail",
-        description="What to do, with `new_only`, with files that changed since they were landed.",
+        description="With `new_only`: what to do with files that changed since they were loaded.",
     )
     ordered: bool = Field(
         default=False,
-        description="With `new_only`: names grow with time, as 2026/11/24/a.json do, so that the "
-        "listing begins behind the last one that was seen; what comes later with a smaller name is "
-        "not found.",
+        description="With `new_only`: list only names behind the last one loaded, for names that "
+        "grow with time, such as 2026/11/24/a.json; later files with smaller names are missed.",
     )
     source_format: str = Field(
         default="",
-        description="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; default: by "
-        "the name.",
+        description="Format of the files: csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx "
+        "or singer; default: by the files' names.",
     )
     csv: Mapping[str, Any] = Field(
-        default_factory=dict, description="How CSV files are written, such as `{delimiter: ';'}`."
+        default_factory=dict, description="CSV options, such as `{delimiter: ';'}`."
     )
     columns_schema: str | Mapping[str, Any] | None = Field(
         default=None,
         alias="schema",
-        description="JSON schema of the records, or column: type; or the file that holds one.",
+        description="Types of the columns: a JSON schema, column: type, or a file with either.",
     )
     records_path: str = Field(
-        default="", description="JSON: where the records are, such as data or result.items."
+        default="", description="JSON: path of the records, such as data or result.items."
     )
-    sheet: str = Field(default="", description="Excel: which sheet; default: the first that shows.")
+    sheet: str = Field(
+        default="", description="Excel: name of the sheet; default: the first visible one."
+    )
 
     @field_validator("files")
     @classmethod
-    def _some(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    def _check_files(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
         if not value or not all(value):
             raise ValueError("names no file, folder or glob")
         return value
 
     @model_validator(mode="after")
-    def _only_with_new_only(self) -> FilesSource:
+    def _check_new_only(self) -> FilesSource:
         for key in ("again", "ordered"):
             if key in self.model_fields_set and not self.new_only:
                 raise ValueError(f"`{key}` is about files that were landed before: set `new_only`")
@@ -264,25 +269,25 @@ class FilesSource(Input):
 
     @property
     def names(self) -> list[str]:
-        """What `files` names, as a list."""
+        """`files` as a list."""
         return [self.files] if isinstance(self.files, str) else list(self.files)
 
 
-class TablesSource(Input):
-    """Delta tables: whole, or the rows that came since the target's last load."""
+class TablesSource(ConfigPart):
+    """Delta tables to load: all rows, or those added since the target's last load."""
 
     tables: Mapping[str, str] = Field(
         min_length=1,
-        description="Names for `sql`, and where each table is: a path or a URI. In a lake's file, "
-        "a list of its loads.",
+        description="A table's name in `sql` -> its path or URI. In a lake's file, also a list of "
+        "its loads.",
     )
     incremental: bool = Field(
-        default=False, description="Only rows that came since the target's last load."
+        default=False, description="Load only rows that were added since the target's last load."
     )
 
     @property
     def jars(self) -> frozenset[str]:
-        """Names in `spark.jvm.jars` of what Spark needs to read the tables."""
+        """Names in `spark.jvm.jars` of the jars that Spark needs to read the tables."""
         schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
         others = {delta_destination(destination_for_scheme(scheme)) for scheme in schemes} - {""}
         found = {jar for name in others for jar in config_class(name).delta_jars}
@@ -290,8 +295,8 @@ class TablesSource(Input):
 
     @field_validator("tables", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
-        """A list of places gets the names that their last parts are."""
+    def _name_tables(cls, value: Any) -> Any:
+        """Name tables by the last part of their path, if `tables` is one path or a list."""
         if isinstance(value, str):
             value = [value]
         if isinstance(value, (list, tuple)):
@@ -299,32 +304,33 @@ class TablesSource(Input):
         return value
 
 
-class TapSource(Input):
-    """A tap's command; the STATE that it gets is the one that the tables' commits hold."""
+class TapSource(ConfigPart):
+    """The command of a Singer tap, which gets the STATE that the target's commits hold."""
 
     tap: tuple[str, ...] = Field(
         min_length=1, description="The command, such as [tap-github, --config, tap.json]."
     )
     env: Mapping[str, str] = Field(
-        default_factory=dict, description="Variables of its environment, beside the process's."
+        default_factory=dict,
+        description="Environment variables of the tap, beside those of this process.",
     )
     name: str = Field(
         default="",
-        description="What the tables remember the tap by; default: the program's name. In a lake's "
-        "file, the load's.",
+        description="Name under which the tables keep the tap's STATE; default: the program's "
+        "name. In a lake's file, the load's.",
     )
     folder: str = Field(
         default="",
-        description="The folder in which it runs; default: the current one. In a lake's file, "
+        description="Working folder of the tap; default: the current one. In a lake's file, "
         "the file's.",
     )
 
     @property
     def program(self) -> str:
-        """The program's name, without its folder."""
+        """Name of the tap's program, without its folder."""
         return PurePath(self.tap[0]).name or self.tap[0]
 
     def secrets(self) -> tuple[str, ...]:
-        """Values of the environment and of arguments that look like secrets by their names."""
-        of_env = (value for name, value in self.env.items() if is_secret_name(name))
-        return (*of_env, *find_secret_arguments(self.tap))
+        """Return values of variables and arguments whose names sound secret."""
+        in_env = (value for name, value in self.env.items() if is_secret_name(name))
+        return (*in_env, *find_secret_arguments(self.tap))
