@@ -40,6 +40,23 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from lakeport.host.activity import Activity
+    from lakeport.lake.records import (
+        AlterReport,
+        CompactReport,
+        History,
+        HistoryEntry,
+        OptimizeReport,
+        PartitionReport,
+        RestoreReport,
+        SingerState,
+        TableColumn,
+        TableDescription,
+        UndoReport,
+        VacuumReport,
+    )
+    from lakeport.lake.runs import LakeRun, runs
+    from lakeport.lake.table import Table
+    from lakeport.lake.tables import LakeTable, tables
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.replay import Replayed, SetAside, quarantined, replay
@@ -59,23 +76,6 @@ if TYPE_CHECKING:
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams import LandingStream, StreamStatus, land_stream
-    from lakeport.tables import Table
-    from lakeport.tables.lake import LakeTable, tables
-    from lakeport.tables.records import (
-        AlterReport,
-        CompactReport,
-        History,
-        HistoryEntry,
-        OptimizeReport,
-        PartitionReport,
-        RestoreReport,
-        SingerState,
-        TableColumn,
-        TableDescription,
-        UndoReport,
-        VacuumReport,
-    )
-    from lakeport.tables.runs import LakeRun, runs
 
     __version__: str
 
@@ -188,14 +188,14 @@ _HOMES = {
         "lakeport.sources.csv.dialect": "CsvOptions",
         "lakeport.storage.checks": "CheckItem",
         "lakeport.streams": "LandingStream StreamStatus land_stream",
-        "lakeport.tables": "Table",
-        "lakeport.tables.lake": "LakeTable",
-        "lakeport.tables.records": (
+        "lakeport.lake.records": (
             "AlterReport CompactReport History HistoryEntry OptimizeReport "
             "PartitionReport RestoreReport SingerState TableColumn TableDescription "
             "UndoReport VacuumReport"
         ),
-        "lakeport.tables.runs": "LakeRun runs",
+        "lakeport.lake.runs": "LakeRun runs",
+        "lakeport.lake.table": "Table",
+        "lakeport.lake.tables": "LakeTable tables",
     }.items()
     for name in names.split()
 }
@@ -206,8 +206,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("lakeport")
-    if name == "tables":  # the package of that name, which can be called
-        return import_module("lakeport.tables")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakeport' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

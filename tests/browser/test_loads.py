@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakeport.pages.file import alone
-from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
+from lakeport.pages.file import build_single_page_file
+from lakeport.pages.lake import build_pipeline_plan_page, build_pipeline_run_page
 from lakeport.pipeline.plan import LoadPlan, PipelinePlan
 from tests.browser.kit import (
     LAPTOP,
@@ -83,9 +83,9 @@ def report_of(uses: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 @pytest.fixture(params=["plan", "run"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A page with loads of odd names, of a plan and of a run."""
-    plan, run = page_of_lake_plan(plan_of(USES)), page_of_lake_run(report_of(USES))
+    plan, run = build_pipeline_plan_page(plan_of(USES)), build_pipeline_run_page(report_of(USES))
     path = tmp_path / "page.html"
-    path.write_text(alone(plan if request.param == "plan" else run).html)
+    path.write_text(build_single_page_file(plan if request.param == "plan" else run).html)
     return path.as_uri()
 
 
@@ -113,7 +113,7 @@ def test_loads_are_listed_without_a_script_and_with_large_letters(
 
 def test_a_line_leads_to_what_its_load_does(reader: Reader, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(alone(page_of_lake_plan(plan_of(USES))).html)
+    path.write_text(build_single_page_file(build_pipeline_plan_page(plan_of(USES))).html)
     page = reader.open(path.as_uri(), PHONE)
     page.get_by_role("link", name="delays").click()
     assert page.url.endswith("#load-5")

@@ -175,8 +175,8 @@ NAMING = {
         sources/csv/reader sources/database/database_source sources/excel/plan
         sources/files/discovery sources/files/new_files sources/files/source_file
         sources/input/plain_files sources/json/reader sources/json/documents sources/open
-        sources/typed/plan tables/lake tables/location
-        tables/maintenance tables/overview tables/runs tables/table tables/undo tables/views
+        sources/typed/plan lake/tables lake/location
+        lake/maintenance lake/facts lake/runs lake/table lake/undo lake/snapshots
         writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/formatting cli/target

@@ -7,8 +7,8 @@ import pytest
 import lakeport
 from lakeport.config.load import load_target
 from lakeport.errors import SourceError
-from lakeport.tables.lake import list_tables, open_lake
-from lakeport.tables.overview import open_table_page
+from lakeport.lake.facts import read_table_facts
+from lakeport.lake.tables import list_tables, open_lake
 from tests.contract.conftest import Land
 from tests.contract.targets import INTEGER, Target, records, schema, singer
 
@@ -43,7 +43,7 @@ def test_pages_tell_what_tables_hold(target: Target, land: Land) -> None:
     storage, folder = open_lake(load_target(target.config(), {}))
     (line,) = list_tables(storage, folder, 10)
     assert (line.name, line.files, [rows for _, rows in line.growth]) == ("users", 2, [2, 3])
-    told = open_table_page(storage, f"{folder}/users".lstrip("/"), "users")[0]
+    told = read_table_facts(storage, f"{folder}/users".lstrip("/"), "users")[0]
     assert (told.format, told.rows, len(told.file_sizes)) == (target.format, 3, 2)
     assert [version.rows for version in told.versions] == [2, 3] * (target.format == "delta")
     (ident,) = (column for column in told.columns if column.name == "id")

@@ -17,9 +17,9 @@ from typing import cast
 from markupsafe import Markup
 
 from lakeport.html.document import Page
-from lakeport.pages.address import Address, listening
+from lakeport.pages.address import Address, open_listener
 from lakeport.pages.lake import LakePages
-from lakeport.pages.serve import server, site
+from lakeport.pages.serve import build_server, build_site
 
 TOKEN = "a-token-that-nobody-guesses"
 LAKE = "silver-flights-7f3a"
@@ -39,16 +39,16 @@ class Book:
     bodies: dict[str, Body] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def page(self, path: str) -> Page | None:
+    def find_page(self, path: str) -> Page | None:
         self.asked.append(path)
         body = self.bodies.get(path)
         return None if body is None else Page(path, path, Markup("<p>{}</p>").format(body()))
 
-    def document(self, page: Page) -> str:
+    def build_document(self, page: Page) -> str:
         frame = Markup("<!doctype html><title>{}</title><nav>{}</nav><main>{}</main>")
         return str(frame.format(page.title, LAKE, page.body))
 
-    def asset(self, name: str) -> tuple[str, bytes] | None:
+    def find_asset(self, name: str) -> tuple[str, bytes] | None:
         return FILES.get(name)
 
 
@@ -108,9 +108,11 @@ class Served:
 @contextmanager
 def served(book: Book, host: str = "127.0.0.1", secrets: tuple[str, ...] = ()) -> Iterator[Served]:
     """Pages on a free port, for as long as the body runs."""
-    with listening(host, 0) as (listener, address):
+    with open_listener(host, 0) as (listener, address):
         errors: list[BaseException] = []
-        run = server(site(cast(LakePages, book), address, TOKEN, secrets, errors.append))
+        run = build_server(
+            build_site(cast(LakePages, book), address, TOKEN, secrets, errors.append)
+        )
         thread = threading.Thread(target=run.run, args=([listener],))
         thread.start()
         try:

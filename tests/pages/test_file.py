@@ -15,7 +15,7 @@ import lakeport
 from lakeport.cli.app import main
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, LakeportError, SourceError
-from lakeport.pages.file import file_of_lake
+from lakeport.pages.file import build_lake_file
 from lakeport.pages.lake import open_pages
 from tests.unit.html.read import Element, elements
 
@@ -150,7 +150,7 @@ def test_a_report_of_others_spoils_no_page(lake: Path, tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_links_nowhere(lake: Path) -> None:
-    made = file_of_lake(open_pages(load_target(str(lake), {})), largest=20_000)
+    made = build_lake_file(open_pages(load_target(str(lake), {})), largest=20_000)
     assert made.left_out > 0 and made.pages + made.left_out == 6
     found = elements(made.html)
     targets = {element.attributes["id"] for element in found if "id" in element.attributes}

@@ -192,9 +192,9 @@ def test_the_token_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_what_no_folder_can_be_called_is_not_asked_for(path: str) -> None:
     no_store = cast(Storage, None)
-    assert LakePages(no_store, "").page(path) is None
+    assert LakePages(no_store, "").find_page(path) is None
     with pytest.raises(AttributeError):
-        LakePages(no_store, "").page(f"/table/{'a' * 255}")
+        LakePages(no_store, "").find_page(f"/table/{'a' * 255}")
     with served(Book()) as here:
         answer = here.ask(quote(path))
     assert answer.status == 404

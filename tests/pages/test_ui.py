@@ -24,7 +24,7 @@ from uvicorn import Config
 import lakeport
 from lakeport.cli import app
 from lakeport.pages import address as browsers
-from lakeport.pages.serve import server
+from lakeport.pages.serve import build_server
 from tests.pages.kit import command
 
 SERVED = re.compile(
@@ -102,7 +102,7 @@ def test_a_server_that_is_ended_as_it_starts_leaves_nothing(
 
     monkeypatch.setattr(Config, "get_loop_factory", ended)
     with pytest.raises(KeyboardInterrupt):
-        server(app).run()
+        build_server(app).run()
     gc.collect()  # a coroutine that nobody has waited for would be told, which fails the test
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 
 from lakeport.delta_log.actions import DataFile, serialise_value
 from lakeport.delta_log.history import KnownFile
-from lakeport.tables.overview import column_facts, column_leaves
-from lakeport.tables.records import ColumnFacts
+from lakeport.lake.facts import build_column_facts, parse_leaf_columns
+from lakeport.lake.records import ColumnFacts
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DECIMALS = st.decimals(-(10**16), 10**16, places=2)
@@ -39,9 +39,11 @@ def schema(type_: str) -> str:
 
 
 def told(type_: str, files: list[DataFile], by: tuple[str, ...] = ()) -> ColumnFacts:
-    columns = column_leaves(schema(type_))
+    columns = parse_leaf_columns(schema(type_))
     known = [KnownFile(file, file.rows, 0) for file in files]
-    (found,) = column_facts(known, columns, [frozenset(leaf.path for leaf in columns)], by, ())
+    (found,) = build_column_facts(
+        known, columns, [frozenset(leaf.path for leaf in columns)], by, ()
+    )
     return found
 
 

@@ -29,10 +29,10 @@ from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.filesystems import hand_over
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
+from lakeport.lake.table import Table
 from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.store import S3Storage
-from lakeport.tables import Table
 from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned

@@ -45,7 +45,7 @@ def test_a_log_that_is_too_large_for_a_page(
 ) -> None:
     (tmp_path / "1.jsonl").write_text(V)
     assert run(f"land {tmp_path}/1.jsonl --to '{tmp_path}/my lake' --table t")[0] == 0
-    monkeypatch.setattr("lakeport.tables.overview._LOG_BYTES", 1)
+    monkeypatch.setattr("lakeport.lake.facts._LOG_BYTES", 1)
     failed, words = run(f"page '{tmp_path}/my lake/t' -o {tmp_path}/page.html")
     found = re.search(f"{COMMAND} reads a log of any size", words)
     assert failed and found, words

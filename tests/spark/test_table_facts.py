@@ -8,14 +8,14 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import lakeport
+from lakeport.lake.facts import read_table_facts
+from lakeport.lake.records import TableFacts
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import open_table_page
-from lakeport.tables.records import TableFacts
 from tests.spark.delta_support import session
 
 
 def facts(path: Path) -> TableFacts:
-    return open_table_page(LocalStorage(str(path)), "", "t")[0]
+    return read_table_facts(LocalStorage(str(path)), "", "t")[0]
 
 
 def check(path: Path, since: int) -> TableFacts:

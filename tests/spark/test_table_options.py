@@ -12,9 +12,9 @@ from deltalake.exceptions import DeltaProtocolError
 
 import lakeport
 from lakeport.errors import ConfigError, SchemaConflict
-from lakeport.html.table import Preview, table_body
+from lakeport.html.table import Preview, render_table_page
+from lakeport.lake.facts import read_table_facts
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import open_table_page
 
 ROWS = pa.table({"id": [1, 2], "day": ["a", "b"]})
 
@@ -36,9 +36,9 @@ def test_a_clustered_table_is_read_by_others_and_sorted_by_optimize(lake: str) -
         lakeport.land(ROWS, lake, table="t", cluster_by=["id"])
     table = lakeport.Table(f"{lake}/t")
     assert table.describe().cluster_columns == ("day", "id")
-    facts = open_table_page(LocalStorage(lake), "t", "t")[0]
+    facts = read_table_facts(LocalStorage(lake), "t", "t")[0]
     assert facts.cluster_columns == ("day", "id")
-    assert "clustered by" in table_body(facts, Preview())
+    assert "clustered by" in render_table_page(facts, Preview())
     assert table.optimize().files_removed == 2
     added = DeltaTable(f"{lake}/t")
     assert added.to_pyarrow_table().num_rows == 4

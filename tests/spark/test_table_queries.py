@@ -11,7 +11,7 @@ import pytest
 from delta_support import land, session, writer
 
 from lakeport.errors import ConfigError, SparkFailure
-from lakeport.tables import Table
+from lakeport.lake.table import Table
 
 CALL = "java_method('java.lang.System', 'getProperty', 'user.home')"
 

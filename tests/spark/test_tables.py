@@ -16,7 +16,8 @@ from delta_support import land, writer
 from deltalake import DeltaTable
 
 from lakeport.errors import ConfigError, DestinationError, LakeportError, SourceError
-from lakeport.tables import Table, maintenance
+from lakeport.lake import maintenance
+from lakeport.lake.table import Table
 
 ODD = "my `odd` table's é ${x}"
 

@@ -328,9 +328,9 @@ def _land(
 
             found = plan(what, config, **reading)
             if page is not None:
-                from lakeport.pages.file import file_of_plan
+                from lakeport.pages.file import build_plan_file
 
-                write_output(file_of_plan(found.to_dict()).html, page)
+                write_output(build_plan_file(found.to_dict()).html, page)
             output.plan(found)
         else:
             from lakeport.loading import run

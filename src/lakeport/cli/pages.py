@@ -20,7 +20,7 @@ from lakeport.errors import ConfigError
 from lakeport.host.packages import missing
 from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
-from lakeport.pages.address import LOOPBACK, Address, has_display, listening, opened
+from lakeport.pages.address import LOOPBACK, Address, has_display, open_browser, open_listener
 from lakeport.scrub import scrub
 from lakeport.units import format_count, format_size, pluralize
 
@@ -57,9 +57,9 @@ def page(
     mask: Mask = False,
 ) -> None:
     """Write a lake, a table or a run as one HTML file with pictures."""
-    from lakeport.pages.file import file_of
+    from lakeport.pages.file import build_page_file
 
-    made = file_of(lake.config, run, masked=mask)
+    made = build_page_file(lake.config, run, masked=mask)
     if output_path == "-":
         sys.stdout.write(made.html)
         return
@@ -87,9 +87,9 @@ class _LoadPage(Observer):
 
     def on_finished(self, report: LandingReport) -> None:
         """Write the page; what has landed has landed, if that fails."""
-        from lakeport.pages.file import file_of_report
+        from lakeport.pages.file import build_report_file
 
-        leave_page(file_of_report(report.to_dict()), self._path, self._output)
+        leave_page(build_report_file(report.to_dict()), self._path, self._output)
 
 
 def leave_page(made: PageFile, path: Path, output: Output) -> None:
@@ -138,7 +138,7 @@ def ui(
 ) -> None:
     """Serve pages about a lake to your browser, until Ctrl-C."""
     try:
-        from lakeport.pages.serve import server, site
+        from lakeport.pages.serve import build_server, build_site
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
         problem = f"pages are served by the package `{package}`, which is not installed"
@@ -146,14 +146,14 @@ def ui(
     from lakeport.pages.lake import open_pages
 
     pages = open_pages(lake.config, masked=mask)
-    with listening(host, port) as (listener, address):
+    with open_listener(host, port) as (listener, address):
         token = secrets.token_urlsafe(32)
-        app = site(pages, address, token, lake.config.secrets(), _teller(lake))
+        app = build_site(pages, address, token, lake.config.secrets(), _teller(lake))
         browse = not no_open and sys.stdout.isatty() and has_display()
         with suppress(KeyboardInterrupt):  # to be asked to end is how this ends
             _announce(lake, address, token)
-            with opened(address.url(token)) if browse else nullcontext():
-                server(app).run(sockets=[listener])
+            with open_browser(address.url(token)) if browse else nullcontext():
+                build_server(app).run(sockets=[listener])
     raise typer.Exit(ENDED)
 
 

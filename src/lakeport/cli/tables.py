@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.tables import Table
-    from lakeport.tables.lake import LakeTable
-    from lakeport.tables.runs import LakeRun
+    from lakeport.lake.runs import LakeRun
+    from lakeport.lake.table import Table
+    from lakeport.lake.tables import LakeTable
 
 
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
@@ -171,7 +171,7 @@ def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, st
         with Guard(output, debug, cut_off=told) as guard:
             output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
             from lakeport.config.load import load_target
-            from lakeport.tables import Table
+            from lakeport.lake.table import Table
 
             given = keys({}, set_keys, None)
             tables = (Table(name, to, **given),) if of_table else ()
@@ -186,7 +186,7 @@ def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, st
 @lake_command
 def tables(lake: Invocation) -> None:
     """List a lake's tables: format, rows, size, files, last change."""
-    from lakeport.tables.lake import tables as listed
+    from lakeport.lake.tables import tables as listed
 
     show_tables(lake.output, lake.name, listed(lake.config))
 
@@ -204,9 +204,9 @@ def runs(
     ] = 20,
 ) -> None:
     """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
-    from lakeport.tables.lake import open_lake
-    from lakeport.tables.runs import find_run
-    from lakeport.tables.runs import runs as listed
+    from lakeport.lake.runs import find_run
+    from lakeport.lake.runs import runs as listed
+    from lakeport.lake.tables import open_lake
 
     output = lake.output
     if run is not None:
@@ -451,9 +451,9 @@ def vacuum(
     ] = False,
 ) -> None:
     """Delete files that no recent version of a table uses."""
-    from lakeport.tables.maintenance import hours
+    from lakeport.lake.maintenance import parse_hours
 
-    kept = None if retain is None else hours(retain)
+    kept = None if retain is None else parse_hours(retain)
     done = command.table.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
     facts = done.to_dict()
     if dry_run and not command.json:

@@ -14,7 +14,7 @@ from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_there
 from lakeport.host.warm import MEMORY, Channel, Unfit, begin, facts, failure, find, sessions
-from lakeport.html.text import duration
+from lakeport.html.text import format_duration
 
 warm = group("Keep one Spark between loads, so that small ones need not wait for it to start.")
 
@@ -51,7 +51,7 @@ def start(
             "a warm session was started" if running is None else "a warm session runs already",
             {
                 "process": str(told["process"]),
-                "ends after": f"{duration(told['idle'])} without a run",
+                "ends after": f"{format_duration(told['idle'])} without a run",
                 "memory": told["memory"],
             },
         )
@@ -111,9 +111,9 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
     return (
         told["process"],
         _suits(told["facts"]),
-        duration(time.time() - told["begun"]),
-        duration(told["idle_for"]),
-        duration(told["idle"]),
+        format_duration(time.time() - told["begun"]),
+        format_duration(told["idle_for"]),
+        format_duration(told["idle"]),
         told["running"],
         told["served"],
         told["version"],

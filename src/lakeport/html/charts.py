@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lakeport.html.text import duration, file_size, joined, tag
+from lakeport.html.text import build_tag, format_duration, format_file_size, join_markup
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
-    from lakeport.tables.records import VersionFacts
+    from lakeport.lake.records import VersionFacts
 
 Ticks = Sequence[tuple[float, str]]
 """Words below a picture, each at a share of its width, from 0 to 1."""
@@ -46,7 +46,7 @@ _STAGES = (
 """Stages with a colour of their own, in the order in which data pass them."""
 
 
-def line(
+def draw_line(
     points: Sequence[tuple[float, float]],
     span: tuple[float, float],
     words: str,
@@ -66,13 +66,15 @@ def line(
         height: of the picture, in pixels.
         class_: gives the line its colour.
     """
-    top, box = nice(max(y for _, y in points)), height - _TOP - _BOTTOM
-    drawn = _area([(at(x, *span), y / top) for x, y in points], class_)
-    inside = _stretched(_TOP, box, drawn)
-    return _frame(words, height, _grid(box, top, shown, inside), *_below(ticks, height))
+    top, box = round_up(max(y for _, y in points)), height - _TOP - _BOTTOM
+    drawn = _build_area([(share_between(x, *span), y / top) for x, y in points], class_)
+    inside = _build_stretched_box(_TOP, box, drawn)
+    return _build_picture(
+        words, height, _build_grid(box, top, shown, inside), *_build_tick_labels(ticks, height)
+    )
 
 
-def bars(
+def draw_bars(
     columns: Sequence[Sequence[tuple[str, int, str]]],
     words: str,
     ticks: Ticks,
@@ -89,29 +91,34 @@ def bars(
         band: a range of columns to stand out: from, to, and what it means.
     """
     box, width = height - _TOP - _BOTTOM, 100 / len(columns)
-    top = nice(max(sum(value for _, value, _ in column) for column in columns))
+    top = round_up(max(sum(value for _, value, _ in column) for column in columns))
     drawn = []
     if band is not None:
         start, end = (edge * width for edge in band[:2])
-        drawn.append(_bar(band[2], start, max(end - start, 0.5), _TOP, box, "band"))
+        drawn.append(_build_bar(band[2], start, max(end - start, 0.5), _TOP, box, "band"))
     for place, column in enumerate(columns):
         ground = float(_TOP + box)
         for said, value, class_ in column:
             tall = max(2.0, box * value / top)
             ground -= tall
-            drawn.append(_bar(said, (place + 0.1) * width, width * 0.8, ground, tall, class_))
-    return _frame(words, height, _grid(box, top, format_count, *drawn), *_below(ticks, height))
+            drawn.append(_build_bar(said, (place + 0.1) * width, width * 0.8, ground, tall, class_))
+    return _build_picture(
+        words,
+        height,
+        _build_grid(box, top, format_count, *drawn),
+        *_build_tick_labels(ticks, height),
+    )
 
 
-def at(value: float, least: float, most: float) -> float:
+def share_between(value: float, least: float, most: float) -> float:
     """Return where a value is between two others, from 0 to 1; 0.5 if they are one."""
     return (value - least) / (most - least) if most > least else 0.5
 
 
-def nice(most: float) -> float:
+def round_up(most: float) -> float:
     """Return a round number that is not less.
 
-    >>> nice(337), nice(1000), nice(0)
+    >>> round_up(337), round_up(1000), round_up(0)
     (500, 1000, 1)
     """
     if most < 1e-9:
@@ -121,10 +128,10 @@ def nice(most: float) -> float:
     return int(found) if found >= 1 and found == int(found) else found
 
 
-def steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def build_steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the corners of a line that stays at each value until the next one.
 
-    >>> steps([(0, 1), (0.5, 3)])
+    >>> build_steps([(0, 1), (0.5, 3)])
     [(0, 1), (0.5, 1), (0.5, 3)]
     """
     corners: list[tuple[float, float]] = []
@@ -135,7 +142,7 @@ def steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return corners
 
 
-def growth(
+def draw_growth(
     versions: Sequence[VersionFacts],
     value: Callable[[VersionFacts], int | None],
     words: str,
@@ -153,7 +160,7 @@ def growth(
     """
     known = [(version.number, v) for version in versions if (v := value(version)) is not None]
     if not known:
-        return tag("p", f"No version tells its {words}.", class_="none")
+        return build_tag("p", f"No version tells its {words}.", class_="none")
     least, end = versions[0].number, versions[-1].number + 1
     first, last = known[0], known[-1]
     told = (
@@ -162,22 +169,22 @@ def growth(
     )
     step = max(1, (end - 1 - least) // 4)
     numbers = dict.fromkeys([*range(least, end - 1 - step // 2, step), end - 1])
-    ticks = [(at(number + 0.5, least, end), f"v{number:,}") for number in numbers]
-    points = [*steps(known), (float(end), float(last[1]))]
-    return line(points, (least, end), told, ticks, shown, height)
+    ticks = [(share_between(number + 0.5, least, end), f"v{number:,}") for number in numbers]
+    points = [*build_steps(known), (float(end), float(last[1]))]
+    return draw_line(points, (least, end), told, ticks, shown, height)
 
 
-def over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
+def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
     """Draw rows over time; the points are (Unix seconds, rows), oldest first."""
     if len(points) < 2:
         return Markup("")
     span = points[0][0], points[-1][0]
     days = [f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M} UTC" for each in span]
     told = f"rows over time, from {format_count(points[0][1])} to {format_count(points[-1][1])}"
-    return line(steps(points), span, told, list(enumerate(days)), height=height)
+    return draw_line(build_steps(points), span, told, list(enumerate(days)), height=height)
 
 
-def rate(
+def draw_rate(
     points: Sequence[tuple[float, float]], words: str, shown: Callable[[float], str]
 ) -> Markup:
     """Draw how much was done in a second, over time.
@@ -197,20 +204,22 @@ def rate(
         return Markup("")
     most = points[-1][0]
     peak = shown(max(value for _, value in rates))
-    told = f"{words} a second over {duration(most)}, {peak} at most"
-    return line(rates, (0, most), told, _seconds(most), shown, 120, "rate")
+    told = f"{words} a second over {format_duration(most)}, {peak} at most"
+    return draw_line(rates, (0, most), told, _build_time_ticks(most), shown, 120, "rate")
 
 
-def sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
+def draw_sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
     """Draw a small line without axes; the points are (time, value), oldest first."""
     if len(points) < 2:
         return Markup("")
     least, most = points[0][0], points[-1][0]
     top = max(value for _, value in points) or 1
-    drawn = steps((at(x, least, most), 0.04 + 0.92 * value / top) for x, value in points)
-    return tag(
+    drawn = build_steps(
+        (share_between(x, least, most), 0.04 + 0.92 * value / top) for x, value in points
+    )
+    return build_tag(
         "svg",
-        _stretched(0, 24, _area(drawn, "rows")),
+        _build_stretched_box(0, 24, _build_area(drawn, "rows")),
         class_="spark",
         role="img",
         aria_label=words,
@@ -222,18 +231,18 @@ def sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
 _LEAST, _MOST = 10, 33  # powers of two: below 1 KB, beyond 8 GB
 
 
-def size_bins(sizes: Sequence[int]) -> list[Bin]:
+def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
     """Count files by size, in bins that double, from the smallest file's to the largest one's.
 
-    >>> size_bins([100, 1500, 1600, 5000])
+    >>> count_size_bins([100, 1500, 1600, 5000])
     [(0, 1024, 1), (1024, 2048, 2), (2048, 4096, 0), (4096, 8192, 1)]
     """
-    found = Counter(map(_power, sizes))
+    found = Counter(map(_find_size_power, sizes))
     powers = range(min(found), max(found) + 1) if found else ()
     return [(0 if p == _LEAST else 1 << (p - 1), 1 << p, found[p]) for p in powers]
 
 
-def histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
+def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
     """Draw files by size, with the band of sizes that are right.
 
     Args:
@@ -241,31 +250,31 @@ def histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
         small: below this a file counts as small.
         target: the size that files are to have.
     """
-    bins = size_bins(sizes)
+    bins = count_size_bins(sizes)
     if not bins:
-        return tag("p", "The table has no files.", class_="none")
-    by_power = {_power(most - 1): (least, most, files) for least, most, files in bins}
+        return build_tag("p", "The table has no files.", class_="none")
+    by_power = {_find_size_power(most - 1): (least, most, files) for least, most, files in bins}
     # The band is shown, wherever the files are.
-    first = min(*by_power, _power(small) - 1)
+    first = min(*by_power, _find_size_power(small) - 1)
     columns: list[list[tuple[str, int, str]]] = []
-    for power in range(first, max(*by_power, _power(target)) + 1):
+    for power in range(first, max(*by_power, _find_size_power(target)) + 1):
         least, most, files = by_power.get(power, (0, 0, 0))
-        said = f"{file_size(least)} to {file_size(most)}: {pluralize(files, 'file')}"
+        said = f"{format_file_size(least)} to {format_file_size(most)}: {pluralize(files, 'file')}"
         columns.append([(said, files, "small-file" if most <= small else "file")] if files else [])
     few = sum(each < small for each in sizes)
-    smaller = f"{format_count(few)} smaller than {file_size(small)}"
+    smaller = f"{format_count(few)} smaller than {format_file_size(small)}"
     told = f"{pluralize(len(sizes), 'file')} by size; {smaller}"
     edges = [max(0.0, math.log2(max(size, 1)) - first + 1) for size in (small, target)]
-    right = f"right sizes: {file_size(small)} to {file_size(target)}"
+    right = f"right sizes: {format_file_size(small)} to {format_file_size(target)}"
     ticks = [
-        (place / len(columns), file_size(1 << power))
+        (place / len(columns), format_file_size(1 << power))
         for place, power in enumerate(range(first - 1, first - 1 + len(columns)))
         if power % 5 == 0
     ]
-    return bars(columns, told, ticks, 190, (edges[0], edges[1], right))
+    return draw_bars(columns, told, ticks, 190, (edges[0], edges[1], right))
 
 
-def _power(value: int) -> int:
+def _find_size_power(value: int) -> int:
     """Return the power of two that is more than a size, within the histogram's bounds."""
     return min(max(value.bit_length(), _LEAST), _MOST)
 
@@ -273,19 +282,19 @@ def _power(value: int) -> int:
 _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
 
 
-def stages(spans: Sequence[Span]) -> list[str]:
+def order_stages(spans: Sequence[Span]) -> list[str]:
     """Return the stages of a run, in the order in which data pass them."""
     found = dict.fromkeys(span[0] for span in spans)
     known = [stage for stage in _STAGES if stage in found]
     return known + [stage for stage in found if stage not in _STAGES]
 
 
-def stage_class(stage: str) -> str:
+def get_stage_class(stage: str) -> str:
     """Return the class that gives a stage its colour."""
     return f"stage-{_STAGES.index(stage)}" if stage in _STAGES else "stage-other"
 
 
-def timeline(spans: Sequence[Span], seconds: float) -> Markup:
+def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
     """Draw a lane for each stream, in it a bar for each stage.
 
     Args:
@@ -299,26 +308,31 @@ def timeline(spans: Sequence[Span], seconds: float) -> Markup:
     drawn: list[Markup] = []
     top = 0
     for stream, own in lanes.items():
-        drawn.append(_label(stream or "the whole run", 0, top + 13, "lane"))
+        drawn.append(_build_label(stream or "the whole run", 0, top + 13, "lane"))
         top += _HEAD
-        for stage in stages(own):
+        for stage in order_stages(own):
             for _, _, start, end in (span for span in own if span[0] == stage):
-                words = f"{stage}: {duration(end - start)}, from {duration(start)} on"
-                x, width = 100 * at(start, 0, most), max(100 * (end - start) / most, 0.15)
-                drawn.append(_bar(words, x, width, top, _BAR, stage_class(stage)))
+                words = f"{stage}: {format_duration(end - start)}, from {format_duration(start)} on"
+                x, width = (
+                    100 * share_between(start, 0, most),
+                    max(100 * (end - start) / most, 0.15),
+                )
+                drawn.append(_build_bar(words, x, width, top, _BAR, get_stage_class(stage)))
             top += _BAR + _GAP
         top += 6
-    told = f"timeline of {pluralize(len(lanes), 'lane')} over {duration(most)}"
-    return _frame(told, top + 18, *drawn, *_below(_seconds(most), top + 19))
+    told = f"timeline of {pluralize(len(lanes), 'lane')} over {format_duration(most)}"
+    return _build_picture(
+        told, top + 18, *drawn, *_build_tick_labels(_build_time_ticks(most), top + 19)
+    )
 
 
-def _seconds(most: float) -> Ticks:
-    return [(part / 4, duration(most * part / 4) if part else "0") for part in range(5)]
+def _build_time_ticks(most: float) -> Ticks:
+    return [(part / 4, format_duration(most * part / 4) if part else "0") for part in range(5)]
 
 
-def _frame(words: str, height: float, *parts: object) -> Markup:
+def _build_picture(words: str, height: float, *parts: object) -> Markup:
     """Return a picture of these parts; `words` tell it to those who don't see it."""
-    return tag(
+    return build_tag(
         "svg",
         *parts,
         xmlns="http://www.w3.org/2000/svg",
@@ -330,9 +344,9 @@ def _frame(words: str, height: float, *parts: object) -> Markup:
     )
 
 
-def _stretched(top: float, height: float, *parts: object) -> Markup:
+def _build_stretched_box(top: float, height: float, *parts: object) -> Markup:
     """Return a box of 1000 by 100 over the whole width of a picture."""
-    return tag(
+    return build_tag(
         "svg",
         *parts,
         x="0",
@@ -344,32 +358,32 @@ def _stretched(top: float, height: float, *parts: object) -> Markup:
     )
 
 
-def _label(text: object, x: float, y: float, class_: str = "tick") -> Markup:
+def _build_label(text: object, x: float, y: float, class_: str = "tick") -> Markup:
     """Return a text at a share of the width, which stays within the picture at both ends."""
     side = "start" if x < 0.05 else "end" if x > 0.95 else "middle"
-    return tag("text", text, x=f"{x * 100:.2f}%", y=f"{y:g}", text_anchor=side, class_=class_)
+    return build_tag("text", text, x=f"{x * 100:.2f}%", y=f"{y:g}", text_anchor=side, class_=class_)
 
 
-def _below(ticks: Ticks, height: float) -> list[Markup]:
-    return [_label(text, x, height - 5) for x, text in ticks]
+def _build_tick_labels(ticks: Ticks, height: float) -> list[Markup]:
+    return [_build_label(text, x, height - 5) for x, text in ticks]
 
 
-def _grid(height: float, top: float, shown: Callable[[float], str], *drawn: object) -> Markup:
+def _build_grid(height: float, top: float, shown: Callable[[float], str], *drawn: object) -> Markup:
     """Return what is drawn in a box, above lines at nothing, half of `top` and `top`."""
     lines, words = [], []
     for share in (0, 0.5, 1):
         y = _TOP + height * (1 - share)
-        lines.append(tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
+        lines.append(build_tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
         if share == 1 or (share and top * share == int(top * share)):  # 2.5 files are none
-            words.append(_label(shown(top * share), 0, y - 3))
-    return joined([*lines, *drawn, *words])
+            words.append(_build_label(shown(top * share), 0, y - 3))
+    return join_markup([*lines, *drawn, *words])
 
 
-def _bar(words: str, x: float, width: float, y: float, height: float, class_: str) -> Markup:
+def _build_bar(words: str, x: float, width: float, y: float, height: float, class_: str) -> Markup:
     """Return a bar that says its words where the pointer rests; `x` and `width` are in percent."""
-    return tag(
+    return build_tag(
         "rect",
-        tag("title", words),
+        build_tag("title", words),
         x=f"{x:.3f}%",
         width=f"{width:.3f}%",
         y=f"{y:.1f}",
@@ -378,11 +392,11 @@ def _bar(words: str, x: float, width: float, y: float, height: float, class_: st
     )
 
 
-def _area(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+def _build_area(points: Sequence[tuple[float, float]], class_: str) -> Markup:
     """Return a line through points, both from 0 to 1, with the area below it."""
     drawn = [f"{x * _WIDTH:.1f},{(1 - y) * _DEPTH:.2f}" for x, y in points]
     first, last = (each.partition(",")[0] for each in (drawn[0], drawn[-1]))
     below = f"M{first},{_DEPTH} L{' '.join(drawn)} L{last},{_DEPTH} Z"
-    return tag("path", d=below, class_=f"area {class_}") + tag(
+    return build_tag("path", d=below, class_=f"area {class_}") + build_tag(
         "polyline", points=" ".join(drawn), class_=f"line {class_}"
     )

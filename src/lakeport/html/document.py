@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from lakeport import units
 from lakeport.html import text
-from lakeport.html.text import tag
+from lakeport.html.text import build_tag
 
 _ICON = "data:image/svg+xml," + quote(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
@@ -45,7 +45,7 @@ class Page:
     body: Markup
 
 
-def render(template: str, **facts: Any) -> Markup:
+def render_template(template: str, **facts: Any) -> Markup:
     """A template with facts in it.
 
     Args:
@@ -56,14 +56,14 @@ def render(template: str, **facts: Any) -> Markup:
 
 
 @cache
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """The text of a file that pages need: `theme.css` or `page.js`."""
     return files("lakeport.html").joinpath("assets", name).read_text("utf-8")
 
 
-def cell(value: object, sort: object = None, class_: str | None = "n") -> Markup:
+def build_cell(value: object, sort: object = None, class_: str | None = "n") -> Markup:
     """A cell of a table that has a number: at the right, sorted by `sort`."""
-    return text.tag("td", value, class_=class_, data_v=value if sort is None else sort)
+    return build_tag("td", value, class_=class_, data_v=value if sort is None else sort)
 
 
 @cache
@@ -78,19 +78,19 @@ def _environment() -> Environment:
     made.filters.update(
         count=units.format_count,
         size=units.format_size,
-        file_size=text.file_size,
-        moment=text.moment,
-        duration=text.duration,
+        file_size=text.format_file_size,
+        moment=text.build_time_tag,
+        duration=text.format_duration,
         iso=lambda at: "" if at is None else at.isoformat(),
         num=lambda value: "" if value is None else value,
-        signed=text.signed,
-        cut=text.cut,
+        signed=text.format_signed,
+        cut=text.truncate,
     )
-    made.globals.update(cell=cell, counted=units.pluralize, share=text.share)
+    made.globals.update(cell=build_cell, counted=units.pluralize, share=text.format_share)
     return made
 
 
-def linked(page: Page, trail: Trail, href: Href) -> str:
+def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
     """Return the document of a page, which takes its style and its script from beside it.
 
     Args:
@@ -98,12 +98,12 @@ def linked(page: Page, trail: Trail, href: Href) -> str:
         trail: where it is.
         href: gives the links, those of the files, too.
     """
-    style = tag("link", rel="stylesheet", href=href("/assets/theme.css"))
-    script = tag("script", src=href("/assets/page.js"))
-    return _document(page, trail, href, style=style, script=script, policy="")
+    style = build_tag("link", rel="stylesheet", href=href("/assets/theme.css"))
+    script = build_tag("script", src=href("/assets/page.js"))
+    return _build_document(page, trail, href, style=style, script=script, policy="")
 
 
-def alone(title: str, body: Markup, href: Href) -> str:
+def build_single_document(title: str, body: Markup, href: Href) -> str:
     """Return a document that needs nothing but itself, and may neither run nor load anything else.
 
     Args:
@@ -111,25 +111,26 @@ def alone(title: str, body: Markup, href: Href) -> str:
         body: what is in its `<main>`.
         href: gives the links.
     """
-    css, code = asset("theme.css"), asset("page.js")
+    css, code = read_asset("theme.css"), read_asset("page.js")
     policy = (
-        f"default-src 'none'; style-src 'sha256-{_digest(css)}'; "
-        f"script-src 'sha256-{_digest(code)}'; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{_hash_source(css)}'; "
+        f"script-src 'sha256-{_hash_source(code)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
     )
-    style = tag("style", Markup(css))  # noqa: S704 -- a file of ours
-    script = tag("script", Markup(code))  # noqa: S704
+    style = build_tag("style", Markup(css))  # noqa: S704 -- a file of ours
+    script = build_tag("script", Markup(code))  # noqa: S704
     page = Page("/", title, body)
-    return _document(page, [(title, "")], href, style=style, script=script, policy=policy)
+    return _build_document(page, [(title, "")], href, style=style, script=script, policy=policy)
 
 
-def notebook(part: Markup) -> str:
+def build_notebook_part(part: Markup) -> str:
     """A part for a notebook's cell, with the style that it needs."""
-    style = tag("style", Markup(asset("theme.css")))  # noqa: S704 -- a file of ours
-    return str(tag("div", style, part, class_="lakeport"))
+    style = build_tag("style", Markup(read_asset("theme.css")))  # noqa: S704 -- a file of ours
+    return str(build_tag("div", style, part, class_="lakeport"))
 
 
-def _document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
-    return render(
+def _build_document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
+    return render_template(
         "frame.html",
         title=f"{page.title} · lakeport",
         trail=trail,
@@ -142,5 +143,5 @@ def _document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
     )
 
 
-def _digest(text: str) -> str:
+def _hash_source(text: str) -> str:
     return b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -64,15 +64,15 @@ class RunFacts(msgspec.Struct, frozen=True):
     reading_pace: list[tuple[float, float, float]] = []
 
 
-def run_facts(report: Mapping[str, Any]) -> RunFacts | None:
+def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:
     """What a report says; None for what is no report.
 
     Args:
         report: as `LandingReport.to_dict` gives it.
 
-    >>> run_facts({"run_id": "a", "started": "2024-05-01T10:30:00+00:00"}).rows
+    >>> parse_run_facts({"run_id": "a", "started": "2024-05-01T10:30:00+00:00"}).rows
     0
-    >>> run_facts({"run_id": 1, "started": "yesterday"})
+    >>> parse_run_facts({"run_id": 1, "started": "yesterday"})
     """
     try:
         return msgspec.convert(report, RunFacts)

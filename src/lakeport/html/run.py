@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.charts import Span, rate, stage_class, stages, timeline
-from lakeport.html.document import render
+from lakeport.html.charts import Span, draw_rate, draw_timeline, get_stage_class, order_stages
+from lakeport.html.document import render_template
 from lakeport.html.facts import BadSample, RunFacts
-from lakeport.html.text import duration, moment
+from lakeport.html.text import build_time_tag, format_duration
 from lakeport.model import StreamReport
 from lakeport.units import format_count, format_size, pluralize
 
@@ -27,7 +27,7 @@ _MODES = {
 }
 
 
-def run_body(
+def render_run_page(
     run: RunFacts,
     samples: Sequence[BadSample],
     href: Callable[[str], str],
@@ -45,12 +45,12 @@ def run_body(
         masked: whether the records' values are left out.
     """
     shown = [replace(s, record="masked") for s in samples] if masked else samples
-    return render(
+    return render_template(
         "run.html",
-        **_facts(run, pages),
+        **_collect_facts(run, pages),
         href=href,
         paces=[
-            (title, _rates(points), points)
+            (title, _draw_rates(points), points)
             for title, points in (("Written", run.pace), ("Read", run.reading_pace))
             if len(points) > 1
         ],
@@ -59,40 +59,40 @@ def run_body(
     )
 
 
-def run_part(run: RunFacts) -> Markup:
+def render_run_part(run: RunFacts) -> Markup:
     """A run in a notebook: its figures, its timeline and what was landed."""
-    return render("part_run.html", **_facts(run, {}))
+    return render_template("part_run.html", **_collect_facts(run, {}))
 
 
-def _facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
     spans = [(each.stage, each.stream, each.start, each.end) for each in run.spans]
     return {
         "r": run,
-        "totals": _totals(run),
+        "totals": _list_totals(run),
         "warnings": [
             *run.warnings,
             *(f"{each.stream}: {words}" for each in run.streams for words in each.warnings),
         ],
         "spans": spans,
-        "timeline": timeline(spans, run.seconds) if spans else "",
-        "stages": _stages(spans),
-        "streams": [_stream(each, pages) for each in run.streams],
+        "timeline": draw_timeline(spans, run.seconds) if spans else "",
+        "stages": _sum_stages(spans),
+        "streams": [_collect_stream_facts(each, pages) for each in run.streams],
     }
 
 
-def _totals(run: RunFacts) -> list[tuple[str, object]]:
+def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
         ("rows", format_count(run.rows)),
         ("size", format_size(run.bytes)),
         ("files", format_count(run.files)),
-        ("took", duration(run.seconds)),
+        ("took", format_duration(run.seconds)),
     ]
     if run.rows and run.seconds > 0:
         told.append(("rows a second", format_count(run.rows / run.seconds)))
     if run.rejected:
         told.append(("set aside", format_count(run.rejected)))
-    told.append(("started", moment(run.started.astimezone(UTC))))
+    told.append(("started", build_time_tag(run.started.astimezone(UTC))))
     if run.engine.name:
         told.append(("run by", str(run.engine).removeprefix("by ")))
     if run.engine.application:
@@ -102,28 +102,30 @@ def _totals(run: RunFacts) -> list[tuple[str, object]]:
     return told
 
 
-def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
-    rows = rate([(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s")
+def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
+    rows = draw_rate(
+        [(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s"
+    )
     if not any(read for _, _, read in pace):
         return rows
     sizes = [(at, read) for at, _, read in pace]
-    return rows + rate(sizes, "bytes", lambda n: f"{format_size(n)}/s")
+    return rows + draw_rate(sizes, "bytes", lambda n: f"{format_size(n)}/s")
 
 
-def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
+def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
     """Class, name and seconds of each stage, all its spans together."""
     return [
-        (stage_class(stage), stage, sum(s[3] - s[2] for s in spans if s[0] == stage))
-        for stage in stages(spans)
+        (get_stage_class(stage), stage, sum(s[3] - s[2] for s in spans if s[0] == stage))
+        for stage in order_stages(spans)
     ]
 
 
-def _stream(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
+def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
         **asdict(stream),
-        "table": _name(uri),
+        "table": _get_table_name(uri),
         "path": pages.get(uri, ""),
         "versions": ""
         if last is None
@@ -131,12 +133,12 @@ def _stream(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
         if first == last
         else f"{first} to {last}",
         "last": -1 if last is None else last,
-        "facts": _remarks(stream),
+        "facts": _list_remarks(stream),
         "columns": list(stream.columns.items()),
     }
 
 
-def _remarks(stream: StreamReport) -> list[tuple[str, object]]:
+def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
     counted = {
         "files replaced": stream.removed_files,
         "rows replaced": stream.removed_rows,
@@ -173,13 +175,13 @@ class LoadBox:
     error: Mapping[str, Any] | None = None
 
 
-def plan_body(plan: Plan) -> Markup:
+def render_plan_page(plan: Plan) -> Markup:
     """The page of a plan, which notebooks show as well.
 
     Args:
         plan: as `LandingPlan.to_dict` gives it.
     """
-    streams = [{**each, "table": _name(each["table"])} for each in plan["streams"]]
+    streams = [{**each, "table": _get_table_name(each["table"])} for each in plan["streams"]]
     rows = [each["rows"] for each in streams]
     known = sum(value for value in rows if value >= 0)
     unknown = any(value < 0 for value in rows)
@@ -192,18 +194,18 @@ def plan_body(plan: Plan) -> Markup:
         ("files, about", format_count(sum(max(0, each["files"]) for each in streams))),
     ]
     source = {"title": plan.get("source") or "Source", "words": pluralize(len(streams), "stream")}
-    return render(
+    return render_template(
         "plan.html",
         plan={**plan, "streams": streams},
         totals=totals,
         source=source,
-        steps=_steps(plan, streams),
-        doing=lambda stream: _doing(stream, plan["mode"]),
-        stream_facts=_stream_facts,
+        steps=_list_steps(plan, streams),
+        doing=lambda stream: _describe_write(stream, plan["mode"]),
+        stream_facts=_list_plan_facts,
     )
 
 
-def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
+def _list_steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
     columns = [column for each in streams for column in each["columns"]]
     new = sum(column["change"] == "new" for column in columns)
     bad = sum(each["bad"] for each in streams)
@@ -220,7 +222,7 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _doing(stream: Mapping[str, Any], mode: str) -> str:
+def _describe_write(stream: Mapping[str, Any], mode: str) -> str:
     rows = "" if stream["rows"] < 0 else f", {pluralize(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
@@ -228,7 +230,7 @@ def _doing(stream: Mapping[str, Any], mode: str) -> str:
     return f"{mode}{rows}{version}"
 
 
-def _stream_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _list_plan_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [
         ("table", stream["table"] if stream["exists"] else f"{stream['table']} (new)"),
         ("rows", format_count(stream["rows"])),
@@ -238,5 +240,5 @@ def _stream_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _name(uri: str) -> str:
+def _get_table_name(uri: str) -> str:
     return unquote(uri.rstrip("/").rpartition("/")[2]) or uri

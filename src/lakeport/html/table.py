@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lakeport.html.charts import growth, histogram, over_time, size_bins
-from lakeport.html.document import render
-from lakeport.html.text import cut, file_size, moment, share, tag
+from lakeport.html.charts import count_size_bins, draw_growth, draw_histogram, draw_rows_over_time
+from lakeport.html.document import render_template
+from lakeport.html.text import build_tag, build_time_tag, format_file_size, format_share, truncate
 from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
-    from lakeport.tables.records import ColumnFacts, TableFacts
+    from lakeport.lake.records import ColumnFacts, TableFacts
 
 _VERSIONS = (
     ("version", "n"),
@@ -52,7 +52,7 @@ class Preview:
     note: str = ""
 
 
-def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
+def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
     """The page of a table.
 
     Args:
@@ -66,43 +66,47 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     def value(text: str | None) -> Markup | str:
         if text is None:
             return ""
-        return tag("span", "masked", class_="note") if masked else cut(text, _LONGEST)
+        return build_tag("span", "masked", class_="note") if masked else truncate(text, _LONGEST)
 
-    return render(
+    return render_template(
         "table.html",
         t=facts,
-        totals=_totals(facts),
+        totals=_list_totals(facts),
         warnings=[*([facts.warning] if facts.warning else []), *facts.notes],
         version_columns=_VERSIONS,
-        rows=growth(versions, lambda v: v.rows, "rows") if versions else "",
-        sizes=growth(versions, lambda v: v.bytes, "size", format_size, 130) if versions else "",
-        grown=over_time(facts.growth),
+        rows=draw_growth(versions, lambda v: v.rows, "rows") if versions else "",
+        sizes=draw_growth(versions, lambda v: v.bytes, "size", format_size, 130)
+        if versions
+        else "",
+        grown=draw_rows_over_time(facts.growth),
         points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
-        histogram=histogram(facts.file_sizes, facts.small_file_bytes, facts.target_file_bytes),
-        band=f"The band marks {file_size(facts.small_file_bytes)} to "
-        f"{file_size(facts.target_file_bytes)}: large enough to be read fast.",
-        bins=size_bins(facts.file_sizes),
+        histogram=draw_histogram(facts.file_sizes, facts.small_file_bytes, facts.target_file_bytes),
+        band=f"The band marks {format_file_size(facts.small_file_bytes)} to "
+        f"{format_file_size(facts.target_file_bytes)}: large enough to be read fast.",
+        bins=count_size_bins(facts.file_sizes),
         partitions=partitions[:_MOST_PARTITIONS],
         more_partitions=max(0, len(partitions) - _MOST_PARTITIONS),
-        nulls_share=lambda column: _nulls_share(column, facts.rows),
+        nulls_share=lambda column: _format_nulls_share(column, facts.rows),
         value=value,
         preview=Preview(note="The rows are masked.") if masked else preview,
-        commands=_commands(facts),
+        commands=_list_commands(facts),
     )
 
 
-def table_part(facts: TableFacts) -> Markup:
+def render_table_part(facts: TableFacts) -> Markup:
     """A table in a notebook: its figures, growth and columns."""
-    return render("part_table.html", t=facts, totals=_totals(facts), rows=_grown(facts))
+    return render_template(
+        "part_table.html", t=facts, totals=_list_totals(facts), rows=_draw_growth(facts)
+    )
 
 
-def _grown(facts: TableFacts) -> Markup:
+def _draw_growth(facts: TableFacts) -> Markup:
     if len(facts.versions) > 1:
-        return growth(facts.versions, lambda v: v.rows, "rows", height=120)
-    return over_time(facts.growth, 120)
+        return draw_growth(facts.versions, lambda v: v.rows, "rows", height=120)
+    return draw_rows_over_time(facts.growth, 120)
 
 
-def _totals(facts: TableFacts) -> list[tuple[str, object]]:
+def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
     few = f", {format_count(facts.small_files)} small" if facts.small_files else ""
     told: list[tuple[str, object]] = [
         ("format", facts.format),
@@ -124,15 +128,15 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
         )
         told.append(("version", f"{format_count(facts.versions[-1].number)}{older}"))
     if facts.last_change is not None:
-        told.append(("last change", moment(facts.last_change)))
+        told.append(("last change", build_time_tag(facts.last_change)))
     return told
 
 
-def _nulls_share(column: ColumnFacts, rows: int | None) -> str:
-    return f" ({share(column.nulls or 0, rows)})" if rows and column.nulls else ""
+def _format_nulls_share(column: ColumnFacts, rows: int | None) -> str:
+    return f" ({format_share(column.nulls or 0, rows)})" if rows and column.nulls else ""
 
 
-def _commands(facts: TableFacts) -> list[tuple[str, str]]:
+def _list_commands(facts: TableFacts) -> list[tuple[str, str]]:
     """What is done with a table, as one would type it."""
     uri = shlex.quote(facts.uri)
     told = [("Show it in a terminal", f"lakeport table show {uri}")]

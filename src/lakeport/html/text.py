@@ -12,28 +12,28 @@ from lakeport.units import format_count
 _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
 
 
-def signed(value: int | None, sign: str) -> str:
+def format_signed(value: int | None, sign: str) -> str:
     """A number with a sign before it, unless it is zero.
 
-    >>> signed(2000, "+"), signed(0, "+"), signed(None, "+")
+    >>> format_signed(2000, "+"), format_signed(0, "+"), format_signed(None, "+")
     ('+2,000', '0', '?')
     """
     return f"{sign}{value:,}" if value else format_count(value)
 
 
-def cut(text: str, longest: int) -> str:
+def truncate(text: str, longest: int) -> str:
     """A text of at most so many characters.
 
-    >>> cut("abcdef", 4)
+    >>> truncate("abcdef", 4)
     'abc…'
     """
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def file_size(value: int) -> str:
+def format_file_size(value: int) -> str:
     """A bound between sizes of files, as Spark and Delta count them: by powers of two.
 
-    >>> file_size(32 << 20), file_size(512), file_size(3 << 29)
+    >>> format_file_size(32 << 20), format_file_size(512), format_file_size(3 << 29)
     ('32 MB', '512 B', '1.5 GB')
     """
     told = float(value)
@@ -44,10 +44,10 @@ def file_size(value: int) -> str:
     return f"{told:g} TB"
 
 
-def share(part: float, whole: float) -> str:
+def format_share(part: float, whole: float) -> str:
     """A part of a whole in percent.
 
-    >>> share(1, 3), share(0, 0), share(1, 1000)
+    >>> format_share(1, 3), format_share(0, 0), format_share(1, 1000)
     ('33 %', '0 %', '< 1 %')
     """
     if not whole or not part:
@@ -56,10 +56,10 @@ def share(part: float, whole: float) -> str:
     return "< 1 %" if percent < 1 else f"{percent:.0f} %"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time span in the unit that fits.
 
-    >>> duration(0.04), duration(12.34), duration(200), duration(90_000)
+    >>> format_duration(0.04), format_duration(12.34), format_duration(200), format_duration(90_000)
     ('40 ms', '12.3 s', '3 min 20 s', '1 d 1 h')
     """
     if seconds < 0.9995:
@@ -76,12 +76,12 @@ def duration(seconds: float) -> str:
     return f"{days:,} d {hours} h" if hours else f"{days:,} d"
 
 
-def age(now: datetime, then: datetime | None) -> str:
+def format_age(now: datetime, then: datetime | None) -> str:
     """How long ago something was, in its largest unit; `?` where nobody knows.
 
     >>> now = datetime(2024, 5, 2, tzinfo=UTC)
-    >>> age(now, datetime(2024, 5, 1, tzinfo=UTC)), age(now, now), age(now, None)
-    ('1 d', 'now', '?')
+    >>> [format_age(now, at) for at in (datetime(2024, 5, 1, tzinfo=UTC), now, None)]
+    ['1 d', 'now', '?']
     """
     if then is None:
         return "?"
@@ -92,21 +92,21 @@ def age(now: datetime, then: datetime | None) -> str:
     return "now"
 
 
-def moment(value: datetime | None) -> Markup:
+def build_time_tag(value: datetime | None) -> Markup:
     """A moment: in UTC, until the page's script says it in the reader's zone; UTC on hover."""
     if value is None:
         return Markup("?")
     at = value.astimezone(UTC)
     told = f"{at:%Y-%m-%d %H:%M:%S} UTC"
-    return tag("time", told, datetime=at.isoformat(timespec="seconds"), title=told)
+    return build_tag("time", told, datetime=at.isoformat(timespec="seconds"), title=told)
 
 
-def tag(name: str, *inside: object, **attributes: object) -> Markup:
+def build_tag(name: str, *inside: object, **attributes: object) -> Markup:
     """An element; what is inside and the attributes' values are escaped unless they are markup.
 
     Attributes that are None are left out; `class_` is `class`, and `_` is `-`.
 
-    >>> tag("td", "<b>", class_="n", data_v=3, title=None)
+    >>> build_tag("td", "<b>", class_="n", data_v=3, title=None)
     Markup('<td class="n" data-v="3">&lt;b&gt;</td>')
     """
     told = "".join(
@@ -116,9 +116,9 @@ def tag(name: str, *inside: object, **attributes: object) -> Markup:
     )
     if not inside and name in _VOID:
         return Markup(f"<{name}{told}/>")  # noqa: S704 -- names are ours, values are escaped
-    return Markup(f"<{name}{told}>{joined(inside)}</{name}>")  # noqa: S704
+    return Markup(f"<{name}{told}>{join_markup(inside)}</{name}>")  # noqa: S704
 
 
-def joined(parts: Iterable[object]) -> Markup:
+def join_markup(parts: Iterable[object]) -> Markup:
     """Parts after each other, escaped unless they are markup."""
     return Markup("").join(map(escape, parts))

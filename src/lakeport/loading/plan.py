@@ -116,10 +116,10 @@ class LandingPlan:
 
     def _repr_html_(self) -> str:
         """Return the plan as notebooks show it: source, steps, tables and their columns."""
-        from lakeport.html.document import notebook
-        from lakeport.html.run import plan_body
+        from lakeport.html.document import build_notebook_part
+        from lakeport.html.run import render_plan_page
 
-        return notebook(plan_body(self.to_dict()))
+        return build_notebook_part(render_plan_page(self.to_dict()))
 
     def to_json(self) -> str:
         """Return the plan as one JSON object on one line; streams have -1 in place of None."""

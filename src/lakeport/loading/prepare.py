@@ -154,8 +154,8 @@ class PreparedLoad:
         """Return key columns of a stream's table without its marked rows; None without a table."""
         if self.original_mode:
             return None
+        from lakeport.lake.snapshots import fetch_rows, read_table
         from lakeport.schema.spark_schema import quote_identifier
-        from lakeport.tables.views import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
         now = writer.current()
@@ -167,7 +167,7 @@ class PreparedLoad:
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
         if mark.lower() in (name.lower() for name in frame.columns):
             frame = frame.where(frame[quote_identifier(mark)].isNull())
-        return fetch(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
+        return fetch_rows(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
 
 
 @dataclass(frozen=True, slots=True)

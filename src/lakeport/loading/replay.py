@@ -26,6 +26,7 @@ from lakeport.destinations import open_storage, open_table
 from lakeport.engine.sql.frames import cast_to
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
+from lakeport.lake.records import PlainRecord
 from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
@@ -34,7 +35,6 @@ from lakeport.model import Mode, Rejection, UnknownPolicy
 from lakeport.schema.hints import format_command
 from lakeport.schema.nested import has_untyped, is_json
 from lakeport.shape import list_internal_columns
-from lakeport.tables.records import PlainRecord
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:

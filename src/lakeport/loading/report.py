@@ -222,11 +222,11 @@ class LandingReport:
         """Return the report as notebooks show it: figures, streams, and where the time went."""
         import msgspec
 
-        from lakeport.html.document import notebook
+        from lakeport.html.document import build_notebook_part
         from lakeport.html.facts import RunFacts
-        from lakeport.html.run import run_part
+        from lakeport.html.run import render_run_part
 
-        return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))
+        return build_notebook_part(render_run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, as the module's docstring describes them."""

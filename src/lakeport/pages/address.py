@@ -59,7 +59,7 @@ class Address:
         host = self.host
         if self._everywhere:
             host = "[::1]" if ":" in self.ip else LOOPBACK
-        return f"http://{_bracketed(host)}:{self.port}/?token={token}"
+        return f"http://{_bracket_ipv6(host)}:{self.port}/?token={token}"
 
     def knows(self, host: str) -> bool:
         """Whether a `Host` header names this server.
@@ -75,9 +75,9 @@ class Address:
         if found is None or int(found[2] or _HTTP) != self.port:
             return False
         name = found[1]
-        if name in (LOOPBACK, "localhost", "[::1]", _bracketed(self.host.lower())):
+        if name in (LOOPBACK, "localhost", "[::1]", _bracket_ipv6(self.host.lower())):
             return True
-        return self._everywhere and (name == socket.gethostname().lower() or _is_number(name))
+        return self._everywhere and (name == socket.gethostname().lower() or _is_ip_address(name))
 
     @property
     def _everywhere(self) -> bool:
@@ -85,7 +85,7 @@ class Address:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
+def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
     """A socket that connections come to, and where it is, for as long as the body runs.
 
     Args:
@@ -95,19 +95,19 @@ def listening(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
     Raises:
         ConfigError: there is no such interface, or the port can't be had.
     """
-    family, where = _resolved(host, port)
+    family, where = _resolve_host(host, port)
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(where)
             listener.listen(_WAITING)
         except OSError as error:
-            raise _refused(host, port, error) from error
+            raise _bind_error(host, port, error) from error
         ip, bound = listener.getsockname()[:2]
         yield listener, Address(host, ip, bound)
 
 
-def _resolved(host: str, port: int) -> tuple[int, Any]:
+def _resolve_host(host: str, port: int) -> tuple[int, Any]:
     try:
         # An empty name would be every interface.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
@@ -120,7 +120,7 @@ def _resolved(host: str, port: int) -> tuple[int, Any]:
     return found[0][0], found[0][4]
 
 
-def _refused(host: str, port: int, error: OSError) -> ConfigError:
+def _bind_error(host: str, port: int, error: OSError) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} of {host} is in use", "give another `--port`, or none for a free one."
@@ -135,11 +135,11 @@ def _refused(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _bracketed(host: str) -> str:
+def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _is_number(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -153,7 +153,7 @@ def has_display() -> bool:
 
 
 @contextmanager
-def opened(url: str) -> Iterator[None]:
+def open_browser(url: str) -> Iterator[None]:
     """Have a browser open an address, which stays out of its command line, while the body runs.
 
     Other users can read command lines, so the browser is given a file that only this user can
@@ -165,7 +165,7 @@ def opened(url: str) -> Iterator[None]:
         way = folder.path / "open.html"
         way.write_text(_WAY.format(url=escape(url)), "utf-8")
         # Some programs are waited for.
-        threading.Thread(target=_open, args=(way,), daemon=True).start()
+        threading.Thread(target=_open_file, args=(way,), daemon=True).start()
     try:
         yield
     finally:
@@ -173,7 +173,7 @@ def opened(url: str) -> Iterator[None]:
             folder.remove()
 
 
-def _open(way: Path) -> None:
+def _open_file(way: Path) -> None:
     with suppress(Exception):
         browser = webbrowser.get()
         # One that draws with letters would take this terminal.

@@ -17,11 +17,11 @@ from lakeport.config.load import load_target
 from lakeport.errors import LakeportError
 from lakeport.host.scratch import check_output, write_output
 from lakeport.html import document
-from lakeport.html.document import Page, render
+from lakeport.html.document import Page, render_template
 from lakeport.html.facts import RunFacts
-from lakeport.html.run import plan_body, run_body
+from lakeport.html.run import render_plan_page, render_run_page
+from lakeport.lake.runs import find_run
 from lakeport.pages.lake import open_pages
-from lakeport.tables.runs import find_run
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -49,7 +49,7 @@ class PageFile:
     left_out: int = 0
 
 
-class _Made(list[Page]):
+class _FilePages(list[Page]):
     """Pages of a file; links lead to those that it has."""
 
     def add(self, makers: Iterable[Callable[[], Page]], room: int) -> None:
@@ -94,20 +94,22 @@ def page(
         >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
     """
     check_output(Path(output))
-    made = file_of(load_target(to, keys), run, masked=mask)
+    made = build_page_file(load_target(to, keys), run, masked=mask)
     write_output(made.html, Path(output))
     return made
 
 
-def file_of(config: DestinationConfig, run: str | None, *, masked: bool) -> PageFile:
+def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool) -> PageFile:
     """Return the file of a lake or a table, or of the run of that id or name; see `page`."""
     pages = open_pages(config, masked=masked)
     if run is None:
-        return file_of_lake(pages)
-    return alone(pages.of_run(find_run(pages.storage, pages.folder, run), _nowhere))
+        return build_lake_file(pages)
+    return build_single_page_file(
+        pages.build_run_page(find_run(pages.storage, pages.folder, run), _link_nowhere)
+    )
 
 
-def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
+def build_lake_file(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """A lake with its tables, those that changed last first, and its newest runs; or one table.
 
     Args:
@@ -118,35 +120,39 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
         LakeportError: the lake can't be told.
     """
     if pages.is_table:
-        return alone(pages.of_table(""))
-    tables, runs = pages.tables(), pages.runs()
+        return build_single_page_file(pages.build_table_page(""))
+    tables, runs = pages.list_tables(), pages.list_runs()
     changed = sorted(tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
-    made = _Made()
+    made = _FilePages()
     newest = changed[: -_TABLES - 1 : -1]
-    made.add((partial(pages.of_table, table.name) for table in newest), largest)
-    of_runs = (partial(pages.of_run, run, made.href) for run in runs[:_RUNS])
+    made.add((partial(pages.build_table_page, table.name) for table in newest), largest)
+    of_runs = (partial(pages.build_run_page, run, made.href) for run in runs[:_RUNS])
     made.add(of_runs, min(largest, _RUNS_ROOM))
-    first = pages.of_lake(runs, made.href, tables)
-    html = document.alone(first.title, render("file.html", pages=[first, *made]), made.href)
+    first = pages.build_lake_page(runs, made.href, tables)
+    html = document.build_single_document(
+        first.title, render_template("file.html", pages=[first, *made]), made.href
+    )
     return PageFile(html, 1 + len(made), len(changed) + len(runs[:_RUNS]) - len(made))
 
 
-def file_of_report(report: Mapping[str, Any]) -> PageFile:
+def build_report_file(report: Mapping[str, Any]) -> PageFile:
     """A run by its report alone, as `LandingReport.to_dict` gives it."""
     facts = msgspec.convert(report, RunFacts)
-    return alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
+    return build_single_page_file(
+        Page("/", f"Run {facts.run_id}", render_run_page(facts, (), _link_nowhere, {}))
+    )
 
 
-def file_of_plan(plan: Mapping[str, Any]) -> PageFile:
+def build_plan_file(plan: Mapping[str, Any]) -> PageFile:
     """A plan, as `LandingPlan.to_dict` gives it."""
-    return alone(Page("/", "Plan", plan_body(plan)))
+    return build_single_page_file(Page("/", "Plan", render_plan_page(plan)))
 
 
-def alone(page: Page) -> PageFile:
+def build_single_page_file(page: Page) -> PageFile:
     """A file of one page, whose links lead nowhere else."""
-    return PageFile(document.alone(page.title, page.body, _nowhere))
+    return PageFile(document.build_single_document(page.title, page.body, _link_nowhere))
 
 
-def _nowhere(path: str) -> str:
+def _link_nowhere(path: str) -> str:
     """The link to a page that is not in the file."""
     return ""

@@ -18,16 +18,16 @@ from markupsafe import Markup
 
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
-from lakeport.html.charts import bars, sparkline
-from lakeport.html.document import Href, Page, asset, render
-from lakeport.html.facts import MOST_POINTS, run_facts
-from lakeport.html.run import LoadBox, run_body
-from lakeport.html.table import Preview, table_body
-from lakeport.html.text import age, cut, duration, tag
+from lakeport.html.charts import draw_bars, draw_sparkline
+from lakeport.html.document import Href, Page, read_asset, render_template
+from lakeport.html.facts import MOST_POINTS, parse_run_facts
+from lakeport.html.run import LoadBox, render_run_page
+from lakeport.html.table import Preview, render_table_page
+from lakeport.html.text import build_tag, format_age, format_duration, truncate
+from lakeport.lake.facts import format_value, read_table_facts
+from lakeport.lake.runs import list_loads, list_runs, read_bad_samples, read_run
+from lakeport.lake.tables import list_tables, open_lake, table_as_lake_error
 from lakeport.schema.hints import format_command
-from lakeport.tables.lake import list_tables, open_lake, table_as_lake_error
-from lakeport.tables.overview import format_value, open_table_page
-from lakeport.tables.runs import list_loads, list_runs, read_run, samples
 from lakeport.units import format_count, format_size, pluralize
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.lake.runs import LakeRun
+    from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
+    from lakeport.lake.tables import LakeTable
     from lakeport.model import Storage
     from lakeport.pipeline.plan import LoadPlan, PipelinePlan
-    from lakeport.tables.lake import LakeTable
-    from lakeport.tables.runs import LakeRun
-    from lakeport.tables.views import DeltaView, FilesView
 
 _LOADS: Final = "loads.html"
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
@@ -76,23 +76,25 @@ _MOST_COLUMNS: Final = 100
 _LONGEST: Final = 120  # characters of a value
 
 
-def page_of_lake_plan(plan: PipelinePlan) -> Page:
+def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
     """What a run of a lake's file would do."""
     totals = [("loads", format_count(len(plan.loads))), ("steps", format_count(len(plan.steps)))]
-    loads = [_planned(load) for load in plan.loads]
+    loads = [_build_planned_box(load) for load in plan.loads]
     title = f"Plan of {PurePath(plan.file).name}"
-    body = render(_LOADS, title=title, file=plan.file, totals=totals, loads=loads, warnings=())
+    body = render_template(
+        _LOADS, title=title, file=plan.file, totals=totals, loads=loads, warnings=()
+    )
     return Page("/", "Plan", body)
 
 
-def _planned(load: LoadPlan) -> LoadBox:
+def _build_planned_box(load: LoadPlan) -> LoadBox:
     facts = {name: words for name, words in load.in_words.items() if name not in _AS_TABLE}
     words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
     columns = load.result or load.columns
     return LoadBox(load.load, load.uses, words, facts=list(facts.items()), columns=columns)
 
 
-def page_of_lake_run(
+def build_pipeline_run_page(
     report: Mapping[str, Any], path: str = "/", links: Mapping[str, str] | None = None
 ) -> Page:
     """The page of a run of a lake's file.
@@ -111,26 +113,28 @@ def page_of_lake_run(
         ),
         ("rows", format_count(report["rows"])),
         ("set aside", format_count(report["rejected"])),
-        ("took", duration(report["seconds"])),
+        ("took", format_duration(report["seconds"])),
     ]
-    boxes = [_ended(load, links or {}) for load in loads]
+    boxes = [_build_finished_box(load, links or {}) for load in loads]
     title, file, warnings = f"Run {report['run_id']}", report["file"], report["warnings"]
-    body = render(_LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings)
+    body = render_template(
+        _LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings
+    )
     return Page(path, title, body)
 
 
-def _ended(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
+def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
-    landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {duration(load['seconds'])}"
+    landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {format_duration(load['seconds'])}"
     facts = [
         ("outcome", outcome),
         ("why", load["reason"]),
         ("rows", format_count(load["rows"])),
         ("set aside", format_count(load["rejected"])),
-        ("took", duration(load["seconds"])),
+        ("took", format_duration(load["seconds"])),
         ("tables", ", ".join(load["tables"])),
-        ("run", tag("a", own, href=links[own]) if links.get(own) else own),
+        ("run", build_tag("a", own, href=links[own]) if links.get(own) else own),
     ]
     streams = (load.get("report") or {}).get("streams", ())
     return LoadBox(
@@ -173,55 +177,61 @@ class LakePages:
     folder: str
     masked: bool = False
 
-    def page(self, path: str) -> Page | None:
+    def find_page(self, path: str) -> Page | None:
         """Return the page at a path, percent-decoded; None where there is none.
 
         Raises:
             LakeportError: it can't be told.
         """
         if path == "/":
-            return self.of_table("") if self.is_table else self.of_lake(self.runs(), quote)
-        if not all(map(_is_name, path[1:].split("/"))):
+            return (
+                self.build_table_page("")
+                if self.is_table
+                else self.build_lake_page(self.list_runs(), quote)
+            )
+        if not all(map(_is_folder_name, path[1:].split("/"))):
             return None
         if path.startswith(_TABLE):
-            return self.of_table(path.removeprefix(_TABLE))
+            return self.build_table_page(path.removeprefix(_TABLE))
         if path.startswith(_RUN):
             run = read_run(self.storage, self.folder, path.removeprefix(_RUN))
-            return None if run is None else self.of_run(run, quote)
+            return None if run is None else self.build_run_page(run, quote)
         return None
 
-    def document(self, page: Page) -> str:
+    def build_document(self, page: Page) -> str:
         """The whole document of a page, with links to the style and the script."""
         trail = [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
-        return document.linked(page, trail, quote)
+        return document.build_linked_document(page, trail, quote)
 
-    def asset(self, name: str) -> tuple[str, bytes] | None:
+    def find_asset(self, name: str) -> tuple[str, bytes] | None:
         """Media type and contents of a file that documents link to."""
         kind = _ASSETS.get(name)
-        return None if kind is None else (kind, asset(name).encode())
+        return None if kind is None else (kind, read_asset(name).encode())
 
     @property
     def is_table(self) -> bool:
         """Whether the target is no lake but a table."""
         return table_as_lake_error(self.storage, self.folder) is not None
 
-    def tables(self) -> list[LakeTable]:
+    def list_tables(self) -> list[LakeTable]:
         """Return the lake's tables by name, with how they grew."""
         return list_tables(self.storage, self.folder, MOST_POINTS)
 
-    def runs(self) -> list[LakeRun]:
+    def list_runs(self) -> list[LakeRun]:
         """The newest runs, newest first."""
         return list_runs(self.storage, self.folder, _RUNS)
 
-    def of_lake(
+    def build_lake_page(
         self, runs: Sequence[LakeRun], href: Href, tables: Sequence[LakeTable] | None = None
     ) -> Page:
         """Return the lake's page; its tables are looked for unless they are given."""
-        tables = self.tables() if tables is None else tables
-        body = lake_body(self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href)
+        tables = self.list_tables() if tables is None else tables
+        body = render_lake_page(
+            self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href
+        )
         return Page("/", "Lake", body)
 
-    def of_table(self, name: str) -> Page:
+    def build_table_page(self, name: str) -> Page:
         """A table's page.
 
         Raises:
@@ -229,51 +239,53 @@ class LakePages:
         """
         folder = f"{self.folder}/{name}".strip("/")
         title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
-        facts, rows = open_table_page(self.storage, folder, title)
-        first = Preview() if self.masked else preview(rows, facts.uri)
-        body = table_body(facts, first, masked=self.masked)
+        facts, rows = read_table_facts(self.storage, folder, title)
+        first = Preview() if self.masked else read_preview(rows, facts.uri)
+        body = render_table_page(facts, first, masked=self.masked)
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
-    def of_run(self, run: LakeRun, href: Href) -> Page:
+    def build_run_page(self, run: LakeRun, href: Href) -> Page:
         """A run's page.
 
         Raises:
             SourceError: its report says what no report says.
         """
         if run.file:
-            return self._of_lake_run(run, href)
-        facts = run_facts(run.report)
+            return self._build_pipeline_run_page(run, href)
+        facts = parse_run_facts(run.report)
         if facts is None:
-            raise _unreadable(run)
-        pages = {each.table.rstrip("/"): self._table_page(each.table) for each in facts.streams}
-        found = samples(self.storage, run.report, _SAMPLES)
-        body = run_body(facts, found, href, pages, masked=self.masked)
+            raise _unreadable_report_error(run)
+        pages = {
+            each.table.rstrip("/"): self._find_table_path(each.table) for each in facts.streams
+        }
+        found = read_bad_samples(self.storage, run.report, _SAMPLES)
+        body = render_run_page(facts, found, href, pages, masked=self.masked)
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
 
-    def _of_lake_run(self, run: LakeRun, href: Href) -> Page:
+    def _build_pipeline_run_page(self, run: LakeRun, href: Href) -> Page:
         loads = list_loads(self.storage, self.folder, _RUNS)
         links = {load.run_id: href(f"{_RUN}{load.name}") for load in loads}
         try:
-            return page_of_lake_run(run.report, f"{_RUN}{run.name}", links)
+            return build_pipeline_run_page(run.report, f"{_RUN}{run.name}", links)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise _unreadable(run) from None
+            raise _unreadable_report_error(run) from None
 
-    def _table_page(self, uri: str) -> str:
+    def _find_table_path(self, uri: str) -> str:
         """The page of a table that a report names; empty where it is none of this lake."""
         above = self.storage.uri(self.folder).rstrip("/") + "/"
         name = uri.rstrip("/").removeprefix(above)
         return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
 
 
-def _unreadable(run: LakeRun) -> SourceError:
+def _unreadable_report_error(run: LakeRun) -> SourceError:
     return SourceError(
         f"the report of run {run.run_id!r} can't be read: {run.name}.json",
         "others than lakeport have written it, or changed it.",
     )
 
 
-def _line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
-    facts = run_facts(run.report)
+def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
+    facts = parse_run_facts(run.report)
     uris = [each.table for each in facts.streams] if facts else []
     if run.file:
         uris = [uri for load in run.report["loads"] for uri in load.get("tables", ())]
@@ -282,17 +294,17 @@ def _line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
     return run, f"{_RUN}{run.name}" if facts else "", facts.rejected if facts else 0, named
 
 
-def _is_name(part: str) -> bool:
+def _is_folder_name(part: str) -> bool:
     """Whether a part of a path can be a folder's name, and leads nowhere else.
 
-    >>> [_is_name(part) for part in ("a b", "", "..", "a\\\\b", "é" * 128)]
+    >>> [_is_folder_name(part) for part in ("a b", "", "..", "a\\\\b", "é" * 128)]
     [True, False, False, False, False]
     """
     escapes = part in ("", ".", "..") or "\\" in part or "\0" in part
     return not escapes and len(part.encode()) <= _LONGEST_NAME
 
 
-def lake_body(
+def render_lake_page(
     uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
 ) -> Markup:
     """Return the page of a lake.
@@ -304,25 +316,25 @@ def lake_body(
         now: the moment, UTC.
         href: gives the links.
     """
-    by_day = _by_day(runs, now)
+    by_day = _count_runs_by_day(runs, now)
     pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
-    return render(
+    return render_template(
         "lake.html",
         uri=uri,
         tables=tables,
-        runs=[_line(run, pages) for run in runs],
+        runs=[_build_run_line(run, pages) for run in runs],
         href=href,
         columns=_LAKE_COLUMNS,
-        totals=_totals(tables, runs),
-        small={table.name: words for table in tables if (words := _small(table))},
-        sparks={table.name: _spark(table) for table in tables},
-        ages={table.name: age(now, table.last_change) for table in tables},
-        days=_days(by_day, now),
+        totals=_list_totals(tables, runs),
+        small={table.name: words for table in tables if (words := _describe_small_files(table))},
+        sparks={table.name: _draw_table_sparkline(table) for table in tables},
+        ages={table.name: format_age(now, table.last_change) for table in tables},
+        days=_draw_runs_by_day(by_day, now),
         by_day=by_day,
     )
 
 
-def _totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[str, object]]:
+def _list_totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[str, object]]:
     rows = [table.rows for table in tables]
     known = [each for each in rows if each is not None]
     more = " and more" if len(known) < len(rows) else ""
@@ -339,20 +351,20 @@ def _totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[
     ]
 
 
-def _small(table: LakeTable) -> str:
+def _describe_small_files(table: LakeTable) -> str:
     small, files = table.small_files or 0, table.files or 0
     if small < MANY_SMALL_FILES or small * 2 <= files:
         return ""
     return f"{format_count(small)} of {pluralize(files, 'file')} are small"
 
 
-def _spark(table: LakeTable) -> Markup:
+def _draw_table_sparkline(table: LakeTable) -> Markup:
     points = table.growth
     ends = [format_count(rows) for _, rows in (*points[:1], *points[-1:])]
-    return sparkline(points, f"rows, from {' to '.join(ends)}")
+    return draw_sparkline(points, f"rows, from {' to '.join(ends)}")
 
 
-def _by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
+def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
     """Those of the last two weeks that had runs."""
     found: dict[str, tuple[int, int, int]] = {}
     oldest = (now - timedelta(days=_DAYS - 1)).date()
@@ -364,7 +376,7 @@ def _by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
     return [(day, *values) for day, values in found.items()]
 
 
-def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
+def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
     """Draw good and failed runs of each of the last days."""
     found = {day: {"good": good, "bad": failed} for day, good, failed, _ in by_day}
     if not found:
@@ -380,12 +392,12 @@ def _days(by_day: Sequence[_Day], now: datetime) -> Markup:
     ]
     good, bad = (sum(each[kind] for each in found.values()) for kind in ("good", "bad"))
     ticks = [(0, days[0][5:]), (0.5, days[_DAYS // 2][5:]), (1, days[-1][5:])]
-    return bars(
+    return draw_bars(
         columns, f"runs by day: {format_count(good)} good, {format_count(bad)} failed", ticks, 110
     )
 
 
-def preview(view: DeltaView | FilesView, uri: str) -> Preview:
+def read_preview(view: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
     """The first rows of a table, read without Spark; a note in their place where that can't be.
 
     Args:
@@ -400,10 +412,10 @@ def preview(view: DeltaView | FilesView, uri: str) -> Preview:
         return Preview(
             note=f"Only Spark can read its files: {format_command('table', 'preview', uri)} does."
         )
-    return _shown(rows)
+    return _build_preview(rows)
 
 
-def _shown(rows: pa.Table) -> Preview:
+def _build_preview(rows: pa.Table) -> Preview:
     import pyarrow as pa
 
     names = rows.column_names[:_MOST_COLUMNS]
@@ -412,7 +424,7 @@ def _shown(rows: pa.Table) -> Preview:
     kinds = ["n" if any(is_kind(each) for is_kind in numeric) else "" for each in types]
     values = [rows.column(place).to_pylist() for place in range(len(names))]
     lines = [
-        [(_text(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]
+        [(_format_cell(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]
         for line in range(len(rows))
     ]
     more = len(rows.column_names) - len(names)
@@ -420,11 +432,11 @@ def _shown(rows: pa.Table) -> Preview:
     return Preview(list(zip(names, kinds, strict=True)), lines, note or ("" if lines else "None."))
 
 
-def _text(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, (list, dict)):
-        value = json.dumps(value, default=_text, ensure_ascii=False)
+        value = json.dumps(value, default=_format_cell, ensure_ascii=False)
     if isinstance(value, bytes):
         value = f"0x{value[: _LONGEST // 2].hex()}"
-    return cut(format_value(value), _LONGEST)
+    return truncate(format_value(value), _LONGEST)

@@ -110,32 +110,33 @@ _STATUS: Final = (
 )
 
 
-def plain(
-    status: int, title: str, body: Markup, headers: dict[str, str] | None = None, more: str = ""
-) -> Response:
-    """A page of a few sentences that links to nothing: whoever reads it may be anybody.
+def _build_plain_page(status: int, title: str, body: Markup, more: str = "") -> HTMLResponse:
+    """Build a page of a few sentences that links to nothing: whoever reads it may be anybody.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         title: what is the matter.
         body: what to do about it.
-        headers: further ones.
-        more: what else stands in its head.
+        more: further elements of the page's head.
     """
-    text = _FRAME.format(title=title, body=body, more=more)
-    return HTMLResponse(text, status, {**UNKEPT, **(headers or {})})
+    return HTMLResponse(_FRAME.format(title=title, body=body, more=more), status, UNKEPT)
 
 
-def words(*sentences: str) -> Markup:
+def _refuse(status: int, title: str, *sentences: str) -> HTMLResponse:
+    """Build the page that refuses a request, with a paragraph for each sentence."""
+    return _build_plain_page(status, title, render_paragraphs(*sentences))
+
+
+def render_paragraphs(*sentences: str) -> Markup:
     """Paragraphs; what stands in backticks is code.
 
-    >>> words("`a < b` holds")
+    >>> render_paragraphs("`a < b` holds")
     Markup('<p><code>a &lt; b</code> holds</p>')
     """
-    return Markup("\n").join(Markup("<p>{}</p>").format(_coded(text)) for text in sentences)
+    return Markup("\n").join(Markup("<p>{}</p>").format(_render_code(text)) for text in sentences)
 
 
-def _coded(text: str) -> Markup:
+def _render_code(text: str) -> Markup:
     pieces = enumerate(text.split("`"))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(piece) if place % 2 else piece for place, piece in pieces)
@@ -159,52 +160,54 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have the app answer it."""
         request = Request(scope)
-        answer = self._wrong(request) or self._outside(request)
+        answer = self._check_request(request) or self._check_token(request)
         await (answer or self._app)(scope, receive, send)
 
-    def _wrong(self, request: Request) -> Response | None:
+    def _check_request(self, request: Request) -> Response | None:
         """The answer to what no reader asks for."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._address.knows(hosts[0]):
             here = "These pages don't go by that name. Open the address that `lakeport ui` printed."
-            return plain(421, "Another name", words(here))
+            return _refuse(421, "Another name", here)
         if request.method not in _READING:
-            only = words("Nothing here writes: there is only GET and HEAD.")
-            return plain(405, "Only reading", only, {"Allow": ", ".join(_READING)})
+            only = "Nothing here writes: there is only GET and HEAD."
+            answer = _refuse(405, "Only reading", only)
+            answer.headers["Allow"] = ", ".join(_READING)
+            return answer
         target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
         if len(target) > _LONGEST:
-            return plain(414, "Too long", words("No page has an address of that length."))
+            return _refuse(414, "Too long", "No page has an address of that length.")
         if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEAD_BYTES:
-            return plain(431, "Too long", words("No browser sends headers of that length."))
+            return _refuse(431, "Too long", "No browser sends headers of that length.")
         if not target.startswith(b"/") or _CONTROL.search(request.scope["path"]):
-            return plain(400, "No path", words("Ask for a path, such as `/`."))
-        if _foreign(request):
-            return self._refusal()
+            return _refuse(400, "No path", "Ask for a path, such as `/`.")
+        if _is_cross_site(request):
+            return self._refuse_without_token()
         return None
 
-    def _outside(self, request: Request) -> Response | None:
+    def _check_token(self, request: Request) -> Response | None:
         """The answer to who has no cookie yet; None for who has."""
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True)
-        if any(key == TOKEN and self._fits(value) for key, value in given):
+        if any(key == TOKEN and self._is_token(value) for key, value in given):
             rest = urlencode([(key, value) for key, value in given if key != TOKEN])
             path = "/" + quote(request.scope["path"].lstrip("/"))
-            return self._entry(request, f"{path}?{rest}" if rest else path)
-        return None if self._known(request) else self._refusal()
+            return self._set_cookie(request, f"{path}?{rest}" if rest else path)
+        return None if self._has_token(request) else self._refuse_without_token()
 
-    def _known(self, request: Request) -> bool:
+    def _has_token(self, request: Request) -> bool:
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == TOKEN and self._fits(shown.strip()):
+        if scheme.lower() == TOKEN and self._is_token(shown.strip()):
             return True
         # Another server of this host may have set one of that name as well.
         cookies = ";".join(request.headers.getlist("cookie")).split(";")
         pairs = (cookie.strip().partition("=") for cookie in cookies)
-        return any(name == self._cookie and self._fits(value) for name, _, value in pairs)
+        return any(name == self._cookie and self._is_token(value) for name, _, value in pairs)
 
-    def _fits(self, shown: str) -> bool:
+    def _is_token(self, shown: str) -> bool:
         return secrets.compare_digest(shown.encode(), self._token.encode())
 
-    def _entry(self, request: Request, path: str) -> Response:
+    def _set_cookie(self, request: Request, path: str) -> Response:
         """The cookie, and the way to the page by an address without the token."""
         if request.headers.get("sec-fetch-site", "none") in _OWN:
             answer: Response = RedirectResponse(path, 303, UNKEPT)
@@ -213,23 +216,21 @@ class Gate:
             # redirects included; the way on from a page of ours is none of those.
             more = Markup('<meta http-equiv="refresh" content="0; url={}">\n').format(path)
             link = Markup('<p><a href="{}">Open the pages</a></p>').format(path)
-            answer = plain(200, "lakeport", link, more=more)
+            answer = _build_plain_page(200, "lakeport", link, more)
         answer.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
         return answer
 
-    def _refusal(self) -> Response:
-        return plain(
+    def _refuse_without_token(self) -> Response:
+        return _refuse(
             403,
             "Not without the token",
-            words(
-                "These pages are for who started `lakeport ui`. Open the address that it printed, "
-                f"which ends with `?{TOKEN}=` and the token; a browser that has done so once may "
-                "come back without it, by typing the address or from a bookmark.",
-            ),
+            "These pages are for who started `lakeport ui`. Open the address that it printed, "
+            f"which ends with `?{TOKEN}=` and the token; a browser that has done so once may come "
+            "back without it, by typing the address or from a bookmark.",
         )
 
 
-def _foreign(request: Request) -> bool:
+def _is_cross_site(request: Request) -> bool:
     """Whether a page of another origin sent it, other than by a link that the reader follows."""
     headers = request.headers
     origin = headers.get("origin")
@@ -243,7 +244,7 @@ def _foreign(request: Request) -> bool:
     )
 
 
-def server(app: ASGIApp) -> Server:
+def build_server(app: ASGIApp) -> Server:
     """The server of an application: `server(app).run(sockets=[listener])`.
 
     It runs until the process is asked to end; then it raises what that raises everywhere.
@@ -296,11 +297,11 @@ class _Protocol(H11Protocol):
         """Begin a connection; beyond the most, end the one that has waited longest."""
         super().connection_made(transport)
         self._since = self.loop.time()
-        self._limit()
+        self._set_deadline()
         held = [each for each in self.connections if isinstance(each, _Protocol)]
         held = [each for each in held if not each.transport.is_closing()]
         if len(held) > _CONNECTIONS:
-            idle = [each for each in held if each._waits]  # this one does
+            idle = [each for each in held if each._is_idle]  # this one does
             min(idle, key=lambda each: each._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -312,30 +313,30 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
         super().data_received(data)
-        self._limit()
+        self._set_deadline()
 
     @property
-    def _waits(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _limit(self) -> None:
+    def _set_deadline(self) -> None:
         """Limit the time until a request is there, once it is waited for."""
-        if self._timer is not None and not self._waits:
+        if self._timer is not None and not self._is_idle:
             self._timer.cancel()
             self._timer = None
-        elif self._timer is None and self._waits:
-            self._timer = self.loop.call_later(_HEAD_SECONDS, self._end)
+        elif self._timer is None and self._is_idle:
+            self._timer = self.loop.call_later(_HEAD_SECONDS, self._close)
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._timer = None
-        if self._waits:
+        if self._is_idle:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, with the headers that every answer has."""
         if self.cycle is None or self.cycle.response_complete:
-            answer = plain(400, "No request", words("This can't be read as a request of HTTP."))
+            answer = _refuse(400, "No request", "This can't be read as a request of HTTP.")
             headers = [*self.server_state.default_headers, *answer.raw_headers]
             lines = [b"HTTP/1.1 400 Bad Request", b"connection: close"]
             lines += [name + b": " + value for name, value in headers]
@@ -343,7 +344,7 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-def site(
+def build_site(
     pages: LakePages,
     address: Address,
     token: str,
@@ -359,23 +360,23 @@ def site(
         secrets: what is masked in errors.
         on_error: is told of each error.
     """
-    served = _Site(pages, tuple(secrets), on_error)
+    served = _SiteRoutes(pages, tuple(secrets), on_error)
     return Starlette(
         routes=[Route("/assets/{name}", served.asset), Route("/{path:path}", served.page)],
         middleware=[Middleware(Gate, address=address, token=token)],
     )
 
 
-class _Site:
+class _SiteRoutes:
     def __init__(self, pages: LakePages, secrets: tuple[str, ...], on_error: OnError) -> None:
         self._pages = pages
         self._secrets = secrets
         self._on_error = on_error
-        self._few = CapacityLimiter(_AT_ONCE)
+        self._limiter = CapacityLimiter(_AT_ONCE)
 
     async def asset(self, request: Request) -> Response:
         """A file that documents link to; a browser asks each time whether it has changed."""
-        found = await to_thread.run_sync(self._pages.asset, request.path_params["name"])
+        found = await to_thread.run_sync(self._pages.find_asset, request.path_params["name"])
         if found is None:
             return await self.page(request)
         media, contents = found
@@ -390,31 +391,29 @@ class _Site:
         path = request.scope["path"]
         # A reader who ends the server does not wait for a store.
         return await to_thread.run_sync(
-            self._answer, path, abandon_on_cancel=True, limiter=self._few
+            self._render, path, abandon_on_cancel=True, limiter=self._limiter
         )
 
-    def _answer(self, path: str) -> Response:
+    def _render(self, path: str) -> Response:
         try:
-            page = self._pages.page(path)
+            page = self._pages.find_page(path)
             if page is None:
-                return self._apology(path, 404, "Not here", f"There is no page at {path}")
-            return self._document(page, 200)
+                return self._build_error_page(path, 404, "Not here", f"There is no page at {path}")
+            return self._respond(page, 200)
         except LakeportError as error:
             self._on_error(error)
-            return self._failed(path, error)
+            return self._show_error(path, error)
         except Exception as error:
             self._on_error(error)
-            return plain(
+            return _refuse(
                 500,
                 "This page failed",
-                words(
-                    "Something in lakeport went wrong.",
-                    "Hint: `lakeport ui --debug` shows on its terminal where it comes from; what "
-                    "it shows may hold values of the data.",
-                ),
+                "Something in lakeport went wrong.",
+                "Hint: `lakeport ui --debug` shows on its terminal where it comes from; what it "
+                "shows may hold values of the data.",
             )
 
-    def _failed(self, path: str, error: LakeportError) -> Response:
+    def _show_error(self, path: str, error: LakeportError) -> Response:
         """The error in the command line's words."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         failure = Failure.of(error).scrubbed(self._secrets)
@@ -422,11 +421,11 @@ class _Site:
         if failure.hint:
             said.append(f"Hint: {failure.hint}")
         said.append(f"More: `lakeport explain {failure.type}`")
-        return self._apology(path, status, "This can't be told", *said)
+        return self._build_error_page(path, status, "This can't be told", *said)
 
-    def _apology(self, path: str, status: int, title: str, *sentences: str) -> Response:
+    def _build_error_page(self, path: str, status: int, title: str, *sentences: str) -> Response:
         heading = Markup('<header class="title"><h1>{}</h1></header>\n').format(title)
-        return self._document(Page(path, title, heading + words(*sentences)), status)
+        return self._respond(Page(path, title, heading + render_paragraphs(*sentences)), status)
 
-    def _document(self, page: Page, status: int) -> Response:
-        return HTMLResponse(self._pages.document(page), status, UNKEPT)
+    def _respond(self, page: Page, status: int) -> Response:
+        return HTMLResponse(self._pages.build_document(page), status, UNKEPT)

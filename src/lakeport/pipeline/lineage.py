@@ -42,11 +42,11 @@ from sqlglot.optimizer.scope import build_scope
 
 from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import LakeportError
+from lakeport.lake.table import Table
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import apply_header_case, list_internal_columns
 from lakeport.sources.database.database_source import mark_of
-from lakeport.tables import Table
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

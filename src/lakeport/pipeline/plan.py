@@ -32,6 +32,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
 from lakeport.errors import LakeportError, SourceError
+from lakeport.lake.table import Table
 from lakeport.loading.batches import Policies, columns_of, union_columns
 from lakeport.loading.prepare import PreparedLoad
 from lakeport.loading.transform.rules import RowRules
@@ -48,7 +49,6 @@ from lakeport.sources.files.new_files import open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.splits import InMemoryReader
 from lakeport.sources.tables import DeltaTable
-from lakeport.tables import Table
 from lakeport.units import format_size, pluralize
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ from urllib.parse import urlsplit
 
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
+from lakeport.lake.table import Table
 from lakeport.loading.report import Failure, LandingReport, plain_value
-from lakeport.tables import Table
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:

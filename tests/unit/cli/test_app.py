@@ -344,14 +344,14 @@ def test_a_reader_that_went_away_is_an_error(tmp_path: Path) -> None:
 
 
 class FakeRecord(dict[str, object]):
-    """Stands for a record of `lakeport.tables.records`."""
+    """Stands for a record of `lakeport.lake.records`."""
 
     def to_dict(self) -> dict[str, object]:
         return dict(self)
 
 
 class FakeTable:
-    """Stands for `lakeport.tables.Table`."""
+    """Stands for `lakeport.lake.table.Table`."""
 
     calls: list[tuple[Any, ...]] = []  # noqa: RUF012
 
@@ -384,9 +384,9 @@ class FakeTable:
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    module = ModuleType("lakeport.tables")
+    module = ModuleType("lakeport.lake.table")
     module.Table = FakeTable  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "lakeport.tables", module)
+    monkeypatch.setitem(sys.modules, "lakeport.lake.table", module)
     monkeypatch.setattr(FakeTable, "calls", [])
     return FakeTable.calls
 
@@ -518,7 +518,7 @@ def test_a_command_for_a_table_that_is_asked_to_end(
         def __init__(self, *_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("lakeport.tables.Table", Ended)
+    monkeypatch.setattr("lakeport.lake.table.Table", Ended)
     assert run(f"table {command}") == 130
     err = capsys.readouterr().err
     assert f"interrupted; {words}" in err or words in err

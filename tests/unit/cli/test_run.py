@@ -236,10 +236,10 @@ def test_a_run_is_listed_with_its_loads(folder: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["streams"][0]["stream"] == "people"
     assert main(["runs", "lake.yaml", "--run", "other"]) == 3
     pages = open_pages(load_target("lake.yaml"))
-    served = pages.page(f"/run/{run['name']}")
+    served = pages.find_page(f"/run/{run['name']}")
     assert served is not None
     (link,) = re.findall(f'href="(/run/[^"]+)">{re.escape(people[-1])}<', served.body)
-    assert (own := pages.page(link)) is not None and "Timeline" in own.body
+    assert (own := pages.find_page(link)) is not None and "Timeline" in own.body
     assert main(["page", "lake.yaml", "-o", "a.html"]) == 0
     page = folder.joinpath("a.html").read_text()
     assert "loads: 1 landed, 1 failed, 1 skipped" in page

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lakeport.html.facts import RunFacts, run_facts
-from lakeport.tables.lake import LakeTable
-from lakeport.tables.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
+from lakeport.html.facts import RunFacts, parse_run_facts
+from lakeport.lake.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
+from lakeport.lake.tables import LakeTable
 
 BEGIN = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 
@@ -117,7 +117,7 @@ def report(text: str = "t", **others: Any) -> dict[str, Any]:
 
 
 def run(text: str = "t") -> RunFacts:
-    found = run_facts(report(text))
+    found = parse_run_facts(report(text))
     assert found is not None
     return found
 

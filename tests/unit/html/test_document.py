@@ -7,15 +7,15 @@ import re
 from base64 import b64encode
 
 from lakeport.html import document
-from lakeport.html.document import asset
-from lakeport.html.table import Preview, table_body, table_part
+from lakeport.html.document import read_asset
+from lakeport.html.table import Preview, render_table_page, render_table_part
 from tests.unit.html import made
 from tests.unit.html.read import elements
 
 
 def alone() -> str:
-    body = table_body(made.table(), Preview())
-    return document.alone("t", body, lambda path: f"#{path}")
+    body = render_table_page(made.table(), Preview())
+    return document.build_single_document("t", body, lambda path: f"#{path}")
 
 
 def test_nothing_is_asked_of_anyone() -> None:
@@ -23,8 +23,8 @@ def test_nothing_is_asked_of_anyone() -> None:
         for name in ("href", "src", "action", "srcset", "poster", "data"):
             value = element.attributes.get(name)
             assert value is None or value.startswith(("#", "data:")), element
-    assert not re.search(r"url\(|@import", asset("theme.css"))
-    assert not re.search(r"\bfetch\(|XMLHttpRequest|import\(|\beval\(", asset("page.js"))
+    assert not re.search(r"url\(|@import", read_asset("theme.css"))
+    assert not re.search(r"\bfetch\(|XMLHttpRequest|import\(|\beval\(", read_asset("page.js"))
 
 
 def test_the_policy_lets_its_own_style_and_script_be_and_no_other() -> None:
@@ -52,20 +52,20 @@ def test_no_element_has_a_style_or_a_handler_of_its_own() -> None:
 
 
 def test_the_style_of_a_notebook_is_that_of_its_own_cell_alone() -> None:
-    css = re.sub(r"/\*.*?\*/", "", asset("theme.css"), flags=re.DOTALL)
+    css = re.sub(r"/\*.*?\*/", "", read_asset("theme.css"), flags=re.DOTALL)
     css = re.sub(r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}", r"\1", css)
     selectors = [each.strip() for each in re.findall(r"([^{}]+)\{[^{}]*\}", css)]
     assert len(selectors) > 50
     for selector in selectors:
         for one in re.split(r",(?![^(]*\))", selector):
             assert one.strip().startswith((".lakeport", "body.lakeport")), selector
-    cell = document.notebook(table_part(made.table()))
+    cell = document.build_notebook_part(render_table_part(made.table()))
     assert elements(cell)[0].attributes["class"] == "lakeport"
 
 
 def test_a_linked_document_takes_its_style_and_script_from_beside_it() -> None:
-    page = document.linked(
-        document.Page("/", "t", table_part(made.table())), [("t", "")], lambda path: path
+    page = document.build_linked_document(
+        document.Page("/", "t", render_table_part(made.table())), [("t", "")], lambda path: path
     )
     found = elements(page)
     scripts = [each.attributes["src"] for each in found if each.name == "script"]

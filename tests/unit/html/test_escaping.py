@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lakeport.html import document
 from lakeport.html.facts import BadSample
-from lakeport.html.run import plan_body, run_body
-from lakeport.html.table import Preview, table_body
-from lakeport.pages.lake import lake_body
-from lakeport.tables.runs import LakeRun
+from lakeport.html.run import render_plan_page, render_run_page
+from lakeport.html.table import Preview, render_table_page
+from lakeport.lake.runs import LakeRun
+from lakeport.pages.lake import render_lake_page
 from tests.unit.html import made
 from tests.unit.html.read import elements
 
@@ -23,22 +23,22 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&lt;{{ 7 * 7
 def of_lake(text: str) -> str:
     run = LakeRun("a", text, made.BEGIN, 1.5, 3, (text,), False, text, made.report(text))
     tables = [made.lake_table(text)]
-    return lake_body(f"/lake/{text}", tables, [run], made.BEGIN, lambda path: f"#{path}")
+    return render_lake_page(f"/lake/{text}", tables, [run], made.BEGIN, lambda path: f"#{path}")
 
 
 def of_table(text: str) -> str:
     rows = Preview([(text, "n")], [[(text, "")]], text)
-    return table_body(made.table(text), rows)
+    return render_table_page(made.table(text), rows)
 
 
 def of_run(text: str) -> str:
-    return run_body(
+    return render_run_page(
         made.run(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
     )
 
 
 def of_plan(text: str) -> str:
-    return plan_body(made.plan(text))
+    return render_plan_page(made.plan(text))
 
 
 PAGES = [of_lake, of_table, of_run, of_plan]
@@ -66,6 +66,6 @@ def test_what_a_name_says_is_shown(page: Callable[[str], str]) -> None:
 @given(text=st.text(min_size=1))
 @example(text=HOSTILE)
 def test_a_title_is_a_title(text: str) -> None:
-    page = document.alone(text, of_plan("t"), lambda path: "")  # type: ignore[arg-type]
-    plain = document.alone("a", of_plan("t"), lambda path: "")  # type: ignore[arg-type]
+    page = document.build_single_document(text, of_plan("t"), lambda path: "")  # type: ignore[arg-type]
+    plain = document.build_single_document("a", of_plan("t"), lambda path: "")  # type: ignore[arg-type]
     assert shape(page) == shape(plain)

@@ -15,8 +15,8 @@ from lakeport.cli.pages import leave_page
 from lakeport.host.scratch import check_output, write_output
 from lakeport.loading.progress import ProgressState, format_duration, format_line
 from lakeport.loading.report import fan_out
-from lakeport.pages.file import alone
-from lakeport.pages.lake import page_of_lake_plan, page_of_lake_run
+from lakeport.pages.file import build_single_page_file
+from lakeport.pages.lake import build_pipeline_plan_page, build_pipeline_run_page
 from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
 from lakeport.units import format_count, pluralize
 
@@ -137,7 +137,11 @@ class _PipelinePage(PipelineObserver):
 
     def on_finished(self, report: PipelineReport) -> None:
         """Write the page; what has landed has landed, if that fails."""
-        leave_page(alone(page_of_lake_run(report.to_dict())), self._path, self._output)
+        leave_page(
+            build_single_page_file(build_pipeline_run_page(report.to_dict())),
+            self._path,
+            self._output,
+        )
 
 
 def observer(output: Output, page: Path | None) -> PipelineObserver:
@@ -156,7 +160,7 @@ def observer(output: Output, page: Path | None) -> PipelineObserver:
 def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
     """Print what a run would do, the steps, then each load; write its page if a file is named."""
     if page is not None:
-        write_output(alone(page_of_lake_plan(plan)).html, page)
+        write_output(build_single_page_file(build_pipeline_plan_page(plan)).html, page)
     if not isinstance(output, Console):
         output.document(plan.to_dict())
         return

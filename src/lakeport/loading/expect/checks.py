@@ -21,6 +21,7 @@ from lakeport.config.expectations import Expectation
 from lakeport.destinations import read_delta_table
 from lakeport.engine.failures import translate_errors
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed, SourceError
+from lakeport.lake.facts import find_newest_time
 from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
     CheckCounts,
@@ -36,7 +37,6 @@ from lakeport.model import ExpectationResult, Mode
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.shape import apply_header_case
-from lakeport.tables.overview import newest_moment
 from lakeport.units import pluralize
 from lakeport.writers.naming import table_folder
 
@@ -289,7 +289,9 @@ class TableFreshness:
             return None
         name = apply_header_case(config.rename.get(column, column), config.column_header_format)
         try:
-            known = newest_moment(storage, table_folder(config.table_folder_name(self.table)), name)
+            known = find_newest_time(
+                storage, table_folder(config.table_folder_name(self.table)), name
+            )
             return None if known is None else known.timestamp()
         except SourceError:
             frame = read_delta_table(config, storage, self.prepared.engine, self.table)

@@ -14,7 +14,7 @@ from lakeport.errors import BadRecord, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.runs import LakeRun, find_run, read_run, samples
+from lakeport.lake.runs import LakeRun, find_run, read_run, read_bad_samples
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 REPORTS = "_lakeport/reports"
@@ -114,7 +114,7 @@ def test_bad_records_are_told_with_their_place(tmp_path: Path) -> None:
             bad(3, raw=b"\xff\xfe|1", stream="", column=""),
         ],
     )
-    assert samples(LocalStorage(str(tmp_path)), {"quarantine": uris}) == [
+    assert read_bad_samples(LocalStorage(str(tmp_path)), {"quarantine": uris}) == [
         BadSample("", "", "no number", "line 3", "\\xff\\xfe|1"),
         BadSample("a", "n", "no number", "b.csv, line 7", '{"n": "x"}'),
         BadSample("a", "n", "too long", "", "é" * 499 + "…"),
@@ -124,7 +124,7 @@ def test_bad_records_are_told_with_their_place(tmp_path: Path) -> None:
 def test_each_reason_has_its_share_of_the_samples(tmp_path: Path) -> None:
     uris = set_aside(tmp_path, [bad(line) for line in range(1, 200)])
     uris += set_aside(tmp_path, [bad(line, "no date", column="d") for line in (5, 6)], 1)
-    found = samples(LocalStorage(str(tmp_path)), {"quarantine": uris}, 6)
+    found = read_bad_samples(LocalStorage(str(tmp_path)), {"quarantine": uris}, 6)
     assert [(sample.reason, sample.where) for sample in found] == [
         ("no date", "line 5"),
         ("no date", "line 6"),
@@ -135,7 +135,7 @@ def test_each_reason_has_its_share_of_the_samples(tmp_path: Path) -> None:
 def test_of_a_large_file_the_beginning_is_read(tmp_path: Path) -> None:
     uris = set_aside(tmp_path, [bad(line, raw=b"y" * 1_000) for line in range(1, 2_000)])
     storage = LocalStorage(str(tmp_path))
-    whole = samples(storage, {"quarantine": uris}, 10_000)
+    whole = read_bad_samples(storage, {"quarantine": uris}, 10_000)
     assert 100 < len(whole) < 300
     assert {len(sample.record) for sample in whole} == {500}
 
@@ -148,9 +148,9 @@ def test_what_is_damaged_or_gone_gives_nothing(tmp_path: Path) -> None:
     Path(second).write_bytes(b"\xff\x00\n" * 10)
     Path(gone).unlink()
     storage = LocalStorage(str(tmp_path))
-    assert len(samples(storage, {"quarantine": [first, second, gone]})) == 1
+    assert len(read_bad_samples(storage, {"quarantine": [first, second, gone]})) == 1
     for report in ({}, {"quarantine": None}, {"quarantine": "x"}, {"quarantine": [1, None, {}]}):
-        assert samples(storage, report) == []
+        assert read_bad_samples(storage, report) == []
 
 
 def test_no_file_but_a_quarantine_file_of_the_lake_is_read(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_no_file_but_a_quarantine_file_of_the_lake_is_read(tmp_path: Path) -> No
         "\0",
     ]
     storage = LocalStorage(str(lake))
-    assert samples(storage, {"quarantine": uris}) == []
-    assert len(samples(storage, {"quarantine": [own, *uris, own]})) == 1
+    assert read_bad_samples(storage, {"quarantine": uris}) == []
+    assert len(read_bad_samples(storage, {"quarantine": [own, *uris, own]})) == 1
 
 
 def test_a_report_names_the_samples_of_its_run(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_report_names_the_samples_of_its_run(tmp_path: Path) -> None:
     assert (reason.stream, reason.column, reason.count) == ("people", "id", 1)
     newest = named(lake, "last")
     assert newest is not None
-    (sample,) = samples(LocalStorage(str(lake)), newest.report)
+    (sample,) = read_bad_samples(LocalStorage(str(lake)), newest.report)
     assert (sample.column, sample.reason) == (reason.column, reason.reason)
     assert (sample.where, sample.record) == ("line 3", "x,Grace")
     assert "Grace" not in json.dumps(newest.report)

@@ -28,8 +28,8 @@ from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.schema.hints import format_command
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.records import plain_values
-from lakeport.tables.views import FilesView, data_kind
+from lakeport.lake.records import to_plain_values
+from lakeport.lake.snapshots import FilesSnapshot, classify_data_file
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from lakeport.writers.files.manifests import count_rows_after, read_manifests
 from lakeport.writers.naming import HOME, safe_segment
@@ -45,9 +45,9 @@ _FOOTERS = 1_000
 _LOG_BYTES = 64 << 20
 _GROWTH = 12_000  # commits and manifests that are read for the growth of all tables
 _THREADS = 16
-_BESIDE = 200
-_NAMED = 20
-_LOOKED = 8  # folders in which a Delta table's log is looked for
+_NEIGHBOURS = 200
+_NAMES_SHOWN = 20
+_LOG_LOOKUPS = 8  # folders in which a Delta table's log is looked for
 _LOG = "_delta_log"
 _DATE = re.compile(r"[\d.:TZ_-]+")
 
@@ -84,7 +84,7 @@ class LakeTable:
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain values."""
-        facts = plain_values(self)
+        facts = to_plain_values(self)
         del facts["small_files"], facts["growth"]
         return facts
 
@@ -152,7 +152,7 @@ def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTabl
         for place, (table, files) in enumerate(looked):
             if table.format == "parquet" and len(files) <= room:
                 waiting[place], room = files, room - len(files)
-        sums = pool.map(lambda files: _footers(storage, files), waiting.values())
+        sums = pool.map(lambda files: _count_footer_rows(storage, files), waiting.values())
         for place, rows in zip(waiting, sums, strict=True):
             told[place] = replace(told[place], rows=rows)
     return told
@@ -177,7 +177,7 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
                     "name a folder further down.",
                 )
             deeper: list[str] = []
-            each = pool.map(lambda key: _kind(storage, key, top=key == folder), waiting)
+            each = pool.map(lambda key: _classify_folder(storage, key, top=key == folder), waiting)
             for key, (kind, level) in zip(waiting, each, strict=True):
                 if kind is _FolderKind.FOLDERS:
                     deeper += [f"{key}/{name}".lstrip("/") for name in _public_folders(level)]
@@ -203,7 +203,7 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
 
 def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
     """The error for a folder of tables that is taken for one; None where it is none."""
-    kind, level = _kind(storage, folder, top=False)
+    kind, level = _classify_folder(storage, folder, top=False)
     if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _public_folders(level):
         return None
     found = list(find_tables(storage, folder))
@@ -220,13 +220,13 @@ def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
 
 def _list_some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"{', '.join(names[:_NAMES_SHOWN])}{more}"
 
 
 def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
     """The error for a table that is asked for what its lake has; None where it is none."""
-    if _kind(storage, folder, top=True)[0] not in _TABLES:
+    if _classify_folder(storage, folder, top=True)[0] not in _TABLES:
         return None
     uri = storage.uri(folder).rstrip("/")
     return SourceError(
@@ -244,10 +244,10 @@ def list_neighbours(storage: Storage, folder: str) -> list[str]:
     try:
         keys = [
             f"{above}/{name}".lstrip("/")
-            for name in _public_folders(storage.level(above))[:_BESIDE]
+            for name in _public_folders(storage.level(above))[:_NEIGHBOURS]
         ]
         with ThreadPoolExecutor(_THREADS) as pool:
-            kinds = pool.map(lambda key: _kind(storage, key, top=False)[0], keys)
+            kinds = pool.map(lambda key: _classify_folder(storage, key, top=False)[0], keys)
             found = zip(keys, kinds, strict=True)
             return [key.rpartition("/")[2] for key, kind in found if kind in _TABLES]
     except LakeportError:
@@ -266,7 +266,7 @@ class _FolderKind(Enum):
 _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
-def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
+def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
     level = storage.level(key)
     folders = _public_folders(level)
     if _LOG in level.folders:
@@ -290,7 +290,7 @@ def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
     Delta tables are looked for among the first folders alone, as partitions may be thousands.
     """
     names = [f"{key}/{name}".lstrip("/") for name in folders]
-    if any(_LOG in storage.level(name).folders for name in names[:_LOOKED]):
+    if any(_LOG in storage.level(name).folders for name in names[:_LOG_LOOKUPS]):
         return True
     known = {
         name
@@ -306,31 +306,31 @@ def _public_folders(level: Level) -> list[str]:
 
 
 def _has_data(level: Level) -> bool:
-    return any(data_kind(item.key.rpartition("/")[2]) for item in level.objects)
+    return any(classify_data_file(item.key.rpartition("/")[2]) for item in level.objects)
 
 
-_Described = tuple[LakeTable, Sequence["StoredObject"]]
+_TableAndFiles = tuple[LakeTable, Sequence["StoredObject"]]
 """A table, and its files if their footers would tell its rows."""
 
 
 def _describe_table(
     storage: Storage, above: str, found: tuple[str, bool], points: int
-) -> _Described:
+) -> _TableAndFiles:
     key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
     try:
-        return (_delta if is_delta else _plain)(storage, key, one, points)
+        return (_describe_delta if is_delta else _describe_files)(storage, key, one, points)
     except LakeportError as error:
         return replace(one, problem=error.message), ()
 
 
-def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> _Described:
+def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
     log = DeltaLog(storage, key).files()
     if log.newest < 0:
         return replace(one, problem="its `_delta_log` has no version"), ()
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
-    one = replace(one, version=log.newest, last_change=_moment(newest.modified))
+    one = replace(one, version=log.newest, last_change=_to_datetime(newest.modified))
     since = max(log.checkpoints, default=-1)
     wanted = max(log.newest - since, points)
     history = read_history(log, most_bytes=_LOG_BYTES, most_versions=wanted)
@@ -338,12 +338,12 @@ def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> _Describe
         return one, ()
     held = Amount.of(history.files)
     small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
-    grown = _growth(history.versions[-points:]) if points else ()
+    grown = _list_growth(history.versions[-points:]) if points else ()
     one = replace(one, rows=held.rows, bytes=held.bytes, files=held.files)
     return replace(one, small_files=small, growth=grown), ()
 
 
-def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
+def _list_growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
     return [
         (version.at.timestamp(), version.held.rows)
         for version in versions
@@ -351,9 +351,9 @@ def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
     ]
 
 
-def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Described:
+def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
     listed = list(islice(storage.list(key), _FILES + 1))
-    kinds = [data_kind(item.key.removeprefix(f"{key}/")) for item in listed]
+    kinds = [classify_data_file(item.key.removeprefix(f"{key}/")) for item in listed]
     files = [item for item, kind in zip(listed, kinds, strict=True) if kind]
     one = replace(one, format=", ".join(sorted({*kinds} - {""})))
     if len(listed) > _FILES:
@@ -363,21 +363,21 @@ def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> _Describe
         one,
         bytes=sum(item.bytes for item in files),
         files=len(files),
-        last_change=_moment(last),
+        last_change=_to_datetime(last),
         small_files=sum(item.bytes < SMALL_FILE_BYTES for item in files),
         growth=count_rows_after(read_manifests(storage, key, points), None) if points else (),
     )
     return one, files
 
 
-def _footers(storage: Storage, files: Sequence[StoredObject]) -> int | None:
+def _count_footer_rows(storage: Storage, files: Sequence[StoredObject]) -> int | None:
     """The rows of Parquet files; None where one is damaged."""
     try:
-        footers = FilesView(storage, files, "parquet").footers()
+        footers = FilesSnapshot(storage, files, "parquet").iterate_footers()
         return sum(int(footer.num_rows) for footer in footers)
     except LakeportError:
         return None
 
 
-def _moment(seconds: float) -> datetime | None:
+def _to_datetime(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None

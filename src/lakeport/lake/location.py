@@ -98,7 +98,7 @@ class TableLocation:
         return delta_session(self.config, self.storage, engine, self.folder, writes=writes)()
 
 
-def locate(
+def locate_table(
     table: str | os.PathLike[str],
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
     keys: Mapping[str, Any] | None = None,
@@ -121,7 +121,7 @@ def locate(
         raise ConfigError("the table's name is empty", "name a folder, a URI, or a table.")
     shared: dict[str, Any] = dict(keys or {})
     text = user_facing_uri(text)
-    kind = _kind(text)
+    kind = _find_destination(text)
     if to is not None:
         config = load_target(to, keys)
         target = delta_destination(config.destination)
@@ -134,11 +134,11 @@ def locate(
                 f"`{config.destination}`",
                 "give the config of the table's own store, or the table's name alone.",
             )
-        shared = {**_credentials(config, target), **shared}
-    return _open(kind, text, shared)
+        shared = {**_select_store_keys(config, target), **shared}
+    return _open_location(kind, text, shared)
 
 
-def _kind(uri: str) -> str:
+def _find_destination(uri: str) -> str:
     """The destination whose tables lie where a folder's path or a URI says."""
     match = _SCHEME.match(uri)
     found = destination_for_scheme(match[1].lower() if match else "file")
@@ -149,13 +149,13 @@ def _kind(uri: str) -> str:
     return delta_destination(found)
 
 
-def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
+def _select_store_keys(config: DestinationConfig, kind: str) -> dict[str, Any]:
     """What a config says about its store, without saying where in it the table is."""
     own = store_keys(config_class(kind)) | {"spark"}
     return {name: getattr(config, name) for name in own & config.model_fields_set}
 
 
-def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
+def _open_location(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
     """The place of a table's whole URI."""
     if kind == "local":
         if "://" not in uri and Path(uri).expanduser().is_file():

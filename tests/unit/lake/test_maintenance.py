@@ -11,24 +11,24 @@ import pytest
 import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
-from lakeport.tables.maintenance import hours, report, sort_columns
-from lakeport.tables.views import check_beginning
+from lakeport.lake.maintenance import parse_hours, build_compact_report, quote_sort_columns
+from lakeport.lake.snapshots import check_query_start
 from tests.unit.writers.delta.support import contents
 
 
 def test_sort_columns_are_the_tables_own() -> None:
-    assert sort_columns(contents([]), ["ID"]) == ["`id`"]
+    assert quote_sort_columns(contents([]), ["ID"]) == ["`id`"]
     with pytest.raises(ConfigError, match="no column 'idd'; did you mean 'id'"):
-        sort_columns(contents([]), ["idd"])
+        quote_sort_columns(contents([]), ["idd"])
     with pytest.raises(ConfigError, match="partition column"):
-        sort_columns(contents([]), ["p"])
+        quote_sort_columns(contents([]), ["p"])
     clustered = contents([], keys=(), clustering=("id",))
-    assert report(clustered).note
+    assert build_compact_report(clustered).note
     with pytest.raises(ConfigError, match="clustered by id"):
-        sort_columns(clustered, ["p"])
+        quote_sort_columns(clustered, ["p"])
     for text in ("soon", "1.5h", "-1h", ""):
         with pytest.raises(ConfigError, match="no retention"):
-            hours(text)
+            parse_hours(text)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_mistakes_do_not_wait_for_spark(
     "sql", ["/* DROP */ SELECT 1", "`t`", "-- a \\\nDROP\nselect 1", "((FROM t))"]
 )
 def test_what_may_be_a_query_is_left_to_spark(sql: str) -> None:
-    check_beginning(sql)
+    check_query_start(sql)

@@ -17,8 +17,8 @@ from deltalake.schema import Field, PrimitiveType
 
 import lakeport
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import open_table_page
-from lakeport.tables.records import TableFacts
+from lakeport.lake.facts import read_table_facts
+from lakeport.lake.records import TableFacts
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]
 
@@ -62,7 +62,7 @@ class Grown:
 
     def look(self) -> None:
         """Look at the table as it is now."""
-        told = open_table_page(LocalStorage(str(self.path.parent)), "t", "t")[0]
+        told = read_table_facts(LocalStorage(str(self.path.parent)), "t", "t")[0]
         self.steps.append((DeltaTable(self.path).to_pyarrow_table(), told))
 
 

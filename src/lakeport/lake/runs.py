@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html.facts import BadSample
-from lakeport.html.text import cut
+from lakeport.html.text import truncate
 from lakeport.schema.hints import format_command
-from lakeport.tables.lake import open_lake, table_as_lake_error
-from lakeport.tables.records import plain_values
+from lakeport.lake.tables import open_lake, table_as_lake_error
+from lakeport.lake.records import to_plain_values
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -91,7 +91,7 @@ class LakeRun:
 
     def to_dict(self) -> dict[str, Any]:
         """The run as plain values, without the report."""
-        facts = {**plain_values(self), "engine": self.engine}
+        facts = {**to_plain_values(self), "engine": self.engine}
         del facts["report"]
         return facts
 
@@ -132,7 +132,7 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
         DestinationError: the store refused.
     """
     of_files = _list_reports(storage, lake, _OF_FILES, limit)
-    known = {own for run in of_files for own in _own_runs(run.report)}
+    known = {own for run in of_files for own in _iterate_load_run_ids(run.report)}
     loads = [
         run for run in list_loads(storage, lake, limit + len(known)) if run.run_id not in known
     ]
@@ -145,15 +145,15 @@ def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
 
 def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
-    for folder in _folders(lake, reports):
+    for folder in _list_report_folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
         if found:
-            return _newest(storage, folder, found, limit)
+            return _read_newest(storage, folder, found, limit)
     return []
 
 
-def _own_runs(report: Mapping[str, Any]) -> Iterator[str]:
+def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
     """The ids of the loads' own runs, as far as a run of a file tells them."""
     for load in report["loads"]:
         own = load.get("report") or load
@@ -180,27 +180,27 @@ def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
         return next(iter(list_runs(storage, lake, 1)), None)
     if not _NAME.fullmatch(name):
         return None
-    folders = (*_folders(lake, _REPORTS), *_folders(lake, _OF_FILES))
+    folders = (*_list_report_folders(lake, _REPORTS), *_list_report_folders(lake, _OF_FILES))
     found = (storage.get(f"{folder}/{name}{_SUFFIX}") for folder in folders)
-    return next((run for data in found if (run := _run(name, data)) is not None), None)
+    return next((run for data in found if (run := _parse_run(name, data)) is not None), None)
 
 
-def _folders(lake: str, reports: str) -> list[str]:
+def _list_report_folders(lake: str, reports: str) -> list[str]:
     """Where the reports may be, the likeliest first."""
     return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
 
 
-def _newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
+def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
     # Those of one second have no order among them: all of the last one that is wanted are read.
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
     wanted = [key for key in keys if key >= since]
     names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = [run for run in map(_run, names, pool.map(storage.get, wanted)) if run is not None]
+        told = [run for run in map(_parse_run, names, pool.map(storage.get, wanted)) if run is not None]
     return sorted(told, key=lambda run: run.started, reverse=True)[:limit]
 
 
-def _run(name: str, data: bytes | None) -> LakeRun | None:
+def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
     """What a report tells; None for what is none."""
     try:
         report = json.loads(data or b"")
@@ -212,13 +212,13 @@ def _run(name: str, data: bytes | None) -> LakeRun | None:
             rows=int(report["rows"]),
             ok=bool(report["ok"]),
             report=report,
-            **(_of_file(report) if "loads" in report else _of_load(report)),
+            **(_parse_file_report(report) if "loads" in report else _parse_load_report(report)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _of_load(report: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """What the report of a load tells."""
     error = report["error"]
     return {
@@ -227,7 +227,7 @@ def _of_load(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_file(report: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """What the report of a run of a lake's file tells."""
     told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
     loads = {load: str(each["outcome"]) for load, each in told.items()}
@@ -272,7 +272,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
     return found
 
 
-def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
+def read_bad_samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
     """Bad records of a run, of each reason as many as there is room for.
 
     Reads the beginnings of at most 32 files. One that is damaged, gone or can't be read gives
@@ -287,24 +287,24 @@ def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> lis
         They, by stream, column and reason.
     """
     uris = report.get("quarantine")
-    found = dict.fromkeys(_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
+    found = dict.fromkeys(_find_quarantine_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
     keys = [key for key in found if key][:_FILES]
     with ThreadPoolExecutor(_THREADS) as pool:
         read = list(pool.map(lambda key: _read_head(storage, key), keys))
     seen: Counter[tuple[str, str, str]] = Counter()
     ranked: list[tuple[int, BadSample]] = []
-    for sample in filter(None, (_sample(line) for head in read for line in head.splitlines())):
-        ranked.append((seen[_kind(sample)], sample))
-        seen[_kind(sample)] += 1
+    for sample in filter(None, (_parse_sample(line) for head in read for line in head.splitlines())):
+        ranked.append((seen[_get_sample_kind(sample)], sample))
+        seen[_get_sample_kind(sample)] += 1
     ranked.sort(key=lambda one: one[0])  # the first of each kind, then the second ones
-    return sorted((sample for _, sample in ranked[:limit]), key=_kind)
+    return sorted((sample for _, sample in ranked[:limit]), key=_get_sample_kind)
 
 
-def _kind(sample: BadSample) -> tuple[str, str, str]:
+def _get_sample_kind(sample: BadSample) -> tuple[str, str, str]:
     return sample.stream, sample.column, sample.reason
 
 
-def _key(storage: Storage, uri: object) -> str:
+def _find_quarantine_key(storage: Storage, uri: object) -> str:
     """The key of a quarantine file; empty for what is none of this store."""
     start = f"{storage.uri().rstrip('/')}/"
     if not isinstance(uri, str) or not uri.startswith(start):
@@ -325,7 +325,7 @@ def _read_head(storage: Storage, key: str) -> bytes:
     return head if len(head) < _BYTES else head[: head.rfind(b"\n") + 1]
 
 
-def _sample(line: bytes) -> BadSample | None:
+def _parse_sample(line: bytes) -> BadSample | None:
     """What a line of a quarantine file tells; None for one that is none."""
     try:
         values = json.loads(line)
@@ -339,7 +339,7 @@ def _sample(line: bytes) -> BadSample | None:
             column=str(values["column"]),
             reason=str(values["reason"]),
             where=", ".join(filter(None, place)),
-            record=cut(str(raw), _CHARACTERS),
+            record=truncate(str(raw), _CHARACTERS),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -34,15 +34,9 @@ from lakeport.html.facts import MOST_POINTS
 from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import NULL_FOLDER, to_spark_json
-from lakeport.tables.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
-from lakeport.tables.versions import Versions
-from lakeport.tables.views import (
-    DeltaView,
-    FilesView,
-    declared_type_word,
-    size_facts,
-    type_word,
-)
+from lakeport.lake.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
+from lakeport.lake.versions import TableVersions
+from lakeport.lake.snapshots import (DeltaSnapshot, FilesSnapshot, describe_contents, describe_field_type, summarise_file_sizes, format_arrow_type,)
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
 from lakeport.writers.delta.stats import list_leaves, make_stats
@@ -87,23 +81,23 @@ _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafColumn:
     """One column, or a part of one.
 
     Attributes:
         name: as the table spells it; with dots for a part of a struct.
         path: its names in the data files.
         type: the type; None for those without bounds.
-        told: the type in words.
+        type_name: the type in words.
     """
 
     name: str
     path: tuple[str, ...]
     type: pa.DataType | None
-    told: str
+    type_name: str
 
 
-def column_leaves(schema: str) -> list[Leaf]:
+def parse_leaf_columns(schema: str) -> list[LeafColumn]:
     """The columns of a schema, with the parts of structs in the place of these.
 
     Args:
@@ -111,13 +105,13 @@ def column_leaves(schema: str) -> list[Leaf]:
 
     >>> inner = {"type": "struct", "fields": [{"name": "b", "type": "long", "metadata": {}}]}
     >>> outer = {"fields": [{"name": "a", "type": inner, "metadata": {}}]}
-    >>> [(leaf.name, leaf.path, leaf.told) for leaf in column_leaves(json.dumps(outer))]
+    >>> [(leaf.name, leaf.path, leaf.type_name) for leaf in parse_leaf_columns(json.dumps(outer))]
     [('a.b', ('a', 'b'), 'integer')]
     """
     found = []
-    for name, path, field in _walk(json.loads(schema)["fields"], "", ()):
-        type_, told = declared_type_word(field)
-        found.append(Leaf(name, path, type_ if _has_order(type_) else None, told))
+    for name, path, field in _iterate_leaf_fields(json.loads(schema)["fields"], "", ()):
+        type_, told = describe_field_type(field)
+        found.append(LeafColumn(name, path, type_ if _has_order(type_) else None, told))
     return found
 
 
@@ -127,7 +121,7 @@ def _has_order(type_: pa.DataType | None) -> bool:
     return type_ is not None and any(is_kind(type_) for is_kind in kinds)
 
 
-def _walk(
+def _iterate_leaf_fields(
     fields: list[dict[str, Any]], above: str, path: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     for field in fields:
@@ -135,18 +129,18 @@ def _walk(
         inner = (*path, field.get("metadata", {}).get(_PHYSICAL, field["name"]))
         type_ = field["type"]
         if isinstance(type_, Mapping) and type_.get("type") == "struct" and len(inner) < _DEPTH:
-            yield from _walk(type_["fields"], f"{name}.", inner)
+            yield from _iterate_leaf_fields(type_["fields"], f"{name}.", inner)
         else:
             yield name, inner, field
 
 
-def value_of(value: Any, type_: pa.DataType) -> Any:
+def parse_log_value(value: Any, type_: pa.DataType) -> Any:
     """Return a value of the log, or of a checkpoint with typed statistics, as one of a type.
 
     Raises:
         ValueError, TypeError, ArithmeticError: it is none.
 
-    >>> value_of("10", pa.int32()), value_of("1.50", pa.decimal128(9, 2))
+    >>> parse_log_value("10", pa.int32()), parse_log_value("1.50", pa.decimal128(9, 2))
     (10, Decimal('1.50'))
     """
     if pa.types.is_floating(type_):
@@ -169,21 +163,21 @@ def value_of(value: Any, type_: pa.DataType) -> Any:
     return found
 
 
-def bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
+def find_bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
     """The least and the greatest value; NaN is greater than all numbers, as for Spark.
 
     Args:
         low: the least values of some parts, at least one.
         high: the greatest ones.
 
-    >>> bounds([1.0, math.nan], [math.nan, math.inf])
+    >>> find_bounds([1.0, math.nan], [math.nan, math.inf])
     (1.0, nan)
     """
-    key = _order if isinstance(next(iter(low)), float) else None
+    key = _sort_nan_last if isinstance(next(iter(low)), float) else None
     return min(low, key=key), max(high, key=key)
 
 
-def _order(value: float) -> tuple[bool, float]:
+def _sort_nan_last(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
@@ -208,7 +202,7 @@ def format_value(value: Any, type_: pa.DataType | None = None) -> str:
     return str(value)
 
 
-def cut_reason(value: Any) -> str:
+def explain_cut_bound(value: Any) -> str:
     """Why a bound may be wider than the values; empty where it is not."""
     if isinstance(value, str):
         # Java counts a letter beyond 16 bits as two.
@@ -218,9 +212,9 @@ def cut_reason(value: Any) -> str:
     return ""
 
 
-def column_facts(
+def build_column_facts(
     files: Sequence[KnownFile],
-    leaves: Sequence[Leaf],
+    leaves: Sequence[LeafColumn],
     known: Sequence[frozenset[tuple[str, ...]]],
     partitions: Sequence[str],
     clusters: Sequence[str],
@@ -241,13 +235,13 @@ def column_facts(
     found = []
     for leaf in leaves:
         if leaf.name in partitions:
-            facts = _partition_column(files, leaf)
+            facts = _summarise_partition_column(files, leaf)
         else:
-            facts = _column(told, leaf, [leaf.path in paths for paths in known])
+            facts = _summarise_column(told, leaf, [leaf.path in paths for paths in known])
             if facts.get("minimum") and pa.types.is_floating(leaf.type):
                 facts["approximate"] = facts["approximate"] or floats
         role = "partition" if leaf.name in partitions else "cluster" * (leaf.name in clusters)
-        found.append(ColumnFacts(leaf.name, leaf.told, role, **facts))
+        found.append(ColumnFacts(leaf.name, leaf.type_name, role, **facts))
     return found
 
 
@@ -273,11 +267,11 @@ class _FileStatistics:
         return cls(files, [one.num_records for one in each], low, high, nulls, deletes)
 
 
-def _tree(told: Any) -> Mapping[str, Any]:
+def _to_mapping(told: Any) -> Mapping[str, Any]:
     return told if isinstance(told, dict) else _EMPTY
 
 
-def _column(told: _FileStatistics, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
+def _summarise_column(told: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]) -> dict[str, Any]:
     counts = _values_at(told.nulls, leaf.path)
     if None in counts and not all(known):
         # A file from before the column has no value of it, and says nothing of it either.
@@ -292,15 +286,15 @@ def _column(told: _FileStatistics, leaf: Leaf, known: Sequence[bool]) -> dict[st
         for place, (count, records) in enumerate(zip(counts, told.records, strict=True))
         if records != 0 and (count is None or count != records)
     ]
-    low = _read([told.low[place] for place in bounded], leaf)
-    high = _read([told.high[place] for place in bounded], leaf)
-    found = _bounds(low, high, leaf, exact=False)
+    low = _parse_values([told.low[place] for place in bounded], leaf)
+    high = _parse_values([told.high[place] for place in bounded], leaf)
+    found = _format_bounds(low, high, leaf, exact=False)
     if found and told.deletes:
         found["approximate"] = found["approximate"] or _DELETED
-    return {"nulls": _nulls(told, counts), **found}
+    return {"nulls": _count_nulls(told, counts), **found}
 
 
-def _nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | None:
+def _count_nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | None:
     if None in counts:
         return None
     total = sum(count for count in counts if count is not None)
@@ -315,18 +309,18 @@ def _nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | None:
     return total
 
 
-def _bounds(
-    low: list[Any] | None, high: list[Any] | None, leaf: Leaf, *, exact: bool
+def _format_bounds(
+    low: list[Any] | None, high: list[Any] | None, leaf: LeafColumn, *, exact: bool
 ) -> dict[str, Any]:
     if not low or not high:
         return {}
-    found = bounds(low, high)
-    reason = "" if exact else next(filter(None, map(cut_reason, found)), "")
+    found = find_bounds(low, high)
+    reason = "" if exact else next(filter(None, map(explain_cut_bound, found)), "")
     least, greatest = (format_value(value, leaf.type) for value in found)
     return {"minimum": least, "maximum": greatest, "approximate": reason}
 
 
-def _partition_column(files: Sequence[KnownFile], leaf: Leaf) -> dict[str, Any]:
+def _summarise_partition_column(files: Sequence[KnownFile], leaf: LeafColumn) -> dict[str, Any]:
     """What the partitions tell of a column, exactly."""
     (name,) = leaf.path
     rows: dict[str, int | None] = {}
@@ -335,17 +329,17 @@ def _partition_column(files: Sequence[KnownFile], leaf: Leaf) -> dict[str, Any]:
         had = rows.get(text, 0)
         rows[text] = None if had is None or known.rows is None else had + known.rows
     nulls = rows.pop("", 0)
-    values = _read([{name: text} for text, count in rows.items() if count != 0], leaf)
-    return {"nulls": nulls, **_bounds(values, values, leaf, exact=True)}
+    values = _parse_values([{name: text} for text, count in rows.items() if count != 0], leaf)
+    return {"nulls": nulls, **_format_bounds(values, values, leaf, exact=True)}
 
 
-def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
+def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[Any] | None:
     """The values at a leaf; None where one is missing, or is no value of its type."""
     values = _values_at(trees, leaf.path)
     if leaf.type is None or None in values:
         return None
     try:
-        return [value_of(value, leaf.type) for value in values]
+        return [parse_log_value(value, leaf.type) for value in values]
     except _UNREADABLE:
         return None
 
@@ -353,11 +347,11 @@ def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
 def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     *above, last = path
     for name in above:
-        trees = [_tree(tree.get(name)) for tree in trees]
+        trees = [_to_mapping(tree.get(name)) for tree in trees]
     return [tree.get(last) for tree in trees]
 
 
-def partition_name(values: Mapping[str, str | None], columns: Iterable[Leaf]) -> str:
+def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafColumn]) -> str:
     """Return a partition as `column=value`, with `/` between; empty for a table without any.
 
     Args:
@@ -374,11 +368,11 @@ def partition_name(values: Mapping[str, str | None], columns: Iterable[Leaf]) ->
 def _format_log_value(text: str, type_: pa.DataType | None) -> str:
     """Return a value of the log in one of its spellings."""
     with suppress(*_UNREADABLE):
-        return text if type_ is None else format_value(value_of(text, type_), type_)
+        return text if type_ is None else format_value(parse_log_value(text, type_), type_)
     return text
 
 
-def partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
+def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
     """Tell the partitions, by name.
 
     Args:
@@ -393,20 +387,20 @@ def partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[Partit
             name=name,
             files=len(groups[name]),
             bytes=sum(size for size, _ in groups[name]),
-            rows=_total(count for _, count in groups[name]),
+            rows=_sum_known(count for _, count in groups[name]),
             small_files=sum(size < SMALL_FILE_BYTES for size, _ in groups[name]),
         )
         for name in (sorted(groups) if groups.keys() - {""} else ())
     ]
 
 
-def _total(counts: Iterable[int | None]) -> int | None:
+def _sum_known(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None where one is unknown."""
     known = list(counts)
     return None if None in known else sum(filter(None, known))
 
 
-def delta_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
+def read_log_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
     """Read a Delta table's log.
 
     Args:
@@ -429,79 +423,67 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
     return history
 
 
-def delta_facts(
+def build_delta_facts(
     storage: Storage, folder: str, name: str, log: LogFiles, history: LogHistory
 ) -> TableFacts:
-    """Tell a Delta table.
+    """Return the facts of a Delta table, as its log tells them.
 
     Args:
-        storage: where it is.
-        folder: its key.
-        name: its name on the page.
+        storage: the store.
+        folder: the table's key there.
+        name: the table's name on the page.
         log: the files of its log.
-        history: what these tell.
+        history: the versions that these files tell.
     """
-    state = history.state
-    newest = column_leaves(str(state.metadata["schemaString"]))
-    by, properties, protocol = state.partition_columns, state.properties, state.protocol
-    columns = [leaf for name in by for leaf in newest if leaf.name == name]
-    versions = _versions(history)
-    partitions = partition_facts(
-        (partition_name(known.file.partition, columns), known.file.bytes, known.rows)
+    state, uri = history.state, storage.uri(folder)
+    newest = parse_leaf_columns(str(state.metadata["schemaString"]))
+    columns = [leaf for name in state.partition_columns for leaf in newest if leaf.name == name]
+    versions = _build_versions(history)
+    partitions = build_partition_facts(
+        (format_partition(known.file.partition, columns), known.file.bytes, known.rows)
         for known in history.files
     )
+    files = tuple(known.file for known in history.files)
     return TableFacts(
+        **describe_contents(Contents(state, files), uri),
         name=name,
-        uri=storage.uri(folder),
-        format="delta",
-        rows=_total(known.rows for known in history.files),
-        **_sizes([known.file.bytes for known in history.files], properties, storage.uri(folder)),
-        version=log.newest,
-        columns=tuple(_log_columns(history, newest)),
+        uri=uri,
+        columns=tuple(_build_log_columns(history, newest)),
+        file_sizes=[file.bytes for file in files],
+        small_file_bytes=SMALL_FILE_BYTES,
+        target_file_bytes=target_bytes(state.properties),
         partitions=len(partitions),
         by_partition=partitions,
-        partition_columns=by,
-        cluster_columns=state.clustering,
         versions=versions,
         older_versions=log.newest + 1 - len(versions),
-        protocol=f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
-        features=tuple(sorted(state.features)),
-        readers=_readers(protocol),
-        properties=properties,
+        readers=_list_readers(state.protocol),
         last_change=versions[-1].at if versions else None,
-        notes=_notes(history, log),
+        notes=_list_notes(history, log),
     )
 
 
-def _sizes(sizes: Sequence[int], properties: Mapping[str, str], uri: str = "") -> dict[str, Any]:
-    """Return what `TableFacts` tell of files of these sizes, by a table's properties."""
-    target = target_bytes(properties)
-    bounds = {"small_file_bytes": SMALL_FILE_BYTES, "target_file_bytes": target}
-    return {"file_sizes": sizes, **size_facts(sizes, uri), **bounds}
-
-
-def _log_columns(history: LogHistory, leaves: Sequence[Leaf]) -> list[ColumnFacts]:
-    known = [frozenset(leaf.path for leaf in column_leaves(each)) for each in history.schemas]
+def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> list[ColumnFacts]:
+    known = [frozenset(leaf.path for leaf in parse_leaf_columns(each)) for each in history.schemas]
     state = history.state
     by = state.metadata.get("partitionColumns") or ()
-    return column_facts(history.files, leaves, known, by, state.clustering)
+    return build_column_facts(history.files, leaves, known, by, state.clustering)
 
 
-def _versions(history: LogHistory) -> list[VersionFacts]:
-    schemas = [{leaf.name: leaf.told for leaf in column_leaves(s)} for s in history.schemas]
+def _build_versions(history: LogHistory) -> list[VersionFacts]:
+    schemas = [{leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas]
     told, before = [], -1
     for version in history.versions:
         known = before >= 0 and version.schema >= 0
-        changes = _changes(schemas[before], schemas[version.schema]) if known else ()
-        told.append(_version(version, tuple(changes)))
+        changes = _list_column_changes(schemas[before], schemas[version.schema]) if known else ()
+        told.append(_build_version(version, tuple(changes)))
         before = version.schema
     return told
 
 
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     """Tell what became of columns, by name -> type.
 
-    >>> list(_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
+    >>> list(_list_column_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
     ['a: integer became float', 'new: c, date', 'gone: b, text']
     """
     kept = ((name, type_) for name, type_ in new.items() if name in old)
@@ -510,14 +492,14 @@ def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     yield from (f"gone: {name}, {type_}" for name, type_ in old.items() if name not in new)
 
 
-def _version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
+def _build_version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
     info, held = version.info, version.held
     mark = Mark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
     return VersionFacts(
         number=version.number,
         at=version.at,
-        operation=_operation(info),
+        operation=_format_operation(info),
         rows=None if held is None else held.rows,
         bytes=None if held is None else held.bytes,
         files=None if held is None else held.files,
@@ -531,7 +513,7 @@ def _version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
     )
 
 
-def _operation(info: Mapping[str, Any]) -> str:
+def _format_operation(info: Mapping[str, Any]) -> str:
     """Return what a commit says it did, such as `WRITE, Append`."""
     told = info.get("operationParameters")
     parameters = told if isinstance(told, Mapping) else {}
@@ -539,7 +521,7 @@ def _operation(info: Mapping[str, Any]) -> str:
     return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
 
 
-def _readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Program -> why it can't read the table; empty where it can."""
     lacking = lacking_readers(protocol)
     programs = {*_PROGRAMS, *(name for names in lacking.values() for name in names)}
@@ -550,7 +532,7 @@ def _readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
-def _notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
+def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     notes = []
     silent = sum(known.rows is None for known in history.files)
     if silent:
@@ -567,7 +549,7 @@ def _notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> TableFacts:
+def build_files_facts(storage: Storage, folder: str, name: str, view: FilesSnapshot) -> TableFacts:
     """Tell a folder of files.
 
     Args:
@@ -583,13 +565,13 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
     found = read_manifests(storage, folder, _LOADS)
     landed = {file.uri: file.rows for load in found for file in load.files}
     read = view.kind == "parquet" and len(view.files) <= _FOOTERS
-    known, columns = _footer_columns(view) if read else ([], [])
+    known, columns = _read_footer_columns(view) if read else ([], [])
     if not read:
-        columns = [ColumnFacts(item.name, type_word(item.type)) for item in view.preview(1).schema]
+        columns = [ColumnFacts(item.name, format_arrow_type(item.type)) for item in view.preview(1).schema]
     uris = (storage.uri(item.key) for item in view.files)
     counts = [one.rows for one in known] if read else [landed.get(uri) for uri in uris]
-    rows = _total(counts)
-    named = [_pairs(item.key.removeprefix(folder)) for item in view.files]
+    rows = _sum_known(counts)
+    named = [_parse_partition_folders(item.key.removeprefix(folder)) for item in view.files]
     partition_columns = tuple(dict.fromkeys(name for pairs in named for name, _ in pairs))
     names = ["/".join(f"{name}={value}" for name, value in pairs) for pairs in named]
     file_sizes = [item.bytes for item in view.files]
@@ -599,12 +581,15 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
         uri=storage.uri(folder),
         format=view.kind,
         rows=rows,
-        **_sizes(file_sizes, {}),
+        **summarise_file_sizes(file_sizes),
+        file_sizes=file_sizes,
+        small_file_bytes=SMALL_FILE_BYTES,
+        target_file_bytes=target_bytes({}),
         columns=(
             *(column for column in columns if column.name not in partition_columns),
             *(ColumnFacts(name, "string", "partition") for name in partition_columns),
         ),
-        by_partition=partition_facts(zip(names, file_sizes, counts, strict=True)),
+        by_partition=build_partition_facts(zip(names, file_sizes, counts, strict=True)),
         partition_columns=partition_columns,
         growth=count_rows_after(found, rows)[-MOST_POINTS:],
         last_change=datetime.fromtimestamp(last, UTC) if last else None,
@@ -612,18 +597,18 @@ def files_facts(storage: Storage, folder: str, name: str, view: FilesView) -> Ta
     )
 
 
-def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]]:
+def _read_footer_columns(view: FilesSnapshot) -> tuple[list[KnownFile], list[ColumnFacts]]:
     """Read the footers of Parquet files; return the files as a log has them, and their columns.
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
     files: list[KnownFile] = []
     schemas: list[frozenset[tuple[str, ...]]] = []
-    wanted: dict[str, Leaf] = {}
-    for item, footer in zip(view.files, view.footers(), strict=True):
+    wanted: dict[str, LeafColumn] = {}
+    for item, footer in zip(view.files, view.iterate_footers(), strict=True):
         schema = footer.schema.to_arrow_schema()
         calendar = HybridCalendar.of_parquet(footer)
-        known = {column.name: _arrow_leaves(column) for column in schema}
+        known = {column.name: _list_arrow_leaves(column) for column in schema}
         untold = set(calendar.leaves if calendar else ())
         types = {leaf.path: leaf.type for each in known.values() for leaf in each}
         untold |= {leaf.index for leaf in list_leaves(schema) if types.get(leaf.path) is None}
@@ -633,22 +618,22 @@ def _footer_columns(view: FilesView) -> tuple[list[KnownFile], list[ColumnFacts]
         own = [leaf for each in known.values() for leaf in each]
         schemas.append(frozenset(leaf.path for leaf in own))
         for leaf in own:
-            alike = leaf.name not in wanted or wanted[leaf.name].told == leaf.told
+            alike = leaf.name not in wanted or wanted[leaf.name].type_name == leaf.type_name
             wanted[leaf.name] = leaf if alike else replace(leaf, type=None)
-    return files, column_facts(files, list(wanted.values()), schemas, (), (), _NANS)
+    return files, build_column_facts(files, list(wanted.values()), schemas, (), (), _NANS)
 
 
-def _arrow_leaves(column: pa.Field) -> list[Leaf]:
+def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
     try:
-        return column_leaves(to_spark_json(pa.schema([column])))
+        return parse_leaf_columns(to_spark_json(pa.schema([column])))
     except SchemaConflict:
-        return [Leaf(column.name, (column.name,), None, type_word(column.type))]
+        return [LeafColumn(column.name, (column.name,), None, format_arrow_type(column.type))]
 
 
-def _pairs(path: str) -> tuple[tuple[str, str], ...]:
+def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
     """The folders of a path that name a partition's column and value.
 
-    >>> _pairs("/day=2024-05-01/city=a%2Fb/part.parquet")
+    >>> _parse_partition_folders("/day=2024-05-01/city=a%2Fb/part.parquet")
     (('day', '2024-05-01'), ('city', 'a/b'))
     """
     folders = (part.partition("=") for part in path.split("/")[:-1])
@@ -659,9 +644,9 @@ def _pairs(path: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def open_table_page(
+def read_table_facts(
     storage: Storage, folder: str, name: str
-) -> tuple[TableFacts, DeltaView | FilesView]:
+) -> tuple[TableFacts, DeltaSnapshot | FilesSnapshot]:
     """Return a table's facts, and the view that reads its first rows.
 
     Args:
@@ -673,17 +658,17 @@ def open_table_page(
         SourceError: there is no table, it is several, or its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    versions = Versions.of(storage, folder)
-    found = versions.files_or_version(None, None)
+    versions = TableVersions.of(storage, folder)
+    found = versions.find_version_or_files(None, None)
     if not isinstance(found, int):
-        return files_facts(storage, folder, name, found), found
-    history = delta_history(storage, folder, versions.files)
-    facts = delta_facts(storage, folder, name, versions.files, history)
+        return build_files_facts(storage, folder, name, found), found
+    history = read_log_history(storage, folder, versions.files)
+    facts = build_delta_facts(storage, folder, name, versions.files, history)
     first = Contents(history.state, tuple(known.file for known in history.files[:_FILES]))
-    return facts, DeltaView(storage, folder, first)
+    return facts, DeltaSnapshot(storage, folder, first)
 
 
-def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None:
+def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | None:
     """The newest value of a column, to the millisecond; a date is its first moment in UTC.
 
     Args:
@@ -702,18 +687,18 @@ def newest_moment(storage: Storage, folder: str, column: str) -> datetime | None
     files: Sequence[KnownFile] | None = None
     columns: Sequence[ColumnFacts] = ()
     if log.newest >= 0:
-        history = delta_history(storage, folder, log)
+        history = read_log_history(storage, folder, log)
         # Where rows are deleted, the one with the greatest value may be.
         if not any(known.file.deletion_vector is not None for known in history.files):
-            leaves = column_leaves(str(history.state.metadata["schemaString"]))
+            leaves = parse_leaf_columns(str(history.state.metadata["schemaString"]))
             wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
-            files, columns = history.files, _log_columns(history, wanted)
-    elif (view := FilesView.of(storage, folder)) is None:
+            files, columns = history.files, _build_log_columns(history, wanted)
+    elif (view := FilesSnapshot.of(storage, folder)) is None:
         return None
     elif view.kind == "parquet":
-        files, columns = _footer_columns(view)
+        files, columns = _read_footer_columns(view)
     facts = next((one for one in columns if one.name.lower() == column.lower()), None)
-    rows = None if files is None else _total(known.rows for known in files)
+    rows = None if files is None else _sum_known(known.rows for known in files)
     if rows == 0 or (facts is not None and rows is not None and facts.nulls == rows):
         return None
     if facts is None or facts.maximum is None or facts.type not in _TYPES:

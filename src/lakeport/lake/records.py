@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 
-def plain_values(record: Any) -> dict[str, Any]:
+def to_plain_values(record: Any) -> dict[str, Any]:
     """Return a record as plain values: dicts, lists, and moments as ISO 8601 texts."""
     return asdict(record, dict_factory=_plain_fields)
 
@@ -34,7 +34,7 @@ class PlainRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain values."""
-        return plain_values(self)
+        return to_plain_values(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class TableDescription:
 
     def to_dict(self) -> dict[str, Any]:
         """The description as plain values; what only Delta tables have is left out for files."""
-        facts = plain_values(self)
+        facts = to_plain_values(self)
         if not self.warning:
             del facts["warning"]
         of_files = ("format", "columns", "rows", "files", "bytes", "small_files", "warning")
@@ -257,9 +257,9 @@ class History(list[HistoryEntry]):
 
     def _repr_html_(self) -> str:
         """The versions as notebooks show them."""
-        from lakeport.html.document import notebook, render
+        from lakeport.html.document import build_notebook_part, render_template
 
-        return notebook(render("part_history.html", entries=self))
+        return build_notebook_part(render_template("part_history.html", entries=self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class CompactReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
-        facts = plain_values(self)
+        facts = to_plain_values(self)
         if self.note is None:
             del facts["note"]
         return facts
@@ -434,4 +434,4 @@ class SingerState:
 
     def to_dict(self) -> dict[str, Any]:
         """The STATE as plain values: `state` is the JSON value itself."""
-        return {**plain_values(self), "state": json.loads(self.state)}
+        return {**to_plain_values(self), "state": json.loads(self.state)}

@@ -9,7 +9,7 @@ import pytest
 from lakeport.delta_log.reader import Commit
 from lakeport.delta_log.transactions import Mark
 from lakeport.errors import CommitConflict, SourceError
-from lakeport.tables.undo import find_run
+from lakeport.lake.undo import find_run_versions
 
 
 def commit(number: int, run: str = "", operation: str = "WRITE", **parameters: Any) -> Commit:
@@ -27,24 +27,24 @@ def newest_first(*commits: Commit) -> list[Commit]:
 def test_a_run_is_found_when_nothing_else_changed_the_table() -> None:
     kept = [commit(2, "", "OPTIMIZE"), commit(4, "", "VACUUM END")]
     log = newest_first(commit(0, "a"), commit(1, "b"), *kept, commit(3, "b"))
-    assert find_run(log, "b", "t") == (1, 3)
+    assert find_run_versions(log, "b", "t") == (1, 3)
     with pytest.raises(CommitConflict, match=r"version 3 \(WRITE by run b\), version 1"):
-        find_run(log, "a", "t")
+        find_run_versions(log, "a", "t")
     foreign = newest_first(*log, commit(5, "", "DELETE"))
     with pytest.raises(CommitConflict, match=r"version 5 \(DELETE by delta-rs:1\)"):
-        find_run(foreign, "b", "t")
+        find_run_versions(foreign, "b", "t")
     with pytest.raises(SourceError, match="no commit of a run 'x'") as caught:
-        find_run(log, "x", "t")
+        find_run_versions(log, "x", "t")
     assert "b, a" in caught.value.hint
 
 
 def test_a_version_that_was_brought_back_stands_for_itself() -> None:
     log = [commit(0, "a"), commit(1, "b"), commit(2, "c"), commit(3, "", "RESTORE", version=1)]
-    assert find_run(newest_first(*log), "b", "t") == (1,)  # c is void
+    assert find_run_versions(newest_first(*log), "b", "t") == (1,)  # c is void
     with pytest.raises(SourceError, match="undone already, by version 3"):
-        find_run(newest_first(*log), "c", "t")
+        find_run_versions(newest_first(*log), "c", "t")
     again = [*log, commit(4, "c")]
-    assert find_run(newest_first(*again), "c", "t") == (4,)
+    assert find_run_versions(newest_first(*again), "c", "t") == (4,)
     untold = [commit(0, "a"), commit(1, "b"), commit(2, "", "RESTORE", timestamp="2024-01-01")]
     with pytest.raises(CommitConflict, match="RESTORE"):
-        find_run(newest_first(*untold), "b", "t")
+        find_run_versions(newest_first(*untold), "b", "t")

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.delta_log.actions import parse_path, parse_value, row_count
-from lakeport.delta_log.reader import Commit, Contents
+from lakeport.delta_log.reader import Contents
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
@@ -23,7 +22,7 @@ from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import from_spark_json
 from lakeport.schema.types import format_type
-from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
+from lakeport.lake.records import TableColumn, TableDescription
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, group_by_partition
 from lakeport.writers.delta.plain import lacking_readers
 
@@ -46,7 +45,7 @@ _QUERIES = frozenset({"select", "with", "from", "values", "table"})
 
 
 @dataclass(frozen=True)
-class DeltaView:
+class DeltaSnapshot:
     """A Delta table at one version.
 
     Attributes:
@@ -61,26 +60,14 @@ class DeltaView:
 
     def describe(self) -> TableDescription:
         """The table at this version, but for what its log and its commits tell."""
-        state, files = self.contents.state, self.contents.files
-        protocol = state.protocol
-        lacking = lacking_readers(protocol).items()
+        state = self.contents.state
         return TableDescription(
-            format="delta",
             columns=tuple(
-                TableColumn(field["name"], declared_type_word(field)[1])
+                TableColumn(field["name"], describe_field_type(field)[1])
                 for field in state.schema_json["fields"]
             ),
-            rows=row_count(files),
-            **size_facts([f.bytes for f in files], self.storage.uri(self.folder)),
-            version=state.version,
-            partition_columns=state.partition_columns,
             partitions=len(group_by_partition(self.contents)) if state.partition_columns else 0,
-            cluster_columns=self.contents.state.clustering,
-            protocol=f"reader {protocol['minReaderVersion']}, "
-            f"writer {protocol['minWriterVersion']}",
-            features=tuple(sorted(state.features)),
-            not_readable_by={name: ", ".join(readers) for name, readers in lacking},
-            properties=state.properties,
+            **describe_contents(self.contents, self.storage.uri(self.folder)),
         )
 
     def preview(self, limit: int) -> pa.Table | None:
@@ -95,14 +82,14 @@ class DeltaView:
                 break
             key = f"{self.folder}/{parse_path(file.path)}".lstrip("/")
             try:
-                batches.append(self._rows_of(key, file.partition, wanted))
+                batches.append(self._read_rows(key, file.partition, wanted))
             except pa.ArrowInvalid:
                 return None
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
-    def _rows_of(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
+    def _read_rows(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
         try:
-            rows = _first_rows(self.storage, key, limit)
+            rows = _read_first_rows(self.storage, key, limit)
         except DestinationError as error:
             if self.storage.get(key) is not None:
                 raise
@@ -115,14 +102,14 @@ class DeltaView:
                 value = pa.scalar(parse_value(values[item.name], item.type), item.type)
                 columns.append(pa.repeat(value, len(rows)))
             elif item.name in rows.column_names:
-                columns.append(_fit(rows.column(item.name), item.type))
+                columns.append(_cast_column(rows.column(item.name), item.type))
             else:
                 columns.append(pa.nulls(len(rows), item.type))
         return pa.table(columns, schema=self.contents.state.schema)
 
 
 @dataclass(frozen=True)
-class FilesView:
+class FilesSnapshot:
     """A folder of Parquet or CSV files.
 
     Attributes:
@@ -136,7 +123,7 @@ class FilesView:
     kind: str
 
     @classmethod
-    def of(cls, storage: Storage, folder: str) -> FilesView | None:
+    def of(cls, storage: Storage, folder: str) -> FilesSnapshot | None:
         """Find a folder's files; None when it has none of either kind.
 
         Raises:
@@ -144,7 +131,7 @@ class FilesView:
         """
         found: dict[str, list[StoredObject]] = {"parquet": [], "csv": []}
         for item in storage.list(folder):
-            kind = data_kind(item.key.removeprefix(f"{folder}/"))
+            kind = classify_data_file(item.key.removeprefix(f"{folder}/"))
             if kind:
                 found[kind].append(item)
         kinds = [kind for kind, files in found.items() if files]
@@ -163,14 +150,14 @@ class FilesView:
         rows, schema = None, self.preview(1).schema
         if self.kind == "parquet":
             rows, fields = 0, {item.name.lower(): item for item in schema}
-            for footer in self.footers():
+            for footer in self.iterate_footers():
                 rows += footer.num_rows
                 # A file lacks columns that had no value yet, or are newer.
                 for item in footer.schema.to_arrow_schema():
                     fields.setdefault(item.name.lower(), item)
             schema = pa.schema(fields.values())
-        columns = tuple(TableColumn(item.name, type_word(item.type)) for item in schema)
-        sizes = size_facts([item.bytes for item in self.files])
+        columns = tuple(TableColumn(item.name, format_arrow_type(item.type)) for item in schema)
+        sizes = summarise_file_sizes([item.bytes for item in self.files])
         return TableDescription(format=self.kind, columns=columns, rows=rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
@@ -179,12 +166,12 @@ class FilesView:
         Raises:
             SourceError: a file is damaged, or has another type for a column.
         """
-        read = _first_rows if self.kind == "parquet" else _first_lines
+        read = _read_first_rows if self.kind == "parquet" else _read_first_lines
         rows = pa.table({})
         for item in self.files:
             if len(rows) >= limit:
                 break
-            with self._readable(item):
+            with self._explain_damage(item):
                 found = read(self.storage, item.key, limit)
             try:
                 rows = pa.concat_tables([rows, found], promote_options="permissive")
@@ -195,7 +182,7 @@ class FilesView:
                 ) from error
         return rows.slice(0, limit)
 
-    def footers(self) -> Iterator[pq.FileMetaData]:
+    def iterate_footers(self) -> Iterator[pq.FileMetaData]:
         """Yield the footer of each Parquet file.
 
         Raises:
@@ -204,14 +191,14 @@ class FilesView:
         import pyarrow.parquet as pq
 
         def read(item: StoredObject) -> pq.FileMetaData:
-            with self._readable(item), self.storage.open(item.key) as file:
+            with self._explain_damage(item), self.storage.open(item.key) as file:
                 return pq.read_metadata(file)
 
         with ThreadPoolExecutor(_THREADS, "lakeport-look") as pool:
             yield from pool.map(read, self.files)
 
     @contextmanager
-    def _readable(self, item: StoredObject) -> Iterator[None]:
+    def _explain_damage(self, item: StoredObject) -> Iterator[None]:
         """What Arrow can't read is told by its name."""
         try:
             yield
@@ -223,13 +210,37 @@ class FilesView:
             ) from error
 
 
-def data_kind(path: str) -> str:
+def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
+    """Return the fields of `TableDescription` that a Delta table's pages and commands share.
+
+    Args:
+        contents: the table at a version.
+        uri: the table, as users name it.
+    """
+    state, protocol = contents.state, contents.state.protocol
+    lacking = lacking_readers(protocol).items()
+    return {
+        "format": "delta",
+        "version": state.version,
+        "partition_columns": state.partition_columns,
+        "cluster_columns": state.clustering,
+        "rows": row_count(contents.files),
+        **summarise_file_sizes([file.bytes for file in contents.files], uri),
+        "protocol": f"reader {protocol['minReaderVersion']}, "
+        f"writer {protocol['minWriterVersion']}",
+        "features": tuple(sorted(state.features)),
+        "not_readable_by": {name: ", ".join(readers) for name, readers in lacking},
+        "properties": state.properties,
+    }
+
+
+def classify_data_file(path: str) -> str:
     """What a file of a table holds: `parquet` or `csv`; empty for what is no data.
 
     Args:
         path: below the table's folder.
 
-    >>> data_kind("day=1/a.csv.gz"), data_kind("_old/a.parquet"), data_kind("read.me")
+    >>> classify_data_file("day=1/a.csv.gz"), classify_data_file("_old/a.parquet"), classify_data_file("read.me")
     ('csv', '', '')
     """
     parts = path.split("/")
@@ -239,7 +250,7 @@ def data_kind(path: str) -> str:
     return next((k for k in kinds if parts[-1].endswith(f".{k}") or f".{k}." in parts[-1]), "")
 
 
-def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
+def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
@@ -257,12 +268,12 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
     return table if batch is None else pa.Table.from_batches([batch])
 
 
-def _first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
+def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
     from pyarrow import csv
 
     def head(options: csv.ConvertOptions) -> pa.Table:
         with storage.open(key) as file:
-            source = pa.input_stream(file, compression=_codec(key))
+            source = pa.input_stream(file, compression=_find_codec(key))
             lines = csv.ParseOptions(newlines_in_values=True)
             reader = csv.open_csv(source, parse_options=lines, convert_options=options)
             return pa.Table.from_batches([reader.read_next_batch()], reader.schema)
@@ -277,11 +288,11 @@ def _first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
     return head(texts).slice(0, limit)
 
 
-def _codec(key: str) -> str | None:
+def _find_codec(key: str) -> str | None:
     return {"gz": "gzip", "zst": "zstd"}.get(key.rsplit(".", 1)[-1])
 
 
-def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if column.type.equals(type_):
         return column
     if pa.types.is_nested(type_):
@@ -289,7 +300,7 @@ def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return column.cast(type_)
 
 
-def declared_type_word(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
+def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
     """Return the type of a field in Delta's JSON, None where lakeport can't write it, and its word.
 
     Such a type has Spark's word.
@@ -297,31 +308,31 @@ def declared_type_word(field: Mapping[str, Any]) -> tuple[pa.DataType | None, st
     try:
         type_ = from_spark_json(json.dumps({"type": "struct", "fields": [field]})).types[0]
     except SchemaConflict:
-        return None, _spark_word(field["type"])
-    return type_, type_word(type_)
+        return None, _format_spark_type(field["type"])
+    return type_, format_arrow_type(type_)
 
 
-def type_word(type_: pa.DataType) -> str:
+def format_arrow_type(type_: pa.DataType) -> str:
     """A type in the words of a landing report, one with parts by all of them."""
     return str(type_) if pa.types.is_nested(type_) else format_type(type_)
 
 
-def _spark_word(type_: Any) -> str:
+def _format_spark_type(type_: Any) -> str:
     """A type in Delta's JSON, as Spark SQL writes it.
 
-    >>> _spark_word({"type": "array", "elementType": "variant"})
+    >>> _format_spark_type({"type": "array", "elementType": "variant"})
     'array<variant>'
     """
     if not isinstance(type_, Mapping):
         return str(type_)
     if type_["type"] == "struct":
-        inside = (f"{item['name']}: {_spark_word(item['type'])}" for item in type_["fields"])
+        inside = (f"{item['name']}: {_format_spark_type(item['type'])}" for item in type_["fields"])
         return f"struct<{', '.join(inside)}>"
     parts = ("elementType",) if type_["type"] == "array" else ("keyType", "valueType")
-    return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
+    return f"{type_['type']}<{', '.join(_format_spark_type(type_[part]) for part in parts)}>"
 
 
-def size_facts(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
+def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     """How many files, their bytes, how many are small, and a warning where most are.
 
     Args:
@@ -348,31 +359,13 @@ def missing_files_error(uri: str, version: int) -> SourceError:
     )
 
 
-def history_entry(commit: Commit) -> HistoryEntry:
-    """One line of a table's history."""
-    info, mark = commit.info, commit.mark
-    moment = info.get("timestamp")
-    return HistoryEntry(
-        version=commit.version,
-        timestamp=datetime.fromtimestamp(moment / 1000, UTC) if moment else None,
-        operation=info.get("operation"),
-        mode=(info.get("operationParameters") or {}).get("mode"),
-        files_added=commit.added,
-        files_removed=commit.removed,
-        rows_added=commit.rows_added if commit.rows_added >= 0 else None,
-        bytes_added=commit.bytes_added,
-        run_id=(mark.run_id or mark.batch_id or None) if mark else None,
-        engine=info.get("engineInfo"),
-    )
-
-
-def check_beginning(sql: str) -> None:
+def check_query_start(sql: str) -> None:
     """Refuse what begins as no query does, before Spark is there to parse it.
 
     Raises:
         ConfigError: it is empty, or another word comes first.
 
-    >>> check_beginning("-- the newest\\n(SELECT max(id) FROM t)")
+    >>> check_query_start("-- the newest\\n(SELECT max(id) FROM t)")
     """
     found = _BEGINNING.match(sql)
     word = found[1] if found else None
@@ -384,7 +377,7 @@ def check_beginning(sql: str) -> None:
         )
 
 
-def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFrame:
+def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> DataFrame:
     """A table's rows.
 
     Args:
@@ -403,7 +396,7 @@ def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFra
         return spark.read.option("mergeSchema", "true").parquet(uri)
 
 
-def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
+def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Table:
     """A frame's rows.
 
     Args:

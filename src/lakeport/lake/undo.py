@@ -18,21 +18,22 @@ from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
 from lakeport.delta_log.transactions import Operation
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.hints import format_command
-from lakeport.tables.records import RestoreReport, UndoReport
-from lakeport.tables.versions import Versions
-from lakeport.tables.views import history_entry, missing_files_error
+from lakeport.lake.records import RestoreReport, UndoReport
+from lakeport.lake.versions import TableVersions
+from lakeport.lake.versions import build_history_entry
+from lakeport.lake.snapshots import missing_files_error
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DeltaSession
-    from lakeport.tables.location import TableLocation
+    from lakeport.lake.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
 _OURS = "lakeport:"
 _SHOWN = 10
 
 
-def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
+def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
     """The versions that a run has made, oldest first, if nothing else has changed the table since.
 
     Args:
@@ -49,7 +50,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     mine: list[Commit] = []
     known: dict[str, None] = {}
     undone_by = -1
-    for commit, void_by in _void_versions(commits):
+    for commit, void_by in _mark_void_commits(commits):
         name = _run_names(commit)
         if void_by >= 0:
             undone_by = void_by if run_id in name else undone_by
@@ -100,10 +101,10 @@ def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoRep
         CommitConflict: others have changed the table since, or do so now.
     """
     log = location.log
-    txn = _begin(session, log)
-    undone = find_run(log.back_from(txn.version), run_id, location.uri)
+    txn = _begin_transaction(session, log)
+    undone = find_run_versions(log.back_from(txn.version), run_id, location.uri)
     before = undone[0] - 1
-    return UndoReport(_bring_back(txn, location, before), before, undone)
+    return UndoReport(_commit_old_contents(txn, location, before), before, undone)
 
 
 def restore(session: DeltaSession, location: TableLocation, version: int) -> RestoreReport:
@@ -119,17 +120,17 @@ def restore(session: DeltaSession, location: TableLocation, version: int) -> Res
         CommitConflict: others change the table at the same time.
     """
     log = location.log
-    made = _bring_back(_begin(session, log), location, version)
+    made = _commit_old_contents(_begin_transaction(session, log), location, version)
     return RestoreReport(made, version)
 
 
-def _begin(session: DeltaSession, log: DeltaLog) -> TableTransaction:
+def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction:
     return TableTransaction(log, log.newest_contents(ALL), lambda: session)
 
 
-def _bring_back(txn: TableTransaction, location: TableLocation, version: int) -> int:
+def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
-    versions = Versions.of(location.storage, location.folder)
+    versions = TableVersions.of(location.storage, location.folder)
     then, now = (versions.files.contents(number) for number in (version, txn.version))
     back, away = _files_only_in(then, now), _files_only_in(now, then)
     if versions.log.missing(back):
@@ -140,7 +141,7 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove(away)
     actions = [file.add() for file in back]
-    for name, count in _counters(location, version, txn.version).items():
+    for name, count in _read_run_counters(location, version, txn.version).items():
         txn.watch(name)
         actions.append(transaction_action(name, count, int(time.time() * 1000)))
     metrics = {
@@ -154,7 +155,7 @@ def _bring_back(txn: TableTransaction, location: TableLocation, version: int) ->
     return txn.commit(actions, Operation(name="RESTORE", version=version, metrics=metrics))
 
 
-def _counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
+def _read_run_counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
     """How far each run had come at a version, of the runs that went on after it."""
     log = location.log
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
@@ -162,7 +163,7 @@ def _counters(location: TableLocation, version: int, newest: int) -> dict[str, i
     return log.last_transactions(version, sorted(names))
 
 
-def _void_versions(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
+def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
     """Commits, each with the version that made it void, -1 for none.
 
     A commit that brings back an older version stands for that version: it is left out itself.
@@ -189,7 +190,7 @@ def _list_commits(others: Sequence[Commit]) -> str:
     """Versions, operations and who did them."""
     told = []
     for commit in others[:_SHOWN]:
-        known = history_entry(commit)
+        known = build_history_entry(commit)
         who = f"run {known.run_id}" if known.run_id else known.engine or "an unknown writer"
         told.append(f"version {commit.version} ({known.operation} by {who})")
     more = len(others) - _SHOWN

@@ -21,7 +21,7 @@ from lakeport.errors import ConfigError
 from lakeport.model import StoredObject
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type, get_logical_type, parse_type_name, to_arrow_field
-from lakeport.tables.records import AlterReport, CompactReport, PartitionReport, VacuumReport
+from lakeport.lake.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import alter_column
 from lakeport.writers.delta.optimize import (
     SMALL_FILE_BYTES,
@@ -35,7 +35,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import DeltaSession, Engine
-    from lakeport.tables.location import TableLocation
+    from lakeport.lake.location import TableLocation
 
 
 RETENTION_HOURS = 168
@@ -58,13 +58,13 @@ _CLUSTERED = (
 )
 
 
-def hours(text: str) -> int:
+def parse_hours(text: str) -> int:
     """Return the hours of a retention as people write it; a bare number is hours.
 
     Raises:
         ConfigError: it is none, or no whole hours.
 
-    >>> hours("168h"), hours("30d"), hours("2w"), hours("24")
+    >>> parse_hours("168h"), parse_hours("30d"), parse_hours("2w"), parse_hours("24")
     (168, 720, 336, 24)
     """
     with suppress(ValueError):
@@ -76,7 +76,7 @@ def hours(text: str) -> int:
     )
 
 
-def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
+def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
     """The columns to sort by, quoted and in the table's own spelling.
 
     Raises:
@@ -91,7 +91,7 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
         )
     found = []
     for name in names:
-        parts = _parts(contents.state.schema, name)
+        parts = _resolve_column_path(contents.state.schema, name)
         if parts[0] in contents.state.partition_columns:
             raise ConfigError(
                 f"{name!r} is a partition column: its files hold one value of it each",
@@ -120,7 +120,7 @@ def check_partitioned(contents: Contents, where: str) -> None:
         raise condition_error(where, "the table has no partitions", contents)
 
 
-def check_retention(retain: int | None, *, force: bool) -> None:
+def check_retention_hours(retain: int | None, *, force: bool) -> None:
     """Raise ConfigError unless `retain` is whole hours >= 0 and, without `force`, a week or more.
 
     Raises:
@@ -150,7 +150,7 @@ def vacuum(
         session: reaches the table.
         location: where the table is.
         newest: the table's version, or an earlier one.
-        retain: whole hours, which `check_retention` allows; the table's own retention, at least a
+        retain: whole hours, which `check_retention_hours` allows; the table's own retention, at least a
             week, when absent.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
@@ -167,7 +167,7 @@ def vacuum(
         _check_hours(own, retain, "the table keeps them longer: its users", force)
         wanted = retain
     before = time.time() - RETENTION_HOURS * 3600
-    shown = partial(_inventory, location=location, before=before)
+    shown = partial(_build_inventory, location=location, before=before)
     mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
     files = session.vacuum(
         uri,
@@ -203,7 +203,7 @@ def _check_hours(least: int, retain: int, who: str, force: bool) -> None:
     )
 
 
-def _parts(schema: pa.Schema, name: str) -> list[str]:
+def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
     """A column's name, or a dotted path to a member of an object, as the table spells it."""
     spelling = {item.name.casefold(): item for item in schema}
     if name.casefold() in spelling:
@@ -211,7 +211,7 @@ def _parts(schema: pa.Schema, name: str) -> list[str]:
     head, _, rest = name.partition(".")
     above = spelling.get(head.casefold())
     if rest and above is not None and pa.types.is_struct(above.type):
-        return [above.name, *_parts(pa.schema(list(above.type)), rest)]
+        return [above.name, *_resolve_column_path(pa.schema(list(above.type)), rest)]
     close = closest_match(name, schema.names)
     raise ConfigError(
         f"there is no column {name!r}" + (f"; did you mean {close!r}?" if close else ""),
@@ -219,7 +219,7 @@ def _parts(schema: pa.Schema, name: str) -> list[str]:
     )
 
 
-def _inventory(session: DeltaSession, location: TableLocation, before: float) -> pa.Table:
+def _build_inventory(session: DeltaSession, location: TableLocation, before: float) -> pa.Table:
     """The files of a table that VACUUM may look at, and their folders. Runs a Spark job.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
@@ -239,7 +239,7 @@ def _inventory(session: DeltaSession, location: TableLocation, before: float) ->
     root = session.qualified(location.hadoop_uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
-    kept = _vacuumable(files, removed, before)
+    kept = _select_vacuumable(files, removed, before)
     folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
     rows = [
         *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in kept.items()),
@@ -249,7 +249,7 @@ def _inventory(session: DeltaSession, location: TableLocation, before: float) ->
     return pa.Table.from_pylist(named, _INVENTORY)
 
 
-def _vacuumable(
+def _select_vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], before: float
 ) -> dict[str, StoredObject]:
     """The files that can't be those of a writer at work.
@@ -262,7 +262,7 @@ def _vacuumable(
         before: newer files that no version has named are left out; Unix seconds.
 
     >>> files = {name: StoredObject(name, 1, modified=9.0) for name in ("removed", "unknown")}
-    >>> list(_vacuumable(files, {"removed"}, before=5.0))
+    >>> list(_select_vacuumable(files, {"removed"}, before=5.0))
     ['removed']
     """
     return {
@@ -272,10 +272,10 @@ def _vacuumable(
     }
 
 
-def report(contents: Contents) -> CompactReport:
+def build_compact_report(contents: Contents) -> CompactReport:
     """What `optimize` would do with a table, partition by partition, the worst first."""
     target = target_bytes(contents.state.properties)
-    rows = [_partition(group, target) for group in group_by_partition(contents)]
+    rows = [_build_partition_report(group, target) for group in group_by_partition(contents)]
     rows.sort(key=lambda row: (-row.small_files, row.partition))
     return CompactReport(
         version=contents.state.version,
@@ -291,7 +291,7 @@ def report(contents: Contents) -> CompactReport:
     )
 
 
-def _partition(group: PartitionFiles, target: int) -> PartitionReport:
+def _build_partition_report(group: PartitionFiles, target: int) -> PartitionReport:
     merged = pack_sizes(group.sizes, target)
     return PartitionReport(
         partition=_format_partition(group.values),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.base import SessionRequest
 from lakeport.errors import LakeportError, SourceError, SparkFailure
-from lakeport.tables.records import (
+from lakeport.lake.records import (
     AlterReport,
     CompactReport,
     History,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
     from lakeport.engine.base import DeltaSession, Engine
-    from lakeport.tables.lake import LakeTable
-    from lakeport.tables.versions import Versions
-    from lakeport.tables.views import DeltaView, FilesView
+    from lakeport.lake.tables import LakeTable
+    from lakeport.lake.versions import TableVersions
+    from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
 
 _LARGE_BYTES = 1 << 30
 
@@ -69,24 +69,24 @@ class Table:
         to: Target | DestinationConfig | None = None,
         **keys: Unpack[StoreKeys],
     ) -> None:
-        from lakeport.tables.location import locate
+        from lakeport.lake.location import locate_table
 
-        self._location = locate(table, to, keys)
+        self._location = locate_table(table, to, keys)
 
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"
 
     def _repr_html_(self) -> str | None:
         """The table as notebooks show it: figures, growth, columns; None where none can be told."""
-        from lakeport.html.document import notebook
-        from lakeport.html.table import table_part
-        from lakeport.tables.overview import open_table_page
+        from lakeport.html.document import build_notebook_part
+        from lakeport.html.table import render_table_part
+        from lakeport.lake.facts import read_table_facts
 
         try:
-            facts, _ = open_table_page(self._location.storage, self._location.folder, self.uri)
+            facts, _ = read_table_facts(self._location.storage, self._location.folder, self.uri)
         except LakeportError:
             return None  # `repr` tells its name
-        return notebook(table_part(facts))
+        return build_notebook_part(render_table_part(facts))
 
     @property
     def uri(self) -> str:
@@ -110,13 +110,13 @@ class Table:
         Raises:
             SourceError: there is no table, or no such version.
         """
-        versions = self._versions()
-        found = versions.files_or_version(version, timestamp)
-        told = self._view(versions, found).describe()
+        versions = self._read_versions()
+        found = versions.find_version_or_files(version, timestamp)
+        told = self._open_snapshot(versions, found).describe()
         if not isinstance(found, int):
             return told
         told = replace(told, oldest_version=versions.files.oldest)
-        for last in versions.entries(found, 1):
+        for last in versions.list_history(found, 1):
             return replace(
                 told,
                 last_change=last.timestamp,
@@ -132,7 +132,7 @@ class Table:
         Raises:
             DestinationError: the store refused.
         """
-        from lakeport.tables.lake import list_tables, several_tables_error
+        from lakeport.lake.tables import list_tables, several_tables_error
 
         storage, folder = self._location.storage, self._location.folder
         return list_tables(storage, folder) if several_tables_error(storage, folder) else []
@@ -143,8 +143,8 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        versions = self._versions()
-        return History(versions.entries(versions.newest(), limit))
+        versions = self._read_versions()
+        return History(versions.list_history(versions.find_newest(), limit))
 
     def preview(
         self,
@@ -158,16 +158,16 @@ class Table:
         Raises:
             SourceError: there is no table, or no such version.
         """
-        versions = self._versions()
-        found = versions.files_or_version(version, timestamp)
-        rows = self._view(versions, found).preview(limit)
+        versions = self._read_versions()
+        found = versions.find_version_or_files(version, timestamp)
+        rows = self._open_snapshot(versions, found).preview(limit)
         if rows is None:
-            from lakeport.tables.views import fetch, read_table
+            from lakeport.lake.snapshots import fetch_rows, read_table
 
-            with self._spark("a preview of such files") as session:
+            with self._open_session("a preview of such files") as session:
                 self._check_files(session, found)
                 frame = read_table(session.spark, self._location.hadoop_uri, found)
-                rows = fetch(frame.limit(limit), self.uri, found)
+                rows = fetch_rows(frame.limit(limit), self.uri, found)
         return rows
 
     def query(
@@ -194,12 +194,12 @@ class Table:
             SparkFailure: the query took longer than `timeout`.
         """
         from lakeport.engine.sql.policy import run_query
-        from lakeport.tables.views import check_beginning, fetch, read_table
+        from lakeport.lake.snapshots import check_query_start, fetch_rows, read_table
 
-        check_beginning(sql)
-        found = self._versions().files_or_version(version, timestamp)
+        check_query_start(sql)
+        found = self._read_versions().find_version_or_files(version, timestamp)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
-        with self._engine() as engine:
+        with self._open_engine() as engine:
             by_spark = engine.require_spark("a query")
             session = self._location.session(engine)
             self._check_files(session, found)
@@ -207,7 +207,7 @@ class Table:
 
             def job() -> pa.Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
-                return fetch(run_query(frame, names, sql, limit), self.uri, found)
+                return fetch_rows(run_query(frame, names, sql, limit), self.uri, found)
 
             seconds = min(timeout, threading.TIMEOUT_MAX)
             try:
@@ -224,9 +224,9 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        from lakeport.tables.maintenance import report
+        from lakeport.lake.maintenance import build_compact_report
 
-        return report(self._newest())
+        return build_compact_report(self._read_contents())
 
     def optimize(self, *, zorder: Sequence[str] = (), where: str | None = None) -> OptimizeReport:
         """Merge small files into larger ones.
@@ -240,20 +240,20 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.tables.maintenance import check_partitioned, sort_columns
+        from lakeport.lake.maintenance import check_partitioned, quote_sort_columns
         from lakeport.writers.delta.optimize import condition_error, optimize
 
-        contents = self._newest()
-        columns = sort_columns(contents, zorder)
+        contents = self._read_contents()
+        columns = quote_sort_columns(contents, zorder)
         if where is not None:
             check_partitioned(contents, where)
-        with self._spark("OPTIMIZE", contents, writes=True) as session:
+        with self._open_session("OPTIMIZE", contents, writes=True) as session:
             if where is not None:
                 refusal = partial(condition_error, where, contents=contents)
                 session.check_condition(where, refusal)
             log = self._location.log
             done = asdict(optimize(session, log, contents, sort_by=columns, where=where))
-        return OptimizeReport(**done, version=self._versions().newest())
+        return OptimizeReport(**done, version=self._read_versions().find_newest())
 
     def vacuum(
         self, *, retain_hours: int | None = None, dry_run: bool = False, force: bool = False
@@ -271,12 +271,12 @@ class Table:
             ConfigError: a retention that needs `force`.
             SourceError: this is not a Delta table.
         """
-        from lakeport.tables.maintenance import check_retention, vacuum
+        from lakeport.lake.maintenance import check_retention_hours, vacuum
 
-        check_retention(retain_hours, force=force)
-        contents = self._newest()
+        check_retention_hours(retain_hours, force=force)
+        contents = self._read_contents()
         newest = contents.state.version
-        with self._spark("VACUUM", contents, writes=True) as session:
+        with self._open_session("VACUUM", contents, writes=True) as session:
             return vacuum(
                 session, self._location, newest, retain_hours, dry_run=dry_run, force=force
             )
@@ -299,10 +299,10 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: others change the table at the same time, again and again.
         """
-        from lakeport.tables.maintenance import alter
+        from lakeport.lake.maintenance import alter
 
-        self._versions().newest()
-        with self._engine() as engine:
+        self._read_versions().find_newest()
+        with self._open_engine() as engine:
             return alter(self._location, engine, column, type_, dry_run=dry_run)
 
     def restore(self, version: int) -> RestoreReport:
@@ -314,12 +314,12 @@ class Table:
             SourceError: this is not a Delta table, there is no such version, or its files are gone.
             CommitConflict: others change the table at the same time.
         """
-        from lakeport.tables.undo import restore
+        from lakeport.lake.undo import restore
 
-        versions = self._versions()
-        if versions.at(version, None) == versions.newest():
+        versions = self._read_versions()
+        if versions.find_version(version, None) == versions.find_newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        with self._spark("RESTORE", writes=True) as session:
+        with self._open_session("RESTORE", writes=True) as session:
             return restore(session, self._location, version)
 
     def undo(self, run_id: str) -> UndoReport:
@@ -335,12 +335,12 @@ class Table:
                 files of the version before are gone.
             CommitConflict: others have changed the table since; the message says who and what.
         """
-        from lakeport.tables.undo import find_run, undo
+        from lakeport.lake.undo import find_run_versions, undo
 
         # A name that is wrong does not wait for Spark.
-        versions = self._versions()
-        find_run(versions.log.back_from(versions.newest()), run_id, self.uri)
-        with self._spark("`undo`", writes=True) as session:
+        versions = self._read_versions()
+        find_run_versions(versions.log.back_from(versions.find_newest()), run_id, self.uri)
+        with self._open_session("`undo`", writes=True) as session:
             return undo(session, self._location, run_id)
 
     def state(self) -> SingerState | None:
@@ -354,31 +354,31 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        return self._versions().singer_state()
+        return self._read_versions().find_singer_state()
 
-    def _versions(self) -> Versions:
-        from lakeport.tables.versions import Versions
+    def _read_versions(self) -> TableVersions:
+        from lakeport.lake.versions import TableVersions
 
-        return Versions.of(self._location.storage, self._location.folder)
+        return TableVersions.of(self._location.storage, self._location.folder)
 
-    def _newest(self) -> Contents:
-        versions = self._versions()
-        return versions.files.contents(versions.newest())
+    def _read_contents(self) -> Contents:
+        versions = self._read_versions()
+        return versions.files.contents(versions.find_newest())
 
-    def _view(self, versions: Versions, found: FilesView | int) -> DeltaView | FilesView:
-        from lakeport.tables.views import DeltaView
+    def _open_snapshot(self, versions: TableVersions, found: FilesSnapshot | int) -> DeltaSnapshot | FilesSnapshot:
+        from lakeport.lake.snapshots import DeltaSnapshot
 
         if not isinstance(found, int):
             return found
         contents = versions.files.contents(found)
-        return DeltaView(self._location.storage, self._location.folder, contents)
+        return DeltaSnapshot(self._location.storage, self._location.folder, contents)
 
-    def _check_files(self, session: DeltaSession, found: FilesView | int) -> None:
+    def _check_files(self, session: DeltaSession, found: FilesSnapshot | int) -> None:
         if isinstance(found, int):
             self._location.check_files(session, found)
 
     @contextmanager
-    def _spark(
+    def _open_session(
         self, what: str, contents: Contents | None = None, *, writes: bool = False
     ) -> Iterator[DeltaSession]:
         """The session for as long as the body runs, with a JVM that suits the table's size.
@@ -388,14 +388,14 @@ class Table:
             contents: the table, whose files are checked to lie in its folder.
             writes: whether the table will be changed.
         """
-        with self._engine(contents) as engine:
+        with self._open_engine(contents) as engine:
             engine.require_spark(what)
             session = self._location.session(engine, writes=writes)
             if contents is not None:
                 self._location.check_files(session, contents.state.version)
             yield session
 
-    def _engine(self, contents: Contents | None = None) -> Engine:
+    def _open_engine(self, contents: Contents | None = None) -> Engine:
         from lakeport.engine.threads import choose_engine
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)

@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import ConfigError, SourceError
-from lakeport.tables import lake as listing
+from lakeport.lake import tables as listing
 
 ROWS = [{"id": number, "v": "x"} for number in range(5)]
 

@@ -19,7 +19,7 @@ from lakeport.delta_log.reader import DeltaLog
 from lakeport.errors import DestinationError, SourceError
 from lakeport.storage.local import LocalStorage
 from tests.long_table import write_long_table
-from tests.unit.tables.overview.kit import PROTOCOL, add, did, facts, metadata, remove, write
+from tests.unit.lake.facts.kit import PROTOCOL, add, did, facts, metadata, remove, write
 
 BEGIN = [PROTOCOL, metadata({"id": "long"})]
 GROWN = metadata({"id": "long", "more": "string"})

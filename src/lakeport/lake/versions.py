@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from lakeport.delta_log.reader import DeltaLog, LogFiles
+from lakeport.delta_log.reader import Commit, DeltaLog, LogFiles
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
-from lakeport.tables.lake import missing_table_error, several_tables_error
-from lakeport.tables.records import HistoryEntry, SingerState
-from lakeport.tables.views import FilesView, history_entry
+from lakeport.lake.tables import missing_table_error, several_tables_error
+from lakeport.lake.records import HistoryEntry, SingerState
+from lakeport.lake.snapshots import FilesSnapshot
 
 
 @dataclass(frozen=True)
-class Versions:
+class TableVersions:
     """The versions of a table as they were when its log was listed.
 
     Attributes:
@@ -27,7 +27,7 @@ class Versions:
     files: LogFiles
 
     @classmethod
-    def of(cls, storage: Storage, folder: str) -> Versions:
+    def of(cls, storage: Storage, folder: str) -> TableVersions:
         """List a table's log.
 
         Raises:
@@ -36,7 +36,7 @@ class Versions:
         log = DeltaLog(storage, folder)
         return cls(log, log.files())
 
-    def newest(self) -> int:
+    def find_newest(self) -> int:
         """The newest version.
 
         Raises:
@@ -52,7 +52,7 @@ class Versions:
             )
         return self.files.newest
 
-    def at(self, version: int | None, timestamp: str | datetime | None) -> int:
+    def find_version(self, version: int | None, timestamp: str | datetime | None) -> int:
         """Return a version by its number, by a moment, or else the newest.
 
         Args:
@@ -63,9 +63,9 @@ class Versions:
             ConfigError: the text is no moment.
             SourceError: this is not a Delta table, or it has no such version.
         """
-        newest, oldest = self.newest(), self.files.oldest
+        newest, oldest = self.find_newest(), self.files.oldest
         if timestamp is not None:
-            found = self.files.at(_moment(timestamp))
+            found = self.files.at(_parse_timestamp(timestamp))
             if found < oldest:
                 raise SourceError(
                     f"{self.log.uri} has no version as old as {timestamp}",
@@ -78,22 +78,22 @@ class Versions:
             )
         return newest if version is None else version
 
-    def files_or_version(
+    def find_version_or_files(
         self, version: int | None, timestamp: str | datetime | None
-    ) -> FilesView | int:
-        """The folder as plain files, or the Delta table's version that is meant; see `at`.
+    ) -> FilesSnapshot | int:
+        """The folder as plain files, or the Delta table's version that is meant; see `find_version`.
 
         Raises:
             ConfigError: the text is no moment.
             SourceError: there is no table, or no such version.
         """
         if self.files.newest >= 0:
-            return self.at(version, timestamp)
+            return self.find_version(version, timestamp)
         storage, folder = self.log.storage, self.log.folder
         several = several_tables_error(storage, folder)
         if several is not None:
             raise several
-        found = FilesView.of(storage, folder)
+        found = FilesSnapshot.of(storage, folder)
         if found is None:
             raise missing_table_error(storage, folder)
         if version is not None or timestamp is not None:
@@ -103,24 +103,42 @@ class Versions:
             )
         return found
 
-    def entries(self, version: int, limit: int) -> list[HistoryEntry]:
+    def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
         """The lines of the table's history from a version backwards."""
-        return [history_entry(commit) for commit in islice(self.log.back_from(version), limit)]
+        return [build_history_entry(commit) for commit in islice(self.log.back_from(version), limit)]
 
-    def singer_state(self) -> SingerState | None:
+    def find_singer_state(self) -> SingerState | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.
 
         Raises:
             SourceError: this is not a Delta table.
         """
-        commit = self.log.newest_singer_state(self.newest())
+        commit = self.log.newest_singer_state(self.find_newest())
         if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
-        known = history_entry(commit)
+        known = build_history_entry(commit)
         return SingerState(commit.mark.singer_state, known.version, known.timestamp, known.run_id)
 
 
-def _moment(value: str | datetime) -> float:
+def build_history_entry(commit: Commit) -> HistoryEntry:
+    """One line of a table's history."""
+    info, mark = commit.info, commit.mark
+    moment = info.get("timestamp")
+    return HistoryEntry(
+        version=commit.version,
+        timestamp=datetime.fromtimestamp(moment / 1000, UTC) if moment else None,
+        operation=info.get("operation"),
+        mode=(info.get("operationParameters") or {}).get("mode"),
+        files_added=commit.added,
+        files_removed=commit.removed,
+        rows_added=commit.rows_added if commit.rows_added >= 0 else None,
+        bytes_added=commit.bytes_added,
+        run_id=(mark.run_id or mark.batch_id or None) if mark else None,
+        engine=info.get("engineInfo"),
+    )
+
+
+def _parse_timestamp(value: str | datetime) -> float:
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.storage.local import LocalStorage
-from lakeport.tables.overview import open_table_page
-from lakeport.tables.records import TableFacts
+from lakeport.lake.facts import read_table_facts
+from lakeport.lake.records import TableFacts
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
@@ -68,4 +68,4 @@ def write(table: Path, commits: Sequence[Sequence[Mapping[str, Any]]], since: in
 
 def facts(table: Path) -> TableFacts:
     """What its log tells."""
-    return open_table_page(LocalStorage(str(table.parent)), table.name, table.name)[0]
+    return read_table_facts(LocalStorage(str(table.parent)), table.name, table.name)[0]

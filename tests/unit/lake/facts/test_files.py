@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 import lakeport
 from lakeport.errors import SourceError
-from tests.unit.tables.overview.kit import facts
+from tests.unit.lake.facts.kit import facts
 
 
 def rows(start: int, count: int, **more: Any) -> pa.Table:
@@ -98,9 +98,9 @@ def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
 
 def facts_below(root: Path, name: str) -> Any:
     from lakeport.storage.local import LocalStorage
-    from lakeport.tables.overview import open_table_page
+    from lakeport.lake.facts import read_table_facts
 
-    return open_table_page(LocalStorage(str(root)), name, name)[0]
+    return read_table_facts(LocalStorage(str(root)), name, name)[0]
 
 
 def test_files_by_partition(tmp_path: Path) -> None:

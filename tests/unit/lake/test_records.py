@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
-from lakeport.tables.records import (
+from lakeport.lake.records import (
     CompactReport,
     HistoryEntry,
     PartitionReport,
