@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from lakeport.config.base import destinations
+from lakeport.config.base import destination_names
 from lakeport.config.keys import TargetKeys
 from lakeport.config.lake.read import KINDS, LOAD_KEYS, TOP_KEYS
 from lakeport.config.singer import load_settings
@@ -67,7 +67,7 @@ LACKING: Mapping[str, Callable[[Path], bool]] = {
         not fields("database") & {"cdc", "slot", "publication", "replication"}
     ),
     "cursors of frames and generators": lambda _: "cursor" not in TargetKeys.__annotations__,
-    "databases and warehouses as targets": lambda _: {*destinations()} == {*CONFIGS},
+    "databases and warehouses as targets": lambda _: {*destination_names()} == {*CONFIGS},
     "Delta tables in Google Cloud Storage": lambda _: (
         "delta" not in written("google_cloud_storage")
     ),
