@@ -13,7 +13,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import DEFAULT
+from lakeport.sources.input.decompression import DEFAULT_LIMITS
 from lakeport.sources.input.plain_files import is_packed, spool_plain
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool import SpoolUploader, open_spool, read_sidecar
@@ -75,11 +75,11 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         # What tasks write themselves: a file as it is stored, and unpacked from a store.
         (tmp_path / "x.csv").write_bytes(b"a\n1\n")
         file = SourceFile(str(tmp_path / "x.csv"), "x.csv", "csv", 4)
-        there = spool_plain(file, spool, 0, "utf-8", DEFAULT)
+        there = spool_plain(file, spool, 0, "utf-8", DEFAULT_LIMITS)
         assert (there.bytes, there.storage, is_packed(there)) == (4, storage, False)
         assert spool.is_readable_by_tasks(there.uri, there.storage)
         assert not spool.is_readable_by_tasks(file.uri, None)
-        again = spool_plain(there, spool, 1, "utf-8", DEFAULT)
+        again = spool_plain(there, spool, 1, "utf-8", DEFAULT_LIMITS)
         with again.open() as text:
             assert text.read() == b"a\n1\n"
         with pytest.raises(ZeroDivisionError), spool.create_file("half") as half:

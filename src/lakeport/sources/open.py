@@ -16,7 +16,7 @@ from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.input.decompression import (
     STDIN,
-    compressed,
+    is_compressed,
     open_input,
     open_inputs,
     open_stream,
@@ -348,7 +348,7 @@ def _get_readable_path(file: SourceFile, spool: SpoolLocation) -> Path | None:
     """Return a file's path if tasks can read ranges of it as it is stored, else None."""
     path = Path(file.uri)
     local = file.storage is None and not file.member and spool.is_readable_by_tasks(file.uri, None)
-    return path if local and path.is_file() and not compressed(path) else None
+    return path if local and path.is_file() and not is_compressed(path) else None
 
 
 def _get_file_names(source: Any) -> list[str] | None:

@@ -20,12 +20,12 @@ from lakeport.schema.hints import sort_by_similarity
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import (
     ARCHIVE,
-    DEFAULT,
+    DEFAULT_LIMITS,
     HIDDEN,
     UnpackLimits,
     is_archive,
     is_hidden,
-    members,
+    list_members,
 )
 from lakeport.sources.input.plain_files import COMPRESSIONS
 
@@ -331,7 +331,7 @@ def discover(
     *,
     format: str = "",  # noqa: A002
     storage_for: StorageFor | None = None,
-    limits: UnpackLimits = DEFAULT,
+    limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> list[SourceFile]:
     """Return the files that `sources` name, sorted and without repetition.
 
@@ -381,7 +381,7 @@ def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
         # Damage may be at either end.
         if not is_archive(source.read(_MAGIC)) and not is_zipfile(source):
             return [file]
-        inside = members(source, file.uri, limits)
+        inside = list_members(source, file.uri, limits)
     if not inside:
         raise SourceError(f"archive {file.uri!r} holds no file", "get it again, or leave it out.")
     return [

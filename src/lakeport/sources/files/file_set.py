@@ -21,7 +21,12 @@ from lakeport.sources.files.declared_columns import (
 from lakeport.sources.files.folders import add_folder_values, make_folder_fields
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, unpack_limits
-from lakeport.sources.input.plain_files import is_packed, is_utf8, spool_plain, stored_encoding
+from lakeport.sources.input.plain_files import (
+    detect_stored_encoding,
+    is_packed,
+    is_utf8,
+    spool_plain,
+)
 from lakeport.sources.options import ReadOptions, parse_path
 from lakeport.sources.spool import SpoolLocation
 
@@ -198,4 +203,4 @@ def _spool_file(
 
 def _find_encoding(given: str | None, file: SourceFile, is_ready: bool) -> str | None:
     """Return the given encoding, else that of an uncompressed file; None for a compressed file."""
-    return given or (stored_encoding(file) if is_ready else None)
+    return given or (detect_stored_encoding(file) if is_ready else None)

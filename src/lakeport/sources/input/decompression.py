@@ -1,14 +1,14 @@
-"""Bytes of a file or of stdin, decompressed on the way: plain, gzip, zstd, bzip2, xz.
+"""Open files, stdin and zip archives as streams of decompressed bytes: gzip, zstd, bzip2, xz, zip.
 
-The first bytes tell the kind, so stdin and files of any name are covered too. A name that
-promises a compression which the bytes don't have is an error, and so is a member that ends early.
-The libraries' own streams end without an error at some of what is cut off or damaged (record 13).
+The first bytes decide on the compression, so stdin and files of any name are covered, too. A suffix
+of another compression than the content's is an error, and so is a stream that ends early. The
+libraries' own file objects miss some damage (docs/adr/0013), so their decoders are used here.
 
-What real data reach is allowed by default: gzip makes at most 1030 bytes of one, and CSV files that
-hardly change from row to row 200 to 400. So the ratio counts only beyond 1 GiB unpacked, which
-every disk has room for. Everything is counted while it is streamed, never taken from a header.
+The default limits allow what real data reach: gzip expands a byte to at most 1030, and CSV files
+with nearly equal rows expand 200 to 400 times. So the ratio counts only beyond 1 GiB unpacked, for
+which every disk has room. All bytes are counted while they are streamed; no header is trusted.
 
-Nothing is ever written under a member's name, so that `../` in one leads nowhere.
+No file is ever written under a member's name, so that `../` in one does no harm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import LakeportError, MissingDependency, SourceError
-from lakeport.sources.input.lines import filler
+from lakeport.sources.input.lines import get_fill_function
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -42,7 +42,7 @@ _FLOOR = 1 << 30
 STDIN = "-"
 """The name that stands for standard input."""
 
-Input = tuple[str, Callable[[], Any]]
+NamedInput = tuple[str, Callable[[], Any]]
 """The name of an input in errors, and the function that opens it for reading bytes."""
 
 _HEAD = 6  # the longest magic number
@@ -50,7 +50,7 @@ _PIPE_BYTES = 1 << 20
 _BLOCK = 1 << 20
 
 ARCHIVE = ".zip"
-"""The ending of archives' names."""
+"""Suffix of the names of archives."""
 HIDDEN = ("_", ".")
 """First characters of the names of hidden files and folders."""
 
@@ -62,33 +62,36 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class UnpackLimits:
-    """What one compressed input may become.
+    """Maximum size and expansion ratio of one compressed input; 0 means unlimited.
 
     Attributes:
-        ratio: unpacked bytes for each packed one, once the whole is larger than 1 GiB; 0: any.
-        size: unpacked bytes; 0: any number.
+        ratio: unpacked bytes per packed byte; counts once more than 1 GiB is unpacked.
+        size: unpacked bytes.
     """
 
     ratio: float = 500
     size: int = 1 << 40
 
 
-DEFAULT = UnpackLimits()
-"""The limits of a config that sets none."""
+DEFAULT_LIMITS = UnpackLimits()
+"""The limits of a config with default values."""
 
 
 def unpack_limits(config: DestinationConfig) -> UnpackLimits:
-    """The limits that a config sets."""
+    """Return the limits for compressed inputs that a config sets."""
     return UnpackLimits(config.max_unpack_ratio, int(config.max_unpacked_mb * (1 << 20)))
 
 
 class ExpansionGuard:
-    """Counts what goes into a decoder and what comes out.
+    """Counts bytes before and after decompression, and raises beyond the limits.
 
     Args:
-        name: the input, for errors.
-        limits: how far it may go.
-        packed: bytes that go in, where that is known beforehand.
+        name: the input's name, for error messages.
+        limits: the limits.
+        packed: the number of packed bytes, if it is known beforehand.
+
+    Attributes:
+        packed: the number of packed bytes so far; the caller counts them.
     """
 
     def __init__(self, name: str, limits: UnpackLimits, packed: int = 0) -> None:
@@ -98,10 +101,10 @@ class ExpansionGuard:
         self._unpacked = 0
 
     def add(self, unpacked: int) -> None:
-        """Count bytes that came out; `packed` is counted by the caller.
+        """Count unpacked bytes.
 
         Raises:
-            SourceError: they are too many.
+            SourceError: the input exceeds a limit.
         """
         self._unpacked += unpacked
         size, ratio = self._limits.size, self._limits.ratio
@@ -120,16 +123,18 @@ class ExpansionGuard:
             )
 
 
-class _Compression(NamedTuple):
+class _Codec(NamedTuple):
+    """A compression: its magic number, suffixes and decoder."""
+
     name: str
     magic: bytes
     suffixes: tuple[str, ...]
-    step: int  # input bytes at a time: a bomb blows up to at most about 70 MB in memory
-    decoder: Callable[[], Any]  # they share `decompress`, `eof` and `unused_data`
-    limit: tuple[int, ...] = ()  # output bytes at a time, where the decoder can be told
+    read_size: int  # input bytes at a time: a bomb blows up to at most about 70 MB in memory
+    new_decoder: Callable[[], Any]  # all decoders have `decompress`, `eof` and `unused_data`
+    output_limit: tuple[int, ...] = ()  # output bytes at a time, if the decoder takes a limit
 
 
-def _zstd() -> Any:
+def _new_zstd_decoder() -> Any:
     try:
         import zstandard
     except ImportError:
@@ -140,119 +145,120 @@ def _zstd() -> Any:
     return zstandard.ZstdDecompressor().decompressobj()
 
 
-def _gzip() -> Any:
+def _new_gzip_decoder() -> Any:
     return zlib.decompressobj(31)
 
 
-_KINDS = (
-    _Compression("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _gzip),
-    _Compression("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _zstd),
-    _Compression("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
-    _Compression("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
+_CODECS = (
+    _Codec("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _new_gzip_decoder),
+    _Codec("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _new_zstd_decoder),
+    _Codec("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
+    _Codec("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
 )
 
 
 def compression_of(head: bytes) -> str:
-    """Name the compression that a file's first bytes tell; empty for none.
+    """Return the name of the compression that a file's first bytes show; empty for none.
 
     >>> compression_of(bytes([0x1F, 0x8B, 8]))
     'gzip'
     >>> compression_of(b'{"type": "RECORD"}')
     ''
     """
-    kind = _kind_of(head)
+    kind = _find_codec(head)
     return kind.name if kind else ""
 
 
-def compressed(path: Path) -> bool:
-    """Whether a file is compressed, or named as if it were.
+def is_compressed(path: Path) -> bool:
+    """Whether a file is compressed, or has a suffix of compressed files.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file can't be read.
     """
-    promised = any(path.suffix.lower() in kind.suffixes for kind in _KINDS)
+    promised = any(path.suffix.lower() in kind.suffixes for kind in _CODECS)
     with path.open("rb") as file:
-        return promised or _kind_of(file.read(_HEAD)) is not None
+        return promised or _find_codec(file.read(_HEAD)) is not None
 
 
-def _kind_of(head: bytes) -> _Compression | None:
-    return next((kind for kind in _KINDS if head.startswith(kind.magic)), None)
+def _find_codec(head: bytes) -> _Codec | None:
+    return next((kind for kind in _CODECS if head.startswith(kind.magic)), None)
 
 
-def open_input(source: str | Path, limits: UnpackLimits = DEFAULT) -> BinaryIO:
+def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
     """Open one file, or stdin for `-`, as a stream of decompressed bytes.
 
-    Nothing is read before the first `read`, so that a slow pipe does not hold up the start.
+    Nothing is read before the first `read`, so that a slow pipe does not delay the start.
 
     Args:
         source: a path, or `-`.
-        limits: what a compressed one may become.
+        limits: the maximum size and expansion ratio of a compressed file.
 
     Raises:
-        SourceError: no such file, no access, a folder. Reading raises it for a compression that
-            is corrupt or cut off, for a file whose name promises another compression, and for
-            one that goes beyond the limits.
-        MissingDependency: on reading, zstd without its package.
+        SourceError: the file does not exist, can't be read, or is a folder. Reading raises it for
+            a compression that is corrupt, cut off, or another one than the suffix says, and for a
+            file that exceeds the limits.
+        MissingDependency: on reading, if the file needs zstd and its package is missing.
     """
     name = str(source)
-    opener = partial(_open_raw, name)
+    opener = partial(_open_file_or_stdin, name)
     return open_inputs([("stdin" if name == STDIN else name, opener)], limits)
 
 
-def open_inputs(inputs: Sequence[Input], limits: UnpackLimits = DEFAULT) -> BinaryIO:
-    """Open several inputs one after another as one stream of lines; see `open_input`.
+def open_inputs(inputs: Sequence[NamedInput], limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
+    """Open several inputs as one stream of decompressed lines; see `open_input`.
 
-    One whose last line lacks its newline gets one when another input follows. Inputs are opened
-    when their turn comes; that all of them can be opened is checked at once.
+    A missing newline at the end of an input is added if another input follows. Each input is opened
+    when its turn comes; that all of them can be opened is checked at once.
     """
     for _, opener in inputs:
         opener().close()
-    return _chained(inputs, limits)
+    return _open_chain(inputs, limits)
 
 
-def _chained(inputs: Sequence[Input], limits: UnpackLimits) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Chain(inputs, limits), buffer_size=1 << 16))
+def _open_chain(inputs: Sequence[NamedInput], limits: UnpackLimits) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_InputChain(inputs, limits), buffer_size=1 << 16))
 
 
 def open_stream(
     stream: io.IOBase | BinaryIO,
     name: str = "the stream",
-    limits: UnpackLimits = DEFAULT,
+    limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> BinaryIO:
-    """Decompress a binary stream of the caller's, which stays open.
+    """Return a stream of the decompressed bytes of the caller's stream, which stays open.
 
     Args:
-        stream: binary; it is read from where it stands.
-        name: how errors call it; a suffix promises a compression, as a file's does.
-        limits: what a compressed one may become.
+        stream: a binary stream; it is read from its current position.
+        name: its name in errors; a suffix says its compression, as a file's does.
+        limits: the maximum size and expansion ratio of a compressed stream.
 
     Raises:
-        SourceError: it is a stream of text. Reading raises it for a compression that is corrupt
-            or cut off, or goes beyond the limits.
-        MissingDependency: on reading, zstd without its package.
+        SourceError: the stream is one of text. Reading raises it for a compression that is corrupt
+            or cut off, and beyond the limits.
+        MissingDependency: on reading, if the stream needs zstd and its package is missing.
     """
     if isinstance(stream, io.TextIOBase):
         raise SourceError(
             "the source is a stream of text, and only bytes are landed as they came",
             'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
         )
-    return _chained([(name, partial(_Lent, stream))], limits)
+    return _open_chain([(name, partial(_BorrowedStream, stream))], limits)
 
 
-class _Lent(io.RawIOBase):
-    """The bytes of a stream that somebody else closes."""
+class _BorrowedStream(io.RawIOBase):
+    """The bytes of a stream that the caller closes."""
 
     def __init__(self, stream: Any) -> None:
-        self._fill = filler(stream)
+        self._fill_stream = get_fill_function(stream)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        return self._fill(memoryview(buffer)) or 0
+        return self._fill_stream(memoryview(buffer)) or 0
 
 
-def _open_raw(name: str) -> io.RawIOBase:
+def _open_file_or_stdin(name: str) -> io.RawIOBase:
+    """Open a file, or stdin for `-`, without a buffer; raise SourceError if that fails."""
     if name == STDIN:
         _widen_pipe(sys.stdin.fileno())
         return io.FileIO(sys.stdin.fileno(), "rb", closefd=False)
@@ -264,21 +270,21 @@ def _open_raw(name: str) -> io.RawIOBase:
 
 
 def _widen_pipe(descriptor: int) -> None:
-    """Ask for a bigger pipe: at 64 kB, changing between the processes costs more than reading."""
+    """Enlarge a pipe to 1 MiB if possible: at 64 kB, process switches cost more than reading."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-class _Chain(io.RawIOBase):
-    """The decompressed bytes of several inputs, with a newline between where one is missing."""
+class _InputChain(io.RawIOBase):
+    """The decompressed bytes of several inputs, with missing newlines between them added."""
 
-    def __init__(self, inputs: Sequence[Input], limits: UnpackLimits) -> None:
+    def __init__(self, inputs: Sequence[NamedInput], limits: UnpackLimits) -> None:
         self._limits = limits
-        self._waiting = [*reversed(inputs)]
-        self._current: _Decompressed | None = None
-        self._last = b"\n"
+        self._waiting_inputs = [*reversed(inputs)]
+        self._current: _DecompressedInput | None = None
+        self._last_byte = b"\n"
 
     def readable(self) -> bool:
         return True
@@ -287,16 +293,16 @@ class _Chain(io.RawIOBase):
         view = memoryview(buffer)
         while len(view):
             if self._current is None:
-                if not self._waiting:
+                if not self._waiting_inputs:
                     return 0
-                self._current = _Decompressed(*self._waiting.pop(), self._limits)
+                self._current = _DecompressedInput(*self._waiting_inputs.pop(), self._limits)
             if got := self._current.readinto(view):
-                self._last = bytes(view[got - 1 : got])
+                self._last_byte = bytes(view[got - 1 : got])
                 return got
             self._current.close()
             self._current = None
-            if self._waiting and self._last != b"\n":
-                self._last = view[:1] = b"\n"
+            if self._waiting_inputs and self._last_byte != b"\n":
+                self._last_byte = view[:1] = b"\n"
                 return 1
         return 0
 
@@ -306,88 +312,99 @@ class _Chain(io.RawIOBase):
         super().close()
 
 
-class _Decompressed:
-    """One file, pipe or stream, decompressed."""
+class _DecompressedInput:
+    """The decompressed bytes of one file, pipe or stream."""
 
     def __init__(self, name: str, opener: Callable[[], Any], limits: UnpackLimits) -> None:
         self._raw = opener()
         self._name = name
         self._guard = ExpansionGuard(name, limits)
-        self._left = memoryview(b"")
-        self._blocks: Iterator[bytes] | None = None
-        self._started = False
+        self._unread = memoryview(b"")
+        self._decompressed_blocks: Iterator[bytes] | None = None
+        self._is_started = False
 
     def readinto(self, view: memoryview) -> int:
-        """Fill `view` from its start; 0 at the end of the input."""
-        if not self._started:
+        """Read decompressed bytes into `view`; return their number, 0 at the end of the input."""
+        if not self._is_started:
             self._start()
-        if not self._left and self._blocks is not None:
-            self._left = memoryview(next(self._blocks, b""))
-        if self._left:
-            got = min(len(self._left), len(view))
-            view[:got] = self._left[:got]
-            self._left = self._left[got:]
+        if not self._unread and self._decompressed_blocks is not None:
+            self._unread = memoryview(next(self._decompressed_blocks, b""))
+        if self._unread:
+            got = min(len(self._unread), len(view))
+            view[:got] = self._unread[:got]
+            self._unread = self._unread[got:]
             return got
-        return 0 if self._blocks is not None else self._raw.readinto(view) or 0
+        return 0 if self._decompressed_blocks is not None else self._raw.readinto(view) or 0
 
     def close(self) -> None:
         self._raw.close()
 
     def _start(self) -> None:
-        self._started = True
+        """Read the first bytes and choose the decoder.
+
+        Raises:
+            SourceError: the suffix says another compression than the content has.
+        """
+        self._is_started = True
         head = b""
         while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
             head += more
-        kind = _kind_of(head)
+        kind = _find_codec(head)
         suffix = Path(self._name).suffix.lower()
-        promised = next((k for k in _KINDS if suffix in k.suffixes), None)
+        promised = next((k for k in _CODECS if suffix in k.suffixes), None)
         if promised is not None and kind is not promised:
-            raise self._corrupt(promised.name, "the content is something else")
+            raise self._corrupt_error(promised.name, "the content is something else")
         if kind is None:
-            self._left = memoryview(head)
+            self._unread = memoryview(head)
         else:
-            self._blocks = self._decompress(kind, head)
+            self._decompressed_blocks = self._decompress(kind, head)
 
-    def _decompress(self, kind: _Compression, data: bytes) -> Iterator[bytes]:
-        decoder = kind.decoder()
+    def _decompress(self, kind: _Codec, data: bytes) -> Iterator[bytes]:
+        """Yield the decompressed blocks of the input, of all its compressed streams in a row.
+
+        Raises:
+            SourceError: the input is corrupt, ends early, or exceeds the limits.
+        """
+        decoder = kind.new_decoder()
         self._guard.packed += len(data)
         while True:
             try:
-                plain = decoder.decompress(data, *kind.limit)
+                plain = decoder.decompress(data, *kind.output_limit)
             except Exception as error:  # each library has its own class
-                raise self._corrupt(kind.name, str(error)) from None
+                raise self._corrupt_error(kind.name, str(error)) from None
             if plain:
                 self._guard.add(len(plain))
                 yield plain
             data = b""
             if decoder.eof:
-                data = decoder.unused_data.lstrip(b"\0") or self._packed(kind)
+                data = decoder.unused_data.lstrip(b"\0") or self._read_packed(kind)
                 while data and not (data := data.lstrip(b"\0")):
-                    data = self._packed(kind)
+                    data = self._read_packed(kind)
                 if not data:
                     return
-                decoder = kind.decoder()
-            elif getattr(decoder, "needs_input", True) and not (data := self._packed(kind)):
-                raise self._corrupt(kind.name, "it ends early")
+                decoder = kind.new_decoder()
+            elif getattr(decoder, "needs_input", True) and not (data := self._read_packed(kind)):
+                raise self._corrupt_error(kind.name, "it ends early")
 
-    def _packed(self, kind: _Compression) -> bytes:
-        data = self._raw.read(kind.step) or b""
+    def _read_packed(self, kind: _Codec) -> bytes:
+        """Read and count the next packed bytes; empty at the end."""
+        data = self._raw.read(kind.read_size) or b""
         self._guard.packed += len(data)
         return data
 
-    def _corrupt(self, kind: str, reason: str) -> SourceError:
+    def _corrupt_error(self, kind: str, reason: str) -> SourceError:
         return SourceError(
             f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
-            "get the file again; nothing of what it holds was taken on trust",
+            "get the file again; none of its content was trusted",
         )
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file of an archive.
 
     Attributes:
-        path: its name there, with its folders.
-        bytes: its size, unpacked.
+        path: its path in the archive.
+        bytes: its unpacked size.
     """
 
     path: str
@@ -399,17 +416,18 @@ def is_archive(head: bytes) -> bool:
     return head.startswith(_MAGIC)
 
 
-def members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Member]:
-    """The files of an archive, without those that systems hide in it.
+def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[ArchiveMember]:
+    """Return the files of a zip archive, without hidden ones.
 
     Args:
         source: the archive, seekable.
-        name: the archive, for errors.
-        limits: what all files together may become; none can be more than it says here.
+        name: the archive's name, for error messages.
+        limits: the maximum size and expansion ratio of all its files together, by the sizes that
+            the archive names; zipfile unpacks no more than these.
 
     Raises:
-        SourceError: the archive is damaged, a file is encrypted or compressed with another method
-            than deflate, two have one name, or they unpack to too much.
+        SourceError: the archive is damaged, a file is encrypted, an archive itself, or compressed
+            with another method than deflate, two files have one name, or the limits are exceeded.
     """
     found = [
         member
@@ -428,30 +446,31 @@ def members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Member]:
             f"archive {name!r} holds {times} files with the name {double!r}",
             "unpack it, rename one, and give the folder.",
         )
-    return [Member(member.filename, member.file_size) for member in found]
+    return [ArchiveMember(member.filename, member.file_size) for member in found]
 
 
 def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """All files of an archive, hidden ones, too; see `members`.
+    """Return all files of a zip archive, hidden ones, too; see `list_members`.
 
     Raises:
-        SourceError: it is damaged, or has files that can't be unpacked or would be too much.
+        SourceError: the archive is damaged, a file can't be unpacked, or the limits are exceeded.
     """
-    with _damage(name), zipfile.ZipFile(source) as archive:
+    with _translate_damage(name), zipfile.ZipFile(source) as archive:
         found = [member for member in archive.infolist() if not member.is_dir()]
     for member in found:
-        _check(member, name)
+        _check_member(member, name)
     guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
     guard.add(sum(member.file_size for member in found))
     return found
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a path's folders, or its file, have a name by which systems hide files."""
+    """Whether a part of a path begins with `_` or `.`, as names of hidden files do."""
     return any(part.startswith(HIDDEN) and part not in (".", "..") for part in parts)
 
 
-def _check(member: zipfile.ZipInfo, name: str) -> None:
+def _check_member(member: zipfile.ZipInfo, name: str) -> None:
+    """Raise SourceError if a file is encrypted, or compressed with another method than deflate."""
     if member.flag_bits & _ENCRYPTED:
         raise SourceError(
             f"file {member.filename!r} of archive {name!r} is encrypted",
@@ -468,20 +487,20 @@ def _check(member: zipfile.ZipInfo, name: str) -> None:
 
 
 def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) -> BinaryIO:
-    """The content of an archive's file; reading it raises `SourceError` for what is damaged.
+    """Open a file of a zip archive as a stream; reading it raises SourceError if it is damaged.
 
     Args:
-        source: the archive, seekable; closed with what is returned.
-        name: the archive, for errors.
-        path: the file's name there.
-        limits: what it may become.
+        source: the archive, seekable; closed with the returned stream.
+        name: the archive's name, for error messages.
+        path: the file's path in the archive.
+        limits: the maximum size and expansion ratio of the file.
 
     Raises:
         SourceError: the archive is damaged, or holds no such file.
     """
     with ExitStack() as opened:
         opened.callback(source.close)
-        with _damage(name):
+        with _translate_damage(name):
             archive = zipfile.ZipFile(source)
             try:
                 member = archive.getinfo(path)
@@ -493,11 +512,11 @@ def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) ->
             plain = archive.open(member)
         opened.pop_all()
     guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
-    return cast("BinaryIO", io.BufferedReader(_Content(source, plain, name, guard), _CHUNK))
+    return cast("BinaryIO", io.BufferedReader(_MemberContent(source, plain, name, guard), _CHUNK))
 
 
-class _Content(io.RawIOBase):
-    """The content of an archive's member, as far as the limits let it go."""
+class _MemberContent(io.RawIOBase):
+    """The content of an archive's file; reading beyond the limits raises SourceError."""
 
     def __init__(
         self, source: BinaryIO, plain: IO[bytes], name: str, guard: ExpansionGuard
@@ -511,7 +530,7 @@ class _Content(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        with _damage(self._name):
+        with _translate_damage(self._name):
             data = self._plain.read(len(memoryview(buffer)))
         self._guard.add(len(data))
         memoryview(buffer)[: len(data)] = data
@@ -524,13 +543,14 @@ class _Content(io.RawIOBase):
 
 
 @contextmanager
-def _damage(name: str) -> Iterator[None]:
+def _translate_damage(name: str) -> Iterator[None]:
+    """Context manager that turns zipfile's errors for a damaged archive into SourceError."""
     try:
         yield
     except LakeportError:
         raise
-    except Exception as error:  # what zipfile meets in damaged archives it does not foresee
-        reason = str(error).partition(" and header ")[0]  # what follows is content
+    except Exception as error:  # zipfile raises errors of many classes for damaged archives
+        reason = str(error).partition(" and header ")[0]  # the rest quotes content
         raise SourceError(
             f"archive {name!r} is damaged or cut off: {reason or type(error).__name__}",
             "get the file again.",

@@ -1,4 +1,4 @@
-"""Whole lines out of a stream, many at a time, in one buffer of bounded size."""
+"""Read whole lines of a stream, many at a time, in one buffer of bounded size."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ _HEAD_BYTES = 4096
 
 
 class LineBlock(NamedTuple):
-    """Some whole lines of the input, valid until the next block is asked for.
+    """Whole lines of the input, valid until the next block is read.
 
     Attributes:
         data: a buffer that starts with these lines.
-        end: where they end, right behind a newline.
-        cut_off: the input ended without a newline behind the last of them; one was added.
-        too_long: the first bytes of a line longer than the limit, which stands here alone and was
-            skipped; None for an ordinary block.
+        end: the offset behind the last line's newline.
+        is_cut_off: whether the input ended without a newline behind the last line; one was added.
+        too_long: the first bytes of a line that is longer than the limit and was skipped; the
+            block has no other line then. None for an ordinary block.
     """
 
     data: bytearray
     end: int
-    cut_off: bool = False
+    is_cut_off: bool = False
     too_long: bytes | None = None
 
 
 def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterator[LineBlock]:
-    """Read a stream as blocks of whole lines; what is in them depends on how the reads fall.
+    """Yield a stream's content as blocks of whole lines, as many as each read returns.
 
-    The buffer holds one line of the limit at most, so a complete line in it is never longer.
+    The buffer is as large as the longest allowed line, so a complete line in it is never longer.
 
     Args:
-        stream: binary, with `readinto1`, `readinto` or `read`.
-        max_line: the longest line, in bytes, its newline not counted.
-        chunk: usual size of the buffer in bytes.
+        stream: a binary stream with `readinto1`, `readinto` or `read`.
+        max_line: the maximum length of a line in bytes, without its newline.
+        chunk: the usual size of the buffer in bytes.
     """
     usual = min(chunk, max_line + 1)
-    fill = filler(stream)
+    fill = get_fill_function(stream)
     data = bytearray(usual)
     held = 0
     skipping = False
-    while got := _fill_from(fill, data, held):
+    while got := _fill_buffer(fill, data, held):
         total = held + got
         end = (data.find if skipping else data.rfind)(b"\n", held, total) + 1
         if skipping:
@@ -54,7 +54,7 @@ def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterato
         if end:
             yield LineBlock(data, end)
         held = total - end
-        data = _keep(data, end, total, usual)
+        data = _move_rest_to_front(data, end, total, usual)
         if held > max_line:
             yield LineBlock(data, 0, too_long=bytes(data[:_HEAD_BYTES]))
             skipping, held = True, 0
@@ -62,11 +62,11 @@ def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterato
             data.extend(bytes(min(len(data), max_line + 1 - len(data))))
     if held:
         data[held] = 0x0A
-        yield LineBlock(data, held + 1, cut_off=True)
+        yield LineBlock(data, held + 1, is_cut_off=True)
 
 
-def _keep(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
-    """Move the begun line to the front, into a buffer of the usual size when it fits again."""
+def _move_rest_to_front(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
+    """Move an incomplete line to the front of the buffer; return a smaller buffer if it fits."""
     if len(data) > usual and stop - start < usual:
         smaller = bytearray(usual)
         smaller[: stop - start] = data[start:stop]
@@ -76,8 +76,11 @@ def _keep(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
     return data
 
 
-def filler(stream: BinaryIO) -> Callable[[memoryview], int | None]:
-    """The way to fill a buffer from a stream with what is there; it gives 0 at the end."""
+def get_fill_function(stream: BinaryIO) -> Callable[[memoryview], int | None]:
+    """Return a function that reads a stream into a buffer and returns the bytes read, 0 at the end.
+
+    The function returns what is available, if the stream's methods allow that.
+    """
     for name in ("readinto1", "readinto"):
         if method := getattr(stream, name, None):
             return method  # type: ignore[no-any-return]
@@ -90,24 +93,24 @@ def filler(stream: BinaryIO) -> Callable[[memoryview], int | None]:
     return fill
 
 
-def _fill_from(fill: Callable[[memoryview], int | None], data: bytearray, start: int) -> int:
+def _fill_buffer(fill: Callable[[memoryview], int | None], data: bytearray, start: int) -> int:
     with memoryview(data) as whole, whole[start:] as view:
         return fill(view) or 0
 
 
 def count_lines(data: bytes | bytearray, start: int, stop: int) -> int:
-    """Count the newlines in a part of a buffer."""
+    """Count the newlines from `start` to `stop` in a buffer."""
     return data.count(b"\n", start, stop)
 
 
-def line_end(data: bytes | bytearray, start: int, stop: int, lines: int) -> int:
-    r"""Find where the `lines`-th line from `start` ends.
+def find_line_end(data: bytes | bytearray, start: int, stop: int, lines: int) -> int:
+    r"""Return the offset behind the `lines`-th line from `start`.
 
-    >>> line_end(b"a\nbb\nccc\n", 0, 9, 2)
+    >>> find_line_end(b"a\nbb\nccc\n", 0, 9, 2)
     5
 
     Raises:
-        ValueError: the part has fewer lines.
+        ValueError: there are fewer lines before `stop`.
     """
     for _ in range(lines):
         start = data.index(b"\n", start, stop) + 1

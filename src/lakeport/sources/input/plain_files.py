@@ -1,4 +1,4 @@
-"""Compressed, encoded or remote input -> plain UTF-8 files that tasks can read by byte range."""
+"""Detect encodings, and copy files as uncompressed UTF-8 that tasks can read by byte range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.sources.input.decompression import (
     UnpackLimits,
     compression_of,
     is_archive,
-    members,
+    list_members,
     open_member,
     open_stream,
 )
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".zip")
-"""Suffixes that may stand behind a format's."""
+"""Suffixes of compressed files, which may follow the suffix of a format."""
 
 _CHUNK = 1 << 20
 _UTF8 = {"utf-8", "utf-8-sig", "ascii"}
 
 SAMPLE_BYTES = 1 << 20
-"""How much of a file is looked at."""
+"""Bytes at the start of a text by which its encoding is detected."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -78,7 +78,7 @@ def is_packed(file: SourceFile) -> bool:
     """Whether a file is compressed or in an archive, so that it can't be read by byte range.
 
     Raises:
-        SourceError: it is absent or can't be read.
+        SourceError: the file is absent or can't be read.
     """
     if file.member:
         return True
@@ -88,25 +88,29 @@ def is_packed(file: SourceFile) -> bool:
 
 
 def _only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:
-    """The content of an archive that is not named as one, and so has to be one file."""
+    """Open the one file of a zip archive whose name does not end in `.zip`.
+
+    Raises:
+        SourceError: the archive is damaged, or holds another number of files.
+    """
     name = PurePosixPath(file.name).name
-    found = members(archive, name, limits)
+    found = list_members(archive, name, limits)
     if len(found) != 1:
         raise SourceError(
             f"archive {name!r} holds {len(found)} files instead of one",
-            "call it `.zip`, and all of them are landed.",
+            "rename it to end in `.zip`, and all of them are landed.",
         )
     return open_member(archive, file.uri, found[0].path, limits)
 
 
-def stored_encoding(file: SourceFile) -> str:
-    """The encoding of a file that is not compressed, as its beginning tells.
+def detect_stored_encoding(file: SourceFile) -> str:
+    """Detect the encoding of an uncompressed file by its first MiB.
 
     Raises:
-        SourceError: it is absent or can't be read.
+        SourceError: the file is absent or can't be read.
     """
     with file.open() as source:
-        return encoding_of(source.read(SAMPLE_BYTES))
+        return detect_encoding(source.read(SAMPLE_BYTES))
 
 
 def is_utf8(encoding: str) -> bool:
@@ -125,15 +129,17 @@ def spool_plain(
     encoding: str | None,
     limits: UnpackLimits,
 ) -> SourceFile:
-    """Write a file's content, decompressed and as UTF-8, to the spool by streaming.
+    """Copy a file's content to the spool, decompressed and as UTF-8; return the copy.
 
     Args:
-        number: makes the name in the spool unique.
-        encoding: the content's encoding, as Python names it; None to find it out.
-        limits: what a compressed file may become.
+        file: the file.
+        spool: takes the copy.
+        number: the file's number in the load, for the copy's name.
+        encoding: the content's encoding, as Python names it; None to detect it.
+        limits: the maximum size and expansion ratio of a compressed file.
 
     Raises:
-        SourceError: the file can't be read, is not text in `encoding`, or goes beyond the limits.
+        SourceError: the file can't be read, is not text in `encoding`, or exceeds the limits.
         DestinationError: the spool's store refuses.
     """
     name = PurePosixPath(file.name)
@@ -141,15 +147,15 @@ def spool_plain(
         number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:]
     )
     size = 0
-    with _plain(file, limits) as plain, spool.create_file(at) as target:
-        begin = b"" if encoding is not None and is_utf8(encoding) else _beginning(plain)
-        if encoding is not None and belied(encoding, begin):
+    with _open_unpacked(file, limits) as plain, spool.create_file(at) as target:
+        begin = b"" if encoding is not None and is_utf8(encoding) else _read_sample(plain)
+        if encoding is not None and contradicts_encoding(encoding, begin):
             raise SourceError(
-                f"file {file.name!r} is {encoding_of(begin)} text, and not {encoding}",
+                f"file {file.name!r} is {detect_encoding(begin)} text, and not {encoding}",
                 "name the right encoding with `--encoding`, or leave it out to have it found out.",
             )
-        encoding = encoding or encoding_of(begin)
-        for chunk in _recoded(begin, plain, encoding, file.name):
+        encoding = encoding or detect_encoding(begin)
+        for chunk in _transcode(begin, plain, encoding, file.name):
             size += len(chunk)
             target.write(chunk)
     storage = spool.storage
@@ -160,8 +166,8 @@ def spool_plain(
 
 
 @contextmanager
-def _plain(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
-    """A file's content, unpacked."""
+def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
+    """Open a file's content, decompressed."""
     with file.open(limits) as stored:
         packed = False
         if not file.member:
@@ -173,16 +179,20 @@ def _plain(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
             yield plain
 
 
-def _beginning(source: BinaryIO) -> bytes:
-    """As many bytes as an encoding is told by, or all there are."""
+def _read_sample(source: BinaryIO) -> bytes:
+    """Read the first MiB of a stream, or all of a shorter one."""
     begin = b""
     while len(begin) < SAMPLE_BYTES and (chunk := source.read(SAMPLE_BYTES - len(begin))):
         begin += chunk
     return begin
 
 
-def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    """What was read already and what follows, as UTF-8."""
+def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
+    """Yield `begin` and the rest of a stream as UTF-8.
+
+    Raises:
+        SourceError: the bytes are not text in `encoding`; `name` is the file in the message.
+    """
     if is_utf8(encoding):
         if begin:
             yield begin
@@ -201,7 +211,7 @@ def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterat
             raise SourceError(
                 f"file {name!r} is not {encoding} text near byte {at}",
                 "name the file's encoding with `--encoding`, such as "
-                f"{likely_encoding(chunk) or 'utf-8'}.",
+                f"{guess_western_encoding(chunk) or 'utf-8'}.",
             ) from error
         yield text.encode("utf-8")
         advance(len(chunk))
@@ -210,28 +220,29 @@ def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterat
             return
 
 
-def encoding_of(sample: bytes) -> str:
-    r"""The encoding of the text that begins with `sample`, as Python names it.
+def detect_encoding(sample: bytes) -> str:
+    r"""Return the encoding of the text that begins with `sample`, as Python names it.
 
-    What is neither marked nor UTF-8 nor UTF-16 with evident halves is Windows-1252 if all of it is
-    what that is mostly used for: Western letters and signs, single ones among ASCII, and no word
-    that mixes the letters of several languages. Otherwise it is left at UTF-8, which the reader
-    will refuse.
+    A byte order mark, valid UTF-8, or NULs in every other byte (UTF-16) decide. Other text is
+    Windows-1252 if it looks like a Western language in it: single Western letters and signs among
+    ASCII, and no word that mixes letters of several languages. Otherwise UTF-8 is returned, and
+    the reader refuses the text.
 
-    >>> [encoding_of(text) for text in ("né".encode(), b"n\xe9", "né".encode("utf-16-le"))]
+    >>> [detect_encoding(text) for text in ("né".encode(), b"n\xe9", "né".encode("utf-16-le"))]
     ['utf-8', 'cp1252', 'utf-16-le']
     """
     for mark, encoding in _MARKS:
         if sample.startswith(mark):
             return encoding
     if b"\0" in sample:
-        return _utf16(sample) or "utf-8"
-    if not _is_utf8(sample) and likely_encoding(sample):
+        return _detect_utf16(sample) or "utf-8"
+    if not _is_utf8(sample) and guess_western_encoding(sample):
         return "cp1252"
     return "utf-8"
 
 
 def _is_utf8(sample: bytes) -> bool:
+    """Whether a sample is valid UTF-8; its last character may be cut."""
     try:
         whole = len(sample) < SAMPLE_BYTES  # else the last character may be cut
         codecs.getincrementaldecoder("utf-8")("strict").decode(sample, final=whole)
@@ -240,7 +251,8 @@ def _is_utf8(sample: bytes) -> bool:
     return True
 
 
-def _utf16(sample: bytes) -> str:
+def _detect_utf16(sample: bytes) -> str:
+    """Return the byte order of UTF-16 text without a mark, or an empty text if it is none."""
     halves = sample[0::2], sample[1::2]
     even, odd = (half.count(0) / max(1, len(half)) for half in halves)
     for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
@@ -253,18 +265,20 @@ def _utf16(sample: bytes) -> str:
     return ""
 
 
-def belied(encoding: str, sample: bytes) -> bool:
-    r"""Whether a text can't be in `encoding`, although its bytes could be decoded so.
+def contradicts_encoding(encoding: str, sample: bytes) -> bool:
+    r"""Whether a text is not in `encoding`, although its bytes could be decoded that way.
 
-    UTF-16 and UTF-32 have a NUL in every line break. Where each character above ASCII is UTF-8, a
-    text is no other one of single bytes.
+    UTF-16 and UTF-32 have a NUL in every line break. Text whose bytes beyond ASCII are all valid
+    UTF-8 is in no encoding of single bytes.
 
     Args:
-        encoding: any that Python knows.
-        sample: the text's beginning.
+        encoding: an encoding that Python knows.
+        sample: the first bytes of the text.
 
-    >>> belied("utf-16-le", b"a,b\n"), belied("cp1252", "é".encode()), belied("cp1252", b"\xe9")
-    (True, True, False)
+    >>> contradicts_encoding("utf-16-le", b"a,b\n"), contradicts_encoding("cp1252", "é".encode())
+    (True, True)
+    >>> contradicts_encoding("cp1252", b"\xe9")
+    False
     """
     name = codecs.lookup(encoding).name
     if name.startswith(("utf-16", "utf-32")):
@@ -276,8 +290,8 @@ def belied(encoding: str, sample: bytes) -> bool:
     return single and not sample.isascii() and _is_utf8(sample)
 
 
-def likely_encoding(text: bytes) -> str:
-    """`cp1252` if bytes that are not UTF-8 are plausible as that; else empty."""
+def guess_western_encoding(text: bytes) -> str:
+    """Return `cp1252` if bytes that are not UTF-8 look like Western text in it; else empty."""
     known = text.decode("utf-8", "surrogateescape")
     strange = sum(1 for c in known if "\udc80" <= c <= "\udcff")
     proper = sum(1 for c in known if c > "\x7f") - strange
@@ -297,6 +311,6 @@ def likely_encoding(text: bytes) -> str:
 
 
 def _is_western(word: str) -> bool:
-    """Whether one language of Western Europe has all letters of a word."""
+    """Whether a language of Western Europe has all letters of a word."""
     letters = {letter for letter in word.lower() if letter > "\x7f"}
     return any(letters <= alphabet for alphabet in _ALPHABETS)

@@ -102,7 +102,7 @@ class _Range:
     """The bytes of a split, from where its file stands."""
 
     def __init__(self, file: BinaryIO, split: Split) -> None:
-        self._fill = lines.filler(file)
+        self._fill = lines.get_fill_function(file)
         self._uri = split.uri
         self._left = split.end - split.start if split.end >= 0 else -1
 

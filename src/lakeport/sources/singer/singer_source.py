@@ -24,7 +24,7 @@ from lakeport.host.activity import reached
 from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.input.lines import LineBlock, count_lines, line_end, read_blocks
+from lakeport.sources.input.lines import LineBlock, count_lines, find_line_end, read_blocks
 from lakeport.sources.options import max_record_mb
 from lakeport.sources.singer.batch_files import BatchLines, default_batch_roots, read_batch_files
 from lakeport.sources.singer.messages import (
@@ -229,7 +229,7 @@ class BatchCollector:
             count = count_lines(data, start, end)
         if self._rows + count > self._flush_rows:
             count = self._flush_rows - self._rows
-            end = line_end(data, start, end, count)
+            end = find_line_end(data, start, end, count)
         segment = self._open_segment(stream, envelope=True)
         segment.append(data, start, end, count, line, self.origin)
         self._count_records(stream, end - start, count)
@@ -448,7 +448,7 @@ class SingerSource:
             self._collector.origin = None  # the length of the line, and so the offset, is unknown
             self._add_bad_line(f"longer than the limit of {self._max_record_mb} MB", block.too_long)
         data, at = block.data, 0
-        tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.cut_off else block.end
+        tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.is_cut_off else block.end
         while at < block.end:
             if data.startswith(_BOM, at):  # one of several files that were joined begins here
                 at += len(_BOM)

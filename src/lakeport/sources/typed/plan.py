@@ -24,7 +24,7 @@ from lakeport.schema.types import (
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import DEFAULT, UnpackLimits
+from lakeport.sources.input.decompression import DEFAULT_LIMITS, UnpackLimits
 from lakeport.sources.splits import (
     DeclaredReader,
     Footer,
@@ -94,7 +94,7 @@ def plan_typed(files: FileSet) -> Batch:
     )
 
 
-def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer]:
+def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
     """Read what one file tells of itself. Run inside tasks.
 
     Args:
@@ -245,7 +245,7 @@ class TypedReader(DeclaredReader):
     """
 
     format: str
-    limits: UnpackLimits = DEFAULT
+    limits: UnpackLimits = DEFAULT_LIMITS
     mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:

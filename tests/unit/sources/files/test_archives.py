@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -194,8 +195,9 @@ def test_damage_anywhere_is_an_error_of_the_source(
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     (tmp_path / name).write_bytes(whole)
+    lake = tmp_path / uuid4().hex  # damage may give any columns
     with suppress(InputError):
-        lakeport.land(tmp_path / name, tmp_path / "lake", table="t", mode="overwrite")
+        lakeport.land(tmp_path / name, lake, table="t", file_type="parquet")
 
 
 def test_errors_name_the_member(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from lakeport.sources.input.decompression import (
     open_inputs,
     open_stream,
 )
-from lakeport.sources.input.lines import count_lines, line_end, read_blocks
+from lakeport.sources.input.lines import count_lines, find_line_end, read_blocks
 from tests.singer_kit import ShortReads
 
 TEXT = b"".join(b'{"line": %d}\n' % i for i in range(50_000))
@@ -182,7 +182,7 @@ def test_blocks_are_whole_lines_whatever_the_reads(chunk: int) -> None:
     streams: list[Any] = [io.BytesIO(data), ShortReads(data, chunk, 5), OnlyRead(data)]
     for stream in streams:
         blocks = [
-            (bytes(block.data[: block.end]), block.cut_off)
+            (bytes(block.data[: block.end]), block.is_cut_off)
             for block in read_blocks(stream, 60, chunk)
         ]
         assert b"".join(lines for lines, _ in blocks) == data + b"\n"
@@ -206,7 +206,7 @@ def test_the_nth_line_is_found() -> None:
         lines = [b"x" * chance.choice([0, 1, 5, 100]) + b"\n" for _ in range(chance.randint(1, 60))]
         data = b"???" + b"".join(lines) + b"more\n"
         n = chance.randint(1, len(lines))
-        end = line_end(data, 3, len(data), n)
+        end = find_line_end(data, 3, len(data), n)
         assert data[3:end] == b"".join(lines[:n])
         assert count_lines(data, 3, end) == n
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.input.plain_files import belied, encoding_of
+from lakeport.sources.input.plain_files import contradicts_encoding, detect_encoding
 from tests.unit.sources.file_batch import file_batch
 
 
@@ -27,7 +27,7 @@ from tests.unit.sources.file_batch import file_batch
     ],
 )
 def test_western_texts_are_windows_1252(text: str) -> None:
-    assert encoding_of(f"a\n{text}\n".encode("cp1252")) == "cp1252"
+    assert detect_encoding(f"a\n{text}\n".encode("cp1252")) == "cp1252"
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_western_texts_are_windows_1252(text: str) -> None:
     ],
 )
 def test_letters_of_another_encoding_are_not_taken_for_windows(text: str, encoding: str) -> None:
-    assert encoding_of(f"a,b\n{text}\n".encode(encoding)) == "utf-8"
+    assert detect_encoding(f"a,b\n{text}\n".encode(encoding)) == "utf-8"
 
 
 def test_an_encoding_that_a_text_belies() -> None:
-    assert not belied("utf-16-le", "a\n".encode("utf-16-le"))
-    assert not belied("utf-16", b"")
-    assert not belied("cp1252", b"plain")
-    assert not belied("gbk", "联通".encode("gbk"))  # whose bytes are UTF-8 as well
-    assert not belied("idna", b"\xc3\xa9")
+    assert not contradicts_encoding("utf-16-le", "a\n".encode("utf-16-le"))
+    assert not contradicts_encoding("utf-16", b"")
+    assert not contradicts_encoding("cp1252", b"plain")
+    assert not contradicts_encoding("gbk", "联通".encode("gbk"))  # whose bytes are UTF-8 as well
+    assert not contradicts_encoding("idna", b"\xc3\xa9")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "cp1252", "cp850"])

@@ -23,7 +23,7 @@ from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import decompression
-from lakeport.sources.input.decompression import DEFAULT, ExpansionGuard, UnpackLimits
+from lakeport.sources.input.decompression import DEFAULT_LIMITS, ExpansionGuard, UnpackLimits
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import avro as blocks
 from tests.unit.sources.file_batch import file_batch, flushes_of
@@ -222,7 +222,7 @@ def test_values_are_those_that_were_written(data: st.DataObject) -> None:
     with tempfile.NamedTemporaryFile(suffix=".avro") as file:
         file.write(content)
         file.flush()
-        parts = blocks.batches(Split(file.name, 0, 1), DEFAULT)
+        parts = blocks.batches(Split(file.name, 0, 1), DEFAULT_LIMITS)
         assert [row for part in parts for row in part.to_pylist()] == rows
 
 
@@ -324,7 +324,7 @@ def test_a_cut_off_compression_is_refused() -> None:
     (block,) = blocks.find_blocks(source, opening, 0, len(data))
     short = block._replace(size=block.size - 8)
     with pytest.raises(ValueError, match="cut off"):
-        blocks.unpack(source, short, "deflate", ExpansionGuard("t", DEFAULT))
+        blocks.unpack(source, short, "deflate", ExpansionGuard("t", DEFAULT_LIMITS))
 
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
