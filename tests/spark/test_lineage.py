@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeport
-from lakeport.pipeline.lineage import lineage_of
+from lakeport.pipeline.lineage import trace_columns
 from tests.unit.pipeline.hooks import endpoint
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_columns_come_from_what_spark_says(driver: DriverSession, sql: str) -> N
     for name, columns in TABLES.items():
         schema = ", ".join(f"`{each}` {types.get(each, 'int')}" for each in columns)
         spark.createDataFrame([], schema).createOrReplaceTempView(name)
-    found = lineage_of(sql, TABLES)
+    found = trace_columns(sql, TABLES)
     assert found is not None
     assert {name: set(origins) for name, origins in found.items()} == of_plan(spark.sql(sql))
 

@@ -1,6 +1,6 @@
-"""What each load read and wrote, as OpenLineage events.
+"""OpenLineage events of a run: which datasets and columns each load read and wrote.
 
-sqlglot traces the columns of a load's `sql`; a query that it can't resolve has no column lineage.
+sqlglot traces the columns of a load's `sql`. A query that it can't resolve has no column lineage.
 
 ```
 source's columns ─▶ sql ─▶ drop, rename, columns, column_header_format ─▶ the table's columns
@@ -56,89 +56,89 @@ if TYPE_CHECKING:
     from lakeport.pipeline.report import LoadReport
 
 
-_WILD: Final = re.compile(r"[*?\[]")
-_PORTS: Final = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
+_GLOB: Final = re.compile(r"[*?\[]")
+_DEFAULT_PORTS: Final = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
 _SCHEMES: Final = {"postgresql": "postgres", "sqlserver": "mssql", "mariadb": "mysql"}
-_SCHEMA: Final = {"postgres": "public", "mssql": "dbo"}
+_DEFAULT_SCHEMAS: Final = {"postgres": "public", "mssql": "dbo"}
 
-_KINDS: Final = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
-"""OpenLineage's words for how a field becomes a value, from the least to the most that is done."""
+_TRANSFORMATIONS: Final = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
+"""OpenLineage's subtypes of a direct transformation, from the weakest to the strongest."""
 
-_UNNAMED: Final = re.compile(r"_col_\d+")
+_GENERATED_NAME: Final = re.compile(r"_col_\d+")
 
 Origins = Mapping[tuple[str, str], str]
-"""Table and column of an input -> the kind, of `_KINDS`."""
+"""Table and column of an input -> how it becomes a value, one of `_TRANSFORMATIONS`."""
 
-_SECONDS: Final = 5.0
-_STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
+_SEND_SECONDS: Final = 5.0
+_EVENT_TYPES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
 _PRODUCER: Final = "https://github.com/lakeport/lakeport"
 
 
-class Name(NamedTuple):
-    """A dataset's name, which no other one has."""
+class DatasetName(NamedTuple):
+    """OpenLineage's name of a dataset, which no other dataset has."""
 
     namespace: str
     name: str
 
 
-def inputs_of(source: ConfigPart) -> list[Name]:
-    """What a source reads, without any secret."""
+def name_inputs(source: ConfigPart) -> list[DatasetName]:
+    """Return the names of the datasets that a source reads, without any secret."""
     if isinstance(source, FilesSource):
         names = [source.files] if isinstance(source.files, str) else source.files
-        return [name_of(_plain(name)) for name in names]
+        return [name_dataset(_strip_glob(name)) for name in names]
     if isinstance(source, TablesSource):
-        return [name_of(place) for place in source.tables.values()]
+        return [name_dataset(place) for place in source.tables.values()]
     if isinstance(source, DatabaseSource):
-        return [_of_database(source.database.get_secret_value(), source.table or "query")]
-    return [Name("singer", source.tap[0])] if isinstance(source, TapSource) else []
+        return [_name_database_table(source.database.get_secret_value(), source.table or "query")]
+    return [DatasetName("singer", source.tap[0])] if isinstance(source, TapSource) else []
 
 
-def name_of(place: str) -> Name:
-    """The name of what lies at a path or a URI.
+def name_dataset(place: str) -> DatasetName:
+    """Return the name of the dataset at a path or a URI.
 
-    >>> name_of("s3://lake/bronze/flights"), name_of("/data/lake/flights")
-    (Name(namespace='s3://lake', name='bronze/flights'), \
-Name(namespace='file', name='/data/lake/flights'))
+    >>> name_dataset("s3://lake/bronze/flights"), name_dataset("/data/lake/flights")
+    (DatasetName(namespace='s3://lake', name='bronze/flights'), \
+DatasetName(namespace='file', name='/data/lake/flights'))
     """
     if "://" not in place or place.startswith("file://"):
-        return Name("file", str(Path(place.removeprefix("file://")).expanduser().absolute()))
+        return DatasetName("file", str(Path(place.removeprefix("file://")).expanduser().absolute()))
     parts = urlsplit(place)
     host = parts.netloc.rpartition("@")[2] if parts.password else parts.netloc
     scheme = {"s3a": "s3", "abfs": "abfss", "az": "abfss"}.get(parts.scheme, parts.scheme)
-    return Name(f"{scheme}://{host}", unquote(parts.path).strip("/") or "/")
+    return DatasetName(f"{scheme}://{host}", unquote(parts.path).strip("/") or "/")
 
 
-def _plain(name: str) -> str:
-    """The folder that a glob is below.
+def _strip_glob(name: str) -> str:
+    """Return the folder above the first wildcard of a glob; a name without one as it is.
 
-    >>> _plain("s3://inbox/flights/*.csv"), _plain("in/a.csv")
+    >>> _strip_glob("s3://inbox/flights/*.csv"), _strip_glob("in/a.csv")
     ('s3://inbox/flights', 'in/a.csv')
     """
-    found = _WILD.search(name)
+    found = _GLOB.search(name)
     return name if found is None else name[: found.start()].rpartition("/")[0] or "."
 
 
-def _of_database(uri: str, table: str) -> Name:
-    """The name of a table of a database.
+def _name_database_table(uri: str, table: str) -> DatasetName:
+    """Return the name of a table of a database, without its password.
 
-    >>> _of_database("postgresql://me:secret@db/shop", "orders")
-    Name(namespace='postgres://db:5432', name='shop.public.orders')
-    >>> _of_database("sqlite:///data/shop.db", "orders")
-    Name(namespace='file', name='/data/shop.db/orders')
+    >>> _name_database_table("postgresql://me:secret@db/shop", "orders")
+    DatasetName(namespace='postgres://db:5432', name='shop.public.orders')
+    >>> _name_database_table("sqlite:///data/shop.db", "orders")
+    DatasetName(namespace='file', name='/data/shop.db/orders')
     """
     parts = urlsplit(uri.removeprefix("jdbc:"))
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
     if not parts.hostname:
-        return Name("file", f"/{parts.path.strip('/')}/{table}")
-    port = parts.port or _PORTS.get(scheme)
+        return DatasetName("file", f"/{parts.path.strip('/')}/{table}")
+    port = parts.port or _DEFAULT_PORTS.get(scheme)
     place = f"{scheme}://{parts.hostname}" + (f":{port}" if port else "")
-    schema = _SCHEMA.get(scheme, "")
+    schema = _DEFAULT_SCHEMAS.get(scheme, "")
     full = table if "." in table or not schema else f"{schema}.{table}"
     database = unquote(parts.path).strip("/")
-    return Name(place, f"{database}.{full}" if database else full)
+    return DatasetName(place, f"{database}.{full}" if database else full)
 
 
-def lineage_of(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origins] | None:
+def trace_columns(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origins] | None:
     """Trace the columns of a query's result to the columns of its tables, by sqlglot.
 
     Args:
@@ -150,7 +150,7 @@ def lineage_of(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origi
         out. None for a query that sqlglot can't resolve to these tables.
 
     Example:
-        >>> found = lineage_of("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
+        >>> found = trace_columns("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
         >>> sorted(found["c"].items())
         [(('source', 'a'), 'TRANSFORMATION'), (('source', 'b'), 'TRANSFORMATION')]
     """
@@ -164,16 +164,16 @@ def lineage_of(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origi
             return None
         traced = lineage(None, query, schema, dialect="spark", scope=build_scope(query))
         return {
-            name: _origins(node, spelt)
+            name: _find_origins(node, spelt)
             for name, node in traced.items()
-            if not _UNNAMED.fullmatch(name)
+            if not _GENERATED_NAME.fullmatch(name)
         }
     except Exception:  # sqlglot's, of many types: events go on without this facet
         return None
 
 
-def _origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) -> Origins:
-    """Return the table columns below a node of sqlglot's graph; KeyError for a table unknown."""
+def _find_origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) -> Origins:
+    """Return the origins of a node of sqlglot's graph; KeyError for an unknown table's column."""
     if isinstance(node.expression, exp.Table):
         column = parse_one(node.name, into=exp.Column)
         return {spelt[node.expression.name.lower(), column.name.lower()]: "IDENTITY"}
@@ -183,70 +183,71 @@ def _origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) -> Or
         kind = "AGGREGATION" if made.find(exp.AggFunc) else "TRANSFORMATION"
     found: dict[tuple[str, str], str] = {}
     for part in node.downstream:
-        for origin, earlier in sorted(_origins(part, spelt).items()):
-            found[origin] = max(kind, earlier, found.get(origin, kind), key=_KINDS.index)
+        for origin, earlier in sorted(_find_origins(part, spelt).items()):
+            found[origin] = max(kind, earlier, found.get(origin, kind), key=_TRANSFORMATIONS.index)
     return found
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """What a load reads.
+class ReadDataset:
+    """A dataset that a load reads.
 
     Attributes:
-        name: what OpenLineage calls it.
+        name: its name in OpenLineage.
         columns: column -> type in words.
     """
 
-    name: Name
+    name: DatasetName
     columns: Mapping[str, str]
 
 
-def read_by(load: Load, streams: Sequence[StreamReport]) -> dict[str, Dataset]:
-    """What a load has read, by its names in `sql`: as far as its columns are known.
+def find_inputs(load: Load, streams: Sequence[StreamReport]) -> dict[str, ReadDataset]:
+    """Return name in `sql` -> dataset that a load has read, where its columns are known.
 
-    Of several streams in one dataset, as a tap has them, nothing tells whose column one is.
+    A source with several streams, such as a tap, is left out: its columns have no known stream.
 
     Args:
         load: the load.
-        streams: what was landed of it.
+        streams: the reports of its streams.
     """
-    source, found = load.source, dict[str, Dataset]()
+    source, found = load.source, dict[str, ReadDataset]()
     own = source.tables if isinstance(source, TablesSource) else {}
     for name, place in {**load.tables, **own}.items():
         with suppress(LakeportError):
-            told = Table(place, load.target).describe()
-            columns = {column.name: column.type for column in told.columns}
-            found[name] = Dataset(name_of(place), columns)
-    first = found.get(next(iter(own))) if own else _alone(load, streams)
+            table = Table(place, load.target).describe()
+            columns = {column.name: column.type for column in table.columns}
+            found[name] = ReadDataset(name_dataset(place), columns)
+    first = found.get(next(iter(own))) if own else _find_single_input(load, streams)
     return found if first is None else {**found, SOURCE: first}
 
 
-def _alone(load: Load, streams: Sequence[StreamReport]) -> Dataset | None:
-    names = set(inputs_of(load.source))
+def _find_single_input(load: Load, streams: Sequence[StreamReport]) -> ReadDataset | None:
+    """Return the dataset of a load's only stream, as it was read; None for several or unknown."""
+    names = set(name_inputs(load.source))
     if len(names) > 1 or len(streams) != 1 or load.target.add_record_metadata:
         return None
     columns = dict(streams[0].source_columns)
     if isinstance(load.source, DatabaseSource) and load.source.deletes == "compare":
         columns.pop(mark_of(load.target), None)  # which lakeport may have added
-    return Dataset(names.pop(), columns) if names and columns else None
+    return ReadDataset(names.pop(), columns) if names and columns else None
 
 
-def column_lineage(
-    load: Load, stream: StreamReport, datasets: Mapping[str, Dataset]
+def build_column_lineage(
+    load: Load, stream: StreamReport, datasets: Mapping[str, ReadDataset]
 ) -> facets.ColumnLineageDatasetFacet | None:
-    """Return the facet of the table in which a stream has landed; None where nothing is certain.
+    """Return the column lineage of a stream's table; None where no column's origin is certain.
 
     Args:
         load: the load; a Python function can't be traced.
         stream: the report of the stream that landed.
-        datasets: the inputs, as `read_by` gives them.
+        datasets: the inputs, as `find_inputs` gives them.
     """
     columns: Mapping[str, Origins] | None = None
     if load.sql and not load.python:
-        columns = lineage_of(load.sql, {name: each.columns for name, each in datasets.items()})
+        columns = trace_columns(load.sql, {name: each.columns for name, each in datasets.items()})
     elif SOURCE in datasets and not load.python:
         columns = {c.lower(): {(SOURCE, c): "IDENTITY"} for c in datasets[SOURCE].columns}
-    landed = _in_table(load.target, columns or {}, stream.columns)
+    landed = _map_to_table(load.target, columns or {}, stream.columns)
     fields = {
         name: facets.Fields(
             [
@@ -261,7 +262,7 @@ def column_lineage(
     return facets.ColumnLineageDatasetFacet(fields) if fields else None
 
 
-def _in_table(
+def _map_to_table(
     config: DestinationConfig, made_of: Mapping[str, Origins], landed: Mapping[str, str]
 ) -> dict[str, Origins] | None:
     """Return column of the table -> its origins; None if other columns landed than were traced."""
@@ -284,23 +285,24 @@ def _in_table(
         if origins and target not in own:
             least = "TRANSFORMATION" if name in typed else "IDENTITY"
             found[spelt[target]] = {
-                origin: max(kind, least, key=_KINDS.index) for origin, kind in origins.items()
+                origin: max(kind, least, key=_TRANSFORMATIONS.index)
+                for origin, kind in origins.items()
             }
     return found
 
 
-def schema_of(columns: Mapping[str, str]) -> schema_dataset.SchemaDatasetFacet:
-    """The facet of a dataset's columns."""
+def build_schema(columns: Mapping[str, str]) -> schema_dataset.SchemaDatasetFacet:
+    """Return the facet of a dataset's columns."""
     fields = [schema_dataset.SchemaDatasetFacetFields(*column) for column in columns.items()]
     return schema_dataset.SchemaDatasetFacet(fields)
 
 
-class Events(PipelineObserver):
-    """An observer of a run that sends its lineage; where that fails, it says so once and stops.
+class LineageObserver(PipelineObserver):
+    """Observer that sends a run's lineage events; after a failure it warns once and sends no more.
 
     Args:
         lake: the file.
-        lineage: where events go.
+        lineage: where the events go.
         warn: takes a sentence for the user.
     """
 
@@ -310,18 +312,19 @@ class Events(PipelineObserver):
         self._namespace = lineage.namespace
         self._parent = str(generate_new_uuid())
         self._ids = {name: str(generate_new_uuid()) for name in lake.loads}
-        self._client: OpenLineageClient | None = _client(lineage)
+        self._client: OpenLineageClient | None = _open_client(lineage)
 
     def on_begun(self, load: str) -> None:
-        """Send START."""
+        """Send the START event of a load."""
         self._send(load, "START", None)
 
     def on_ended(self, report: LoadReport) -> None:
-        """Send how a load that had begun has ended."""
-        if report.outcome in _STATES:
-            self._send(report.load, _STATES[report.outcome], report)
+        """Send the last event of a load that had begun."""
+        if report.outcome in _EVENT_TYPES:
+            self._send(report.load, _EVENT_TYPES[report.outcome], report)
 
     def _send(self, load: str, state: str, report: LoadReport | None) -> None:
+        """Send an event of a load, unless an earlier one failed; `report`: None at the start."""
         if self._client is None:
             return
         try:
@@ -331,6 +334,7 @@ class Events(PipelineObserver):
             self._warn(f"lineage could not be sent, and no more is: {type(error).__name__}")
 
     def _event(self, load: str, state: str, report: LoadReport | None) -> RunEvent:
+        """Return an event of a load, with its run, its job, and its datasets."""
         file = Path(self._lake.path).stem
         facets: dict[str, Any] = {
             "parent": parent_run.ParentRunFacet(
@@ -347,39 +351,41 @@ class Events(PipelineObserver):
             run=Run(self._ids[load], facets),
             job=Job(self._namespace, f"{file}.{load}"),
             producer=_PRODUCER,
-            **_datasets(self._lake.loads[load], report),
+            **_name_datasets(self._lake.loads[load], report),
         )
 
 
-def _datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
-    """What a load reads, and the tables that it has landed in: with their columns, once it has."""
+def _name_datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
+    """Return `inputs` and `outputs` of a load; with their columns once the load has ended."""
     streams = report.landing.streams if report is not None and report.landing else ()
-    read = read_by(load, streams) if report is not None else {}
-    known: dict[Name, dict[str, Any]] = {
-        each.name: {"schema": schema_of(each.columns)} for each in read.values()
+    read = find_inputs(load, streams) if report is not None else {}
+    known: dict[DatasetName, dict[str, Any]] = {
+        each.name: {"schema": build_schema(each.columns)} for each in read.values()
     }
-    names = dict.fromkeys([*inputs_of(load.source), *map(name_of, load.tables.values())])
+    names = dict.fromkeys([*name_inputs(load.source), *map(name_dataset, load.tables.values())])
     return {
         "inputs": [InputDataset(*name, facets=known.get(name, {})) for name in names],
-        "outputs": [_output(load, stream, read) for stream in streams if stream.table],
+        "outputs": [_build_output(load, stream, read) for stream in streams if stream.table],
     }
 
 
-def _output(load: Load, stream: StreamReport, read: Mapping[str, Dataset]) -> OutputDataset:
-    """Return a table that a load landed in, with the columns that were landed and their origins."""
-    facets: dict[str, Any] = {"schema": schema_of(stream.columns)} if stream.columns else {}
-    if stream.columns and (told := column_lineage(load, stream, read)):
-        facets["columnLineage"] = told
+def _build_output(
+    load: Load, stream: StreamReport, read: Mapping[str, ReadDataset]
+) -> OutputDataset:
+    """Return the output of a stream: its table, the landed columns, their origins, and counts."""
+    facets: dict[str, Any] = {"schema": build_schema(stream.columns)} if stream.columns else {}
+    if stream.columns and (columns := build_column_lineage(load, stream, read)):
+        facets["columnLineage"] = columns
     counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
     )
     return OutputDataset(
-        *name_of(stream.table), facets=facets, outputFacets={"outputStatistics": counts}
+        *name_dataset(stream.table), facets=facets, outputFacets={"outputStatistics": counts}
     )
 
 
-def _client(lineage: Lineage) -> OpenLineageClient:
-    """OpenLineage's client; without file and URL, as its own variables and file say."""
+def _open_client(lineage: Lineage) -> OpenLineageClient:
+    """Return OpenLineage's client; without file and URL, OpenLineage's own settings decide."""
     if lineage.file:
         return OpenLineageClient(transport=FileTransport(FileConfig(lineage.file, append=True)))
     if lineage.url is None:
@@ -387,5 +393,5 @@ def _client(lineage: Lineage) -> OpenLineageClient:
     key = lineage.api_key
     auth = ApiKeyTokenProvider({"api_key": key.get_secret_value()}) if key else TokenProvider({})
     url = lineage.url.get_secret_value()
-    config = HttpConfig(url, timeout=_SECONDS, auth=auth, retry={"total": 0})
+    config = HttpConfig(url, timeout=_SEND_SECONDS, auth=auth, retry={"total": 0})
     return OpenLineageClient(transport=HttpTransport(config))

@@ -1,15 +1,14 @@
-"""What a run of a lake's file would do, load by load, in order; nothing is written.
+"""Plan a run of a lake file: what it would do, load by load, in order; nothing is written.
 
-No source is read beyond a listing, no database beyond what its columns are, and no table beyond
-its log.
+The plan lists sources but reads none; it asks a database for columns alone, and reads tables' logs.
 
 | source | its columns |
 |---|---|
-| tables | as their logs have them, and as loads of the same plan will |
-| a database | as it describes them; no row is read |
-| files, taps | not known: those that `sql` names stand in for them, without a type |
+| tables | those of their logs, changed as earlier loads of the same plan would |
+| a database | as the database describes them; no row is read |
+| files, taps | unknown: the names that `sql` uses stand in for them, without a type |
 
-Of what is not known, the text of `sql` may still tell whether it takes each batch on its own.
+Where columns are unknown, the text of `sql` may still say whether it takes each batch on its own.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from lakeport.loading.prepare import PreparedLoad
 from lakeport.loading.transform.rules import RowRules
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.model import Batch, Mode
-from lakeport.pipeline.report import table_of
-from lakeport.pipeline.run import Schedule, function_of, select_loads, start_engine
+from lakeport.pipeline.report import table_uri
+from lakeport.pipeline.run import Schedule, choose_run_engine, import_transform, select_loads
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.scrub import scrub
@@ -57,33 +56,33 @@ if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame, Engine
     from lakeport.model import Memory
 
-_UNREAD: Final = "its source's columns are known once it is read"
+_UNREAD_HINT: Final = "its source's columns are known once it is read"
 
-_ALL = "all rows: none was landed yet"
+_ALL_ROWS = "all rows: none was landed yet"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What a run would do for one load.
+    """Plan of one load of a run.
 
     Attributes:
-        load: its name.
+        load: the load's name.
         reads: its source in words, without secrets.
-        news: what of it the table has not had; empty where it remembers nothing of the source.
+        news: what of the source is new to the table; empty where the table has no bookmark of it.
         uses: the loads that have to end well before.
-        transform: `sql`, `python`, both, or nothing that is made of the rows.
-        runs: of those, `each batch on its own` or `the whole input at once`; empty where nothing is
-            made of the rows, or that is not known.
-        result: of those, column -> type that the table gets; empty where that is not known.
-        unknown: why something of that is not known.
+        transform: `sql`, `python`, `sql and python`, or empty.
+        runs: how the transform runs: `each batch on its own` or `the whole input at once`; empty
+            without a transform, and where that is unknown.
+        result: column -> type that the transform gives the table; empty where that is unknown.
+        unknown: why `runs` or `result` is unknown.
         mode: `append`, `overwrite` or `merge`.
-        table: its URI; empty for a tap, whose streams have one each.
-        version: the table's newest; None for files, and where there is none yet.
+        table: the table's URI; empty for a tap, whose streams have a table each.
+        version: the table's newest version; None for files, and where there is no table yet.
         columns: column -> type of the table as it is; empty where there is none.
-        partition_keys: columns by which it is partitioned.
-        expect: what is expected of the rows, and what follows else.
-        tags: its tags.
-        engine: what would run its tasks: `spark` or `threads`.
+        partition_keys: columns by which the table is partitioned.
+        expect: the expectations, each with what follows if it is violated.
+        tags: the load's tags.
+        engine: the engine that would run the tasks: `spark` or `threads`.
     """
 
     load: str
@@ -105,7 +104,7 @@ class LoadPlan:
 
     @property
     def in_words(self) -> dict[str, str]:
-        """What there is to say, by what it is about."""
+        """Subject -> what the plan says about it, in words; without empty entries."""
         version = "" if self.version is None else f", now version {self.version}"
         new = "" if self.columns or not self.table else ", which is not there yet"
         does = {"append": "append to", "merge": "merge into"}.get(self.mode, self.mode)
@@ -114,10 +113,10 @@ class LoadPlan:
             "of it": self.news,
             "uses": ", ".join(self.uses),
             "makes of it": ", ".join(filter(None, (self.transform, self.runs))),
-            "which gives": _listed(self.result),
+            "which gives": _list_columns(self.result),
             "not known": self.unknown,
             "does": f"{does} {self.table or 'a table for each stream'}{version}{new}",
-            "columns": _listed(self.columns),
+            "columns": _list_columns(self.columns),
             "partitions": ", ".join(self.partition_keys),
             "expects": "; ".join(self.expect),
             "tags": ", ".join(self.tags),
@@ -128,12 +127,12 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What a run of a lake's file would do.
+    """Plan of a run of a lake file.
 
     Attributes:
         file: the file.
-        steps: names of loads, in the order in which they can begin: those of one step side by side.
-        loads: what each would do, in that order.
+        steps: names of loads, in the order in which they can begin; loads of one step run at once.
+        loads: the plan of each load, in that order.
     """
 
     file: str
@@ -141,53 +140,54 @@ class PipelinePlan:
     loads: tuple[LoadPlan, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain values, with the attributes' names as keys."""
+        """Return the plan as plain values, by the names of the attributes."""
         return {"plan": 1, **asdict(self)}
 
     def to_json(self) -> str:
-        """The plan as one JSON object on one line."""
+        """Return the plan as one JSON object on one line."""
         return json.dumps(self.to_dict())
 
 
 def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> PipelinePlan:
-    """Tell what `run` would do with the same arguments.
+    """Return what `run` would do with the same arguments.
 
     Raises:
-        ConfigError: what is asked for is wrong.
+        ConfigError: an argument is wrong.
         DestinationError: a store refused.
     """
     loads = select_loads(lake, only, tag)
     schedule = Schedule({name: load.depends for name, load in loads.items()})
     steps = []
-    while step := schedule.ready():
+    while step := schedule.take_ready():
         steps.append(tuple(step))
         for name in step:
-            schedule.ended(name, well=True)
-    with start_engine(loads.values()) as engine:  # which is not asked for anything
+            schedule.mark_ended(name, well=True)
+    with choose_run_engine(loads.values()) as engine:  # Spark starts only for a query
         planner = ResultPlanner(engine)
-        planned = tuple(_planned(loads[name], planner) for step in steps for name in step)
-    return PipelinePlan(str(lake.path), tuple(steps), planned)
+        plans = tuple(_plan_load(loads[name], planner) for step in steps for name in step)
+    return PipelinePlan(str(lake.path), tuple(steps), plans)
 
 
-def _planned(load: Load, planner: ResultPlanner) -> LoadPlan:
+def _plan_load(load: Load, planner: ResultPlanner) -> LoadPlan:
+    """Return the plan of one load, for which those before it were planned."""
     config = load.target
-    uri = table_of(load)
+    uri = table_uri(load)
     version, columns = None, dict[str, str]()
-    with suppress(SourceError):  # it is not there yet
-        found = Table(uri, config).describe() if uri else None
-        version = found.version if found else None
-        columns = {column.name: column.type for column in found.columns} if found else {}
+    with suppress(SourceError):  # there is no table yet
+        table = Table(uri, config).describe() if uri else None
+        version = table.version if table else None
+        columns = {column.name: column.type for column in table.columns} if table else {}
     secrets = (*load.source.secrets(), *config.secrets())
-    made = planner.load(load, uri)
+    result = planner.plan(load, uri)
     return LoadPlan(
         load.name,
-        scrub(_words(load.source), load.source.secrets()),
-        scrub(news_of(load, planner.engine), secrets),
+        scrub(_describe_source(load.source), load.source.secrets()),
+        scrub(describe_news(load, planner.engine), secrets),
         load.depends,
         " and ".join(kind for kind in ("sql", "python") if getattr(load, kind)),
-        made.runs,
-        made.types,
-        scrub(made.unknown, secrets),
+        result.runs,
+        result.types,
+        scrub(result.unknown, secrets),
         config.mode.value,
         uri,
         version,
@@ -199,12 +199,13 @@ def _planned(load: Load, planner: ResultPlanner) -> LoadPlan:
     )
 
 
-def _listed(columns: Mapping[str, str]) -> str:
+def _list_columns(columns: Mapping[str, str]) -> str:
+    """Return columns with their types as a list in words."""
     return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
-def _words(source: ConfigPart) -> str:
-    """A source as a user would name it."""
+def _describe_source(source: ConfigPart) -> str:
+    """Describe a source in words."""
     if isinstance(source, FilesSource):
         names = source.files if isinstance(source.files, str) else ", ".join(source.files)
         return f"new files of {names}" if source.new_only else f"files {names}"
@@ -220,12 +221,12 @@ def _words(source: ConfigPart) -> str:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The columns that a load gives its table, and how its rows are transformed.
+    """Result of a load's transform: the columns for its table, and how the transform runs.
 
     Attributes:
-        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
-        columns: what its table gets of it, internal columns among them; None: not known.
-        unknown: why something is not known.
+        runs: `each batch on its own` or `the whole input at once`; empty where it is unknown.
+        columns: the table's columns from it, internal columns included; None where unknown.
+        unknown: why `runs` or `columns` is unknown; empty where both are known.
     """
 
     runs: str = ""
@@ -234,23 +235,23 @@ class LoadResult:
 
     @property
     def types(self) -> dict[str, str]:
-        """Column -> type, in words."""
+        """Column -> type in words; empty where the columns are unknown."""
         return {field.name: format_type(field.type) for field in self.columns or ()}
 
 
 @dataclass
 class ResultPlanner:
-    """Plans the results of loads, which are asked for in the order in which they run.
+    """Plans the results of loads, one after the other in the order in which they run.
 
     Args:
-        engine: Spark, which is started for loads with `sql` or `python`, where they take it.
+        engine: Spark, which starts for the first load whose transform can be planned.
     """
 
     engine: Engine
     _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
 
-    def load(self, load: Load, table: str) -> LoadResult:
-        """Plan a load's result; it is empty for a load without `sql` and `python`.
+    def plan(self, load: Load, table: str) -> LoadResult:
+        """Return the result of a load's transform; an empty one without `sql` and `python`.
 
         Args:
             load: the load.
@@ -259,29 +260,30 @@ class ResultPlanner:
         if not load.sql and not load.python:
             return LoadResult()
         try:
-            made = self._known(load)
+            result = self._plan_known(load)
         except LakeportError as error:
-            made = LoadResult(self._by_text(load), unknown=error.message)
-        if made.columns is not None:
-            self._tables[table] = load.target.mode, made.columns
+            result = LoadResult(self._classify_by_text(load), unknown=error.message)
+        if result.columns is not None:
+            self._tables[table] = load.target.mode, result.columns
         if any(one.needs_whole_input for one in load.expect):
-            return LoadResult(AT_ONCE, made.columns, made.unknown)
-        return made
+            return LoadResult(AT_ONCE, result.columns, result.unknown)
+        return result
 
-    def _known(self, load: Load) -> LoadResult:
+    def _plan_known(self, load: Load) -> LoadResult:
+        """Return the result of a load from tables or a database; SourceError for other sources."""
         source = load.source
         if isinstance(source, TablesSource):
-            frames = {name: self._frame(place, load) for name, place in source.tables.items()}
+            frames = {name: self._table_frame(place, load) for name, place in source.tables.items()}
             frame = next(iter(frames.values()))
-            return self._planned(load, Batch(load.name, 0, frame=frame), frames)
+            return self._plan_batch(load, Batch(load.name, 0, frame=frame), frames)
         if isinstance(source, DatabaseSource) and not source.is_jdbc:
             schema = described(source)
             columns = InMemoryReader(schema, schema.empty_table())
-            return self._planned(load, Batch(load.name, 0, reader=columns), {})
-        raise SourceError(_UNREAD)
+            return self._plan_batch(load, Batch(load.name, 0, reader=columns), {})
+        raise SourceError(_UNREAD_HINT)
 
-    def _by_text(self, load: Load) -> str:
-        """How a query runs whose source's columns are not known; empty if that is not known."""
+    def _classify_by_text(self, load: Load) -> str:
+        """Return how a query on unknown columns runs, by its text; empty where that is no help."""
         names = find_query_columns(load.sql)
         if not load.sql or names is None:
             return ""
@@ -291,12 +293,12 @@ class ResultPlanner:
             return ""
         try:
             with translate_errors(self.engine.secrets):
-                return self._of_any_types(load.sql, names)
+                return self._classify_query(load.sql, names)
         except LakeportError:
             return ""
 
-    def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
-        """How a query runs on columns that may be of any type: they are null."""
+    def _classify_query(self, sql: str, names: Iterable[str]) -> str:
+        """Return how a query runs, by its plan on null columns, which may be of any type."""
         session = clone_session(self.engine.require_spark("a query").spark)
         nulls = session.range(0).selectExpr(
             *(f"NULL AS {quote_identifier(name)}" for name in names)
@@ -304,18 +306,21 @@ class ResultPlanner:
         name_frames(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 
-    def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
-        views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
+    def _plan_batch(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
+        """Return the result of a load for a batch without rows; `frames`: tables by their names."""
+        views = {**frames, **{n: self._table_frame(p, load) for n, p in load.tables.items()}}
         prepared = PreparedLoad(
             load.target, open_storage(load.target), self.engine, (), writes=False
         )
-        rules = RowRules.from_arguments(prepared, load.sql, function_of(load), views, load.expect)
+        rules = RowRules.from_arguments(
+            prepared, load.sql, import_transform(load), views, load.expect
+        )
         planned = rules.plan_batch(prepared, batch)
         shape = Policies(load.target).shape(planned.columns, planned.batch)
         return LoadResult(planned.how, shape.schema)
 
-    def _frame(self, place: str, load: Load) -> DataFrame:
-        """A table as it is once the loads before have landed, as far as their columns are known."""
+    def _table_frame(self, place: str, load: Load) -> DataFrame:
+        """Return an empty frame with a table's columns as they are after the planned loads."""
         mode, planned = self._tables.get(place, (None, None))
         try:
             there = DeltaTable(place, load.target, self.engine).whole()
@@ -331,26 +336,28 @@ class ResultPlanner:
             return empty_frame(self.engine.require_spark("a query").spark, planned)
 
 
-def news_of(load: Load, engine: Engine) -> str:
-    """What a load would have, in words; empty where its table remembers nothing of its source.
+def describe_news(load: Load, engine: Engine) -> str:
+    """Describe in words what is new in a load's source; empty without a bookmark of the source.
 
     Args:
         load: the load.
-        engine: Spark, which need not start.
+        engine: opens the table; Spark does not start.
     """
     try:
-        return _found(load, partial(_memory, load, engine))
+        return _find_news(load, partial(_open_memory, load, engine))
     except LakeportError as error:
         return f"it would fail: {error.message}"
 
 
-def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
+def _open_memory(load: Load, engine: Engine, stream: str = "") -> Memory:
+    """Return the memory of a load's table, or of one of its streams."""
     storage = open_storage(load.target)
     table = open_table(load.target, storage, engine, stream or load.name, writes=False)
     return table.memory(writes=False)
 
 
-def _found(load: Load, memory: partial[Memory]) -> str:
+def _find_news(load: Load, memory: partial[Memory]) -> str:
+    """Return what is new in a load's source, by the table's bookmark; empty without one."""
     source = load.source
     if isinstance(source, FilesSource) and source.new_only:
         options = ReadOptions().merge_source(source)
@@ -360,9 +367,9 @@ def _found(load: Load, memory: partial[Memory]) -> str:
             return f"{pluralize(len(new.files), 'new file')}, {format_size(total)}"
     if isinstance(source, DatabaseSource) and source.cursor:
         value = memory().bookmark(bookmark_name(source)).value
-        return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL
+        return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL_ROWS
     if isinstance(source, TablesSource) and source.incremental:
         name = next(iter(source.tables))
         value = memory().bookmark(tables.bookmark_name(name)).value
-        return f"rows behind version {value['version']}" if "version" in value else _ALL
+        return f"rows behind version {value['version']}" if "version" in value else _ALL_ROWS
     return ""

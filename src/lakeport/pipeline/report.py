@@ -1,4 +1,4 @@
-"""Reports of a lake file's run (`PipelineReport`), the files that keep them, and notices.
+"""Reports of a lake file's runs (`PipelineReport`), the files that keep them, and notices.
 
 `PipelineReport.to_json` writes one JSON object:
 
@@ -11,18 +11,18 @@
 | `started`, `finished` | ISO 8601 in UTC, `finished` null while it runs; `seconds` between them |
 | `rows`, `rejected` | sums over the loads |
 | `loads` | list of objects with `load`, `outcome`, `reason` (why it was skipped), `run_id` (null |
-| | where the load's table knows by itself what it has had), `seconds`, `rows`, `rejected`, |
+| | where the table remembers by itself what has landed), `seconds`, `rows`, `rejected`, |
 | | `tables` (URIs), `uses` (the loads that it needs), `exit_code`, `error` (null, or `type`, |
 | | `message`, `hint`), and `report`: |
-| | what `lakeport land --json` tells, null for a load that did not get so far |
+| | that of `lakeport land --json`, null for a load that did not get so far |
 | `warnings` | sentences that concern no single load |
 | `command` | the command line, as a list without secrets; null for a run that Python code began |
 
 An `outcome` is `landed`, `failed`, `skipped` (a load that it uses did not end well), `interrupted`
-(the run was asked to end meanwhile), `waiting` (it had not begun by then), or `left out` (not asked
-for, or landed by the run that this one resumes).
+(the run was interrupted while it ran), `waiting` (it had not begun by then), or `left out` (not
+selected, or landed by the run that this one resumes).
 
-The body is one JSON object:
+The body of a notice is one JSON object:
 
 | key | value |
 |---|---|
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 
-_SECONDS: Final = 5.0
-_LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
+_POST_SECONDS: Final = 5.0
+_MOST_VERSIONS: Final = 50  # versions of a table that are searched for the newest one with new rows
 
 _FOLDER = "_lakeport/runs"
 _SUFFIX = ".json"
@@ -65,7 +65,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What became of one load; the module's docstring describes each value."""
+    """Report of one load of a run; the module's docstring describes each value."""
 
     load: str
     outcome: LoadOutcome = "waiting"
@@ -79,25 +79,25 @@ class LoadReport:
 
     @property
     def rows(self) -> int:
-        """Rows that it landed."""
+        """Rows that the load landed."""
         return self.landing.rows if self.landing else 0
 
     @property
     def rejected(self) -> int:
-        """Records that it set aside."""
+        """Records that the load rejected."""
         return self.landing.rejected if self.landing else 0
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """URIs of the tables that it landed in."""
+        """URIs of the tables in which the load landed rows."""
         streams = self.landing.streams if self.landing else ()
         return tuple(dict.fromkeys(stream.table for stream in streams if stream.table))
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """The same as plain values.
+        """Return the report as plain values.
 
         Args:
-            whole: with the load's own report.
+            whole: whether with the load's own report.
         """
         names = "load outcome reason run_id seconds rows rejected tables exit_code uses"
         return {
@@ -109,7 +109,7 @@ class LoadReport:
 
 @dataclass(frozen=True, slots=True)
 class PipelineReport:
-    """What a run of a lake's file came to. The module's docstring describes each value."""
+    """Report of a run of a lake file. The module's docstring describes each value."""
 
     run_id: str
     file: str
@@ -123,7 +123,7 @@ class PipelineReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every load that the run was to do ended well."""
+        """Whether every selected load ended well."""
         return all(load.outcome in ("landed", "left out") for load in self.loads)
 
     @property
@@ -133,7 +133,7 @@ class PipelineReport:
 
     @property
     def rejected(self) -> int:
-        """Records that were set aside, over all loads."""
+        """Records that were rejected, over all loads."""
         return sum(load.rejected for load in self.loads)
 
     @property
@@ -143,12 +143,12 @@ class PipelineReport:
 
     @property
     def exit_code(self) -> int:
-        """The failed loads' exit code where that is one, 1 where they differ, 0 for none."""
+        """The exit code that all failed loads have; 1 where they differ, 0 where none failed."""
         codes = {load.exit_code for load in self.failed}
         return codes.pop() if len(codes) == 1 else min(len(codes), 1)
 
     def __getitem__(self, load: str) -> LoadReport:
-        """The report of a load.
+        """Return the report of a load by its name.
 
         Raises:
             KeyError: the file has no load of that name.
@@ -156,15 +156,15 @@ class PipelineReport:
         return {one.load: one for one in self.loads}[load]
 
     def __repr__(self) -> str:
-        """The run, and how its loads ended; `to_dict` has the rest."""
+        """Return the run, its rows and each load's outcome in one line."""
         ends = ", ".join(f"{load.load}={load.outcome!r}" for load in self.loads)
         return f"PipelineReport(run_id={self.run_id!r}, rows={self.rows}, {ends})"
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """The report as plain values, as the module's docstring describes them.
+        """Return the report as plain values, as the module's docstring describes them.
 
         Args:
-            whole: with the loads' own reports.
+            whole: whether with the loads' own reports.
         """
         names = (
             "ok run_id file resumes started finished seconds rows rejected loads warnings command"
@@ -173,49 +173,49 @@ class PipelineReport:
         return {"run": 1, **facts, "loads": [load.to_dict(whole=whole) for load in self.loads]}
 
     def to_json(self) -> str:
-        """The report as one JSON object on one line."""
+        """Return the report as one JSON object on one line."""
         return json.dumps(self.to_dict())
 
 
 class PipelineObserver(Protocol):
-    """Who wants to know how a run of a lake's file goes on, from several threads.
+    """Observer of a run of a lake file; its methods are called from several threads.
 
-    A class that derives from it says nothing where it has no method of its own.
+    A class that derives from it ignores the events for which it has no method.
     """
 
     def on_begun(self, load: str) -> None:
-        """A load begins."""
+        """Hear that a load begins."""
         return
 
     def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """So much of a stream was read so far: records and bytes, -1 if unknown."""
+        """Hear how many records and bytes of a stream were read so far; -1 if unknown."""
         return
 
     def on_landed(self, load: str, landed: Landed) -> None:
-        """A batch of a load is durable and visible, or was landed by the same run before."""
+        """Hear of a batch that is durable and visible, or that the same run had landed before."""
         return
 
     def on_warning(self, load: str, text: str) -> None:
-        """A sentence that the user has to read; `load` is empty where it concerns none."""
+        """Hear a sentence that the user should read; `load` is empty where it concerns none."""
         return
 
     def on_ended(self, report: LoadReport) -> None:
-        """A load has ended, however, or will not begin."""
+        """Hear that a load has ended, well or not, or will not begin."""
         return
 
     def on_finished(self, report: PipelineReport) -> None:
-        """The run is over."""
+        """Hear that the run is over, with its report."""
         return
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """What an earlier run of a file has left.
+class EarlierRun:
+    """An earlier run of a lake file, as its saved report shows it.
 
     Attributes:
-        run_id: its name.
-        outcomes: load -> what became of it; `waiting`, too, where the run was killed meanwhile.
-        run_ids: load -> the `run_id` that it landed by, of those that had one.
+        run_id: the run's name.
+        outcomes: load -> its outcome; `waiting`, too, where the run was killed meanwhile.
+        run_ids: load -> the `run_id` by which it landed, for loads that had one.
     """
 
     run_id: str
@@ -223,13 +223,10 @@ class Earlier:
     run_ids: Mapping[str, str]
 
 
-def keep(report: PipelineReport, storage: Storage) -> str:
-    """Write a run's report, in place of what was written of it before.
+def save_run_report(report: PipelineReport, storage: Storage) -> str:
+    """Save a run's report over the one before; return why the store refused, or an empty text.
 
-    While the run goes on, the loads' own reports are left out: it is written after each of them.
-
-    Returns:
-        Why that was not possible, for the user; empty if it was.
+    While the run goes on, the loads' own reports are left out, as it is saved after each load.
     """
     document = json.dumps(report.to_dict(whole=report.finished is not None))
     try:
@@ -239,17 +236,17 @@ def keep(report: PipelineReport, storage: Storage) -> str:
     return ""
 
 
-def last_of(file: str, storage: Storage) -> Earlier | None:
-    """What the newest run of a file has left; None where none has left anything.
+def find_last_run(file: str, storage: Storage) -> EarlierRun | None:
+    """Return the newest run of a file; None where no run of it has left a report.
 
     Raises:
         DestinationError: the store refused.
     """
-    for found in _newest_first(storage):
+    for found in _read_reports(storage):
         with suppress(KeyError, TypeError, AttributeError):  # it is no report of ours
             if found["file"] == file:
                 loads = found["loads"]
-                return Earlier(
+                return EarlierRun(
                     found["run_id"],
                     {each["load"]: each["outcome"] for each in loads},
                     {each["load"]: each["run_id"] for each in loads if each["run_id"]},
@@ -257,17 +254,18 @@ def last_of(file: str, storage: Storage) -> Earlier | None:
     return None
 
 
-def last_file(storage: Storage) -> str:
-    """The file of the newest run of any; empty where none has left anything.
+def find_last_file(storage: Storage) -> str:
+    """Return the file of the newest run of any file; empty where none has left a report.
 
     Raises:
         DestinationError: the store refused.
     """
-    files = (found.get("file") for found in _newest_first(storage) if isinstance(found, dict))
+    files = (found.get("file") for found in _read_reports(storage) if isinstance(found, dict))
     return next((file for file in files if isinstance(file, str)), "")
 
 
-def _newest_first(storage: Storage) -> Iterator[dict[str, Any]]:
+def _read_reports(storage: Storage) -> Iterator[dict[str, Any]]:
+    """Yield the saved reports of runs, newest first, without those that can't be parsed."""
     # A name begins with the time, and the store lists by name.
     keys = [item.key for item in storage.list(_FOLDER) if item.key.endswith(_SUFFIX)]
     for key in reversed(keys):
@@ -275,8 +273,8 @@ def _newest_first(storage: Storage) -> Iterator[dict[str, Any]]:
             yield json.loads(storage.get(key) or b"")
 
 
-def table_of(load: Load) -> str:
-    """The URI of a load's table; empty for one with several streams, which have one each."""
+def table_uri(load: Load) -> str:
+    """Return the URI of a load's table; empty where each stream has a table of its own."""
     config = load.target
     pattern = config.table_pattern
     if pattern is None or "{stream}" in pattern:
@@ -285,56 +283,55 @@ def table_of(load: Load) -> str:
 
 
 def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
-    """Send the notices of a run; none if all is well.
-
-    Returns:
-        What could not be sent or found out, for the user: that fails no run.
-    """
+    """Send a run's notices, none if all is well; return the problems, which don't fail the run."""
     if lake.notices is None:
         return []
     problems: list[str] = []
     failure, stale = lake.notices.failure, lake.notices.freshness
     for urls, body in (
-        (failure, _failure(report) if failure else {}),
-        (stale, _freshness(lake, report, problems) if stale else {}),
+        (failure, _failure_notice(report) if failure else {}),
+        (stale, _freshness_notice(lake, report, problems) if stale else {}),
     ):
         for url in urls if body else ():
-            problems += _posted(url.get_secret_value(), body)
+            problems += _post_notice(url.get_secret_value(), body)
     return problems
 
 
-def _failure(report: PipelineReport) -> dict[str, Any]:
-    """The body of a notice of failures; empty where there is none."""
+def _failure_notice(report: PipelineReport) -> dict[str, Any]:
+    """Return the body of a notice of failed loads; empty where none failed."""
     keys = ("load", "tables", "outcome", "reason", "error")
     bad = [load for load in report.loads if load.outcome in ("failed", "skipped")]
-    told = [load.to_dict(whole=False) for load in bad]
-    loads = [{key: facts[key] for key in keys} for facts in told]
+    each = [load.to_dict(whole=False) for load in bad]
+    loads = [{key: facts[key] for key in keys} for facts in each]
     names = ", ".join(load.load for load in report.failed)
     of = f"{len(report.failed)} of {len(report.loads)} loads failed"
-    return _body("failure", f"{of}: {names}", report, loads) if report.failed else {}
+    return _notice_body("failure", f"{of}: {names}", report, loads) if report.failed else {}
 
 
-def _freshness(lake: LakeFile, report: PipelineReport, problems: list[str]) -> dict[str, Any]:
-    """The body of a notice of tables that are not fresh; empty where there is none."""
+def _freshness_notice(
+    lake: LakeFile, report: PipelineReport, problems: list[str]
+) -> dict[str, Any]:
+    """Return the body of a notice of stale tables, and add problems; empty where none is stale."""
     loads = []
     for one in report.loads:
         load = lake.loads[one.load]
         limits = [each.fresh.within for each in load.expect if each.fresh is not None]
         if not limits or one.outcome == "left out":
             continue
-        told = _told(load, one)
-        unmet = [result.in_words for result in told if result.failed]
-        reasons = unmet if told else _old(load, one, min(limits), problems)
+        results = _freshness_results(load, one)
+        violations = [result.in_words for result in results if result.failed]
+        reasons = violations if results else _stale_tables(load, one, min(limits), problems)
         if reasons:
             why = "; ".join(reasons)
             loads.append({"load": one.load, "tables": list(one.tables), "reason": why})
     names = ", ".join(str(load["load"]) for load in loads)
-    return _body("freshness", f"not fresh: {names}", report, loads) if loads else {}
+    return _notice_body("freshness", f"not fresh: {names}", report, loads) if loads else {}
 
 
-def _body(
+def _notice_body(
     event: str, text: str, report: PipelineReport, loads: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
+    """Return the body of a notice about some loads of a run."""
     file = report.file.replace("\\", "/").rpartition("/")[2]
     return {
         "text": f"lakeport, {file}: {text}",
@@ -345,26 +342,26 @@ def _body(
     }
 
 
-def _told(load: Load, report: LoadReport) -> list[ExpectationResult]:
-    """What this run has found of the `fresh` expectations."""
-    wanted = {one.title for one in load.expect if one.fresh is not None}
+def _freshness_results(load: Load, report: LoadReport) -> list[ExpectationResult]:
+    """Return this run's results of a load's `fresh` expectations; none if it checked nothing."""
+    titles = {one.title for one in load.expect if one.fresh is not None}
     streams = report.landing.streams if report.landing else ()
     results = [result for stream in streams for result in stream.expectations]
-    return [one for one in results if one.name in wanted]
+    return [one for one in results if one.name in titles]
 
 
-def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
-    """Those tables of a load to which no row has come for longer than that, in seconds.
+def _stale_tables(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
+    """Return a sentence for each Delta table of a load without new rows for `within` seconds.
 
-    It is asked where a run that failed has checked nothing.
+    For loads that failed before they checked anything. Adds a problem for each unreadable table.
     """
     if load.target.file_type != "delta":
         return []  # no log tells when rows came
     found = []
     now = datetime.now(UTC)
-    for uri in report.tables or ((table,) if (table := table_of(load)) else ()):
+    for uri in report.tables or ((table,) if (table := table_uri(load)) else ()):
         try:
-            history = Table(uri, load.target).history(_LOOKED_AT)
+            history = Table(uri, load.target).history(_MOST_VERSIONS)
         except LakeportError as error:
             problems.append(f"how old {uri} is can't be told: {error.message}")
             continue
@@ -375,14 +372,14 @@ def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> 
     return found
 
 
-def _posted(url: str, body: Mapping[str, Any]) -> list[str]:
-    """Send a body; what went wrong, if anything. Of the URL, only the host is told."""
+def _post_notice(url: str, body: Mapping[str, Any]) -> list[str]:
+    """Post a notice; return the problem, if any, which names only the host of the URL."""
     from urllib.request import Request, urlopen
 
     headers = {"Content-Type": "application/json"}
     try:
         request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310  # the user's own
-        with urlopen(request, timeout=_SECONDS):  # noqa: S310
+        with urlopen(request, timeout=_POST_SECONDS):  # noqa: S310
             return []
     except Exception as error:  # whatever the endpoint does, the run is over
         status = getattr(error, "code", None)

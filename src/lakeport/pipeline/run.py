@@ -4,8 +4,8 @@
 file ─▶ which loads ─▶ one Spark ─▶ ready ─▶ land … land ─┬─ well ──▶ others are ready
                                                           └─ failed ▶ those that use it are skipped
 ```
-A report of it is kept beside the lake from the first moment on: what a run that was killed has done
-stands there, so that `resume` can go on with it.
+A report of the run is saved beside the lake from the start on, so that `resume` can go on with a
+run that was killed.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from lakeport.loading.run import land
 from lakeport.loading.transform.function import import_function
 from lakeport.model import Mode
 from lakeport.pipeline.report import (
-    Earlier,
+    EarlierRun,
     LoadReport,
     PipelineObserver,
     PipelineReport,
-    keep,
-    last_file,
-    last_of,
+    find_last_file,
+    find_last_run,
+    save_run_report,
     send_notices,
-    table_of,
+    table_uri,
 )
 from lakeport.sources.tables import DeltaTable
 from lakeport.sources.target import open_folder_storage
@@ -66,28 +66,28 @@ if TYPE_CHECKING:
 
 _DONE = frozenset({"landed", "left out"})
 
-_MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
-_LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
-_END_SECONDS = 8.5  # for loads that are asked to end, which takes each eight at most
+_MOST_LOADS_AT_ONCE = 4  # more loads would share the same cores, and each takes memory
+_WAKE_SECONDS = 1.0  # Python may see a signal only when a wait ends
+_END_SECONDS = 8.5  # that loads have to end, which takes each of them eight at most
 
 
 class Schedule:
-    """The order of loads that need each other.
+    """Order of loads that depend on each other, share a table, or reach a store in different ways.
 
     Args:
-        needs: load -> the loads that it uses, without cycles; in the file's order, which those keep
-            that can begin together. What is no key itself is taken to be there.
-        tables: load -> its table, in which no two of them run at once; empty, or none: any may.
-        reached: load -> store -> how Spark reaches it. Its file systems know one way to each store,
-            so that loads which have others take turns.
+        needs: load -> the loads that it uses, without cycles, in the order of the file. A used load
+            that is no key has ended well before.
+        tables: load -> its table. Two loads of one table never run at once; empty: no such limit.
+        reached: load -> store -> how Spark reaches the store. Spark knows one way to each store, so
+            that loads with different ways never run at once.
 
     Example:
         >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
-        >>> schedule.ready()
+        >>> schedule.take_ready()
         ['flights', 'airports']
-        >>> schedule.ended("flights", well=False)
+        >>> schedule.mark_ended("flights", well=False)
         {'delays': 'needs flights, which failed'}
-        >>> schedule.ready()
+        >>> schedule.take_ready()
         []
     """
 
@@ -104,56 +104,53 @@ class Schedule:
         self._reached = reached or {}
         self._running: set[str] = set()
 
-    def ready(self) -> list[str]:
-        """Those that can begin now; each is told once."""
+    def take_ready(self) -> list[str]:
+        """Return the loads that can begin now, in the file's order; each is returned once."""
         found = []
         for name in [name for name, uses in self._waiting.items() if not uses]:
-            if not any(self._clash(name, other) for other in self._running):
+            if not any(self._conflict(name, other) for other in self._running):
                 del self._waiting[name]
                 self._running.add(name)
                 found.append(name)
         return found
 
-    def _clash(self, one: str, other: str) -> bool:
-        """Whether two loads can't run at once."""
+    def _conflict(self, one: str, other: str) -> bool:
+        """Whether two loads can't run at once: for their table, or their way to a store."""
         table = self._tables.get(one)
         if table and table == self._tables.get(other):
             return True
         mine, others = self._reached.get(one, {}), self._reached.get(other, {})
         return any(mine[store] != others[store] for store in mine.keys() & others.keys())
 
-    def ended(self, name: str, *, well: bool) -> dict[str, str]:
-        """Take down that a load has ended.
-
-        Returns:
-            Those that will never begin for that, and why.
-        """
+    def mark_ended(self, name: str, *, well: bool) -> dict[str, str]:
+        """Note that a load has ended; return the loads that can never begin for that -> why."""
         self._running.discard(name)
         if well:
             for uses in self._waiting.values():
                 uses.discard(name)
             return {}
-        return self._skipped(name, "failed")
+        return self._skip_users(name, "failed")
 
-    def _skipped(self, name: str, became: str) -> dict[str, str]:
+    def _skip_users(self, name: str, became: str) -> dict[str, str]:
+        """Drop the loads that use a load, directly or not; return each with its reason."""
         found: dict[str, str] = {}
         for other in [other for other, uses in self._waiting.items() if name in uses]:
             if other in self._waiting:
                 del self._waiting[other]
                 found[other] = f"needs {name}, which {became}"
-                found |= self._skipped(other, "was skipped")
+                found |= self._skip_users(other, "was skipped")
         return found
 
 
 class LoadObserver(Observer):
-    """The observer of one load: hands on what it hears, with the load's name.
+    """Observer of one load, which passes events on to the run's observer with the load's name.
 
     Args:
-        load: its name.
-        run: who observes the run.
+        load: the load's name.
+        run: the observer of the run.
 
     Attributes:
-        report: the load's, once it has ended.
+        report: the load's report, once it has ended; None before.
     """
 
     def __init__(self, load: str, run: PipelineObserver) -> None:
@@ -162,35 +159,35 @@ class LoadObserver(Observer):
         self.report: LandingReport | None = None
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Hand it on."""
+        """Pass the event on."""
         self._run.on_progress(self._load, stream, records, size)
 
     def on_landed(self, landed: Landed) -> None:
-        """Hand it on."""
+        """Pass the event on."""
         self._run.on_landed(self._load, landed)
 
     def on_warning(self, text: str) -> None:
-        """Hand it on."""
+        """Pass the event on."""
         self._run.on_warning(self._load, text)
 
     def on_finished(self, report: LandingReport) -> None:
-        """Keep it."""
+        """Keep the report."""
         self.report = report
 
 
-def name_of_run(load: Load, run: str) -> str | None:
-    """The `run_id` by which a load that is begun anew knows what it has landed.
+def choose_run_id(load: Load, run: str) -> str | None:
+    """Return the `run_id` by which a repeated load adds nothing; None where it needs none.
 
-    None where it needs none: the table remembers, or to land the rows again changes nothing.
+    It needs none if the table remembers the source, or to land the rows again changes nothing.
     """
     if load.target.run_id is not None:
         return load.target.run_id
-    once = _remembers(load.source) or load.target.mode is not Mode.APPEND
-    return None if once else f"{run}/{load.name}"
+    repeatable = _table_remembers(load.source) or load.target.mode is not Mode.APPEND
+    return None if repeatable else f"{run}/{load.name}"
 
 
-def _remembers(source: ConfigPart) -> bool:
-    """Whether the table knows how far the source has been read."""
+def _table_remembers(source: ConfigPart) -> bool:
+    """Whether the table has a bookmark of how far the source was read."""
     if isinstance(source, FilesSource):
         return source.new_only
     if isinstance(source, DatabaseSource):
@@ -210,12 +207,12 @@ def run_load(
     """Run a load; return its report and the error that ended it, which is never raised.
 
     Args:
-        load: what to do.
+        load: the load.
         engine: Spark.
-        run_id: see `name_of_run`.
-        cancellation: has it end.
-        observer: is told how it goes on.
-        full_refresh: forget what the table remembers of its source, and read that anew.
+        run_id: see `choose_run_id`.
+        cancellation: ends the load.
+        observer: hears how the load goes on.
+        full_refresh: forget what the table remembers of the source, and read all of it again.
     """
     own, begin = LoadObserver(load.name, observer), time.monotonic()
     error: BaseException | None = None
@@ -231,8 +228,8 @@ def run_load(
                 run_id=run_id,
                 warm="off",
                 sql=load.sql,
-                python=function_of(load),
-                views=_views(load, engine),
+                python=import_transform(load),
+                views=_read_views(load, engine),
                 expect=load.expect,
                 full_refresh=full_refresh,
             )
@@ -242,10 +239,11 @@ def run_load(
     report = LoadReport(
         load.name, "landed", "", run_id, seconds, landing=own.report, uses=load.depends
     )
-    return (report, None) if error is None else (_failed(report, load, error), error)
+    return (report, None) if error is None else (_failed_report(report, load, error), error)
 
 
-def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
+def _failed_report(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
+    """Return the report of a load that an error has ended, or an interrupt."""
     if isinstance(error, KeyboardInterrupt):
         return replace(report, outcome="interrupted")
     failure = Failure.of(error).scrubbed((*load.target.secrets(), *load.source.secrets()))
@@ -253,17 +251,17 @@ def _failed(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
     return replace(report, outcome="failed", error=failure, exit_code=code)
 
 
-def function_of(load: Load) -> str | Callable[[Any], Any]:
-    """What `python` of a load names; empty for none.
+def import_transform(load: Load) -> str | Callable[[Any], Any]:
+    """Import the function that `python` of a load names; return an empty text for none.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: the function does not exist.
     """
     return load.python and import_function(load.python, Path(load.folder))
 
 
-def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:
-    """Return the other tables that `sql` names, each at its newest version."""
+def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:
+    """Return name -> frame of the other tables that `sql` names, each at its newest version."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {
         name: DeltaTable(place, load.target, engine).whole()
@@ -273,12 +271,12 @@ def _views(load: Load, engine: Engine) -> dict[str, DataFrame]:
 
 
 def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
-    """The loads that are asked for, in the file's order; all, if nothing is said.
+    """Return the selected loads of a file, in its order.
 
     Args:
         lake: the file.
-        only: names, each taken alone, without the loads that it uses.
-        tag: those that have it; empty for any.
+        only: names of the loads, without those that they use; empty for all.
+        tag: a tag that the loads have; empty for any.
 
     Raises:
         ConfigError: there is no such load, or none with that tag.
@@ -298,24 +296,22 @@ def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Loa
 
 
 def _check_names(lake: LakeFile, names: Sequence[str]) -> None:
-    """See that the file has these loads.
-
-    Raises:
-        ConfigError: it lacks one; the nearest is told.
-    """
+    """Raise ConfigError, with the closest name, unless the file has loads of these names."""
     for name in names:
         if name not in lake.loads:
             raise unknown_name_error("load", name, lake.loads)
 
 
 def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
-    """See that these loads can be read anew: each replaces its table, which then is its own.
+    """Raise ConfigError unless each of these loads is the only one that lands in its table.
+
+    A full refresh replaces the table.
 
     Raises:
-        ConfigError: the file lacks one, or another load lands in its table, too.
+        ConfigError: the file lacks a load, or another load lands in its table.
     """
     _check_names(lake, [*names])
-    tables = {name: table_of(load) for name, load in lake.loads.items()} if names else {}
+    tables = {name: table_uri(load) for name, load in lake.loads.items()} if names else {}
     for name in names:
         others = [other for other in tables if other != name and tables[other] == tables[name]]
         if tables[name] and others:
@@ -326,11 +322,11 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
             )
 
 
-def reached_by(load: Load) -> dict[str, object]:
-    """The stores that Spark may reach for a load, such as a bucket or an account, each with how."""
+def storage_settings(load: Load) -> dict[str, object]:
+    """Return store -> settings of the buckets and accounts that Spark may reach for a load."""
     config = load.target
     storages = [open_storage(config)] if config.connector_jars() else []
-    for uri in _tables_of(load).values():
+    for uri in _tables_read(load).values():
         with suppress(LakeportError):  # the load itself will say so
             storages += [found] if (found := open_folder_storage(config, f"{uri}/")) else []
     return {
@@ -340,13 +336,13 @@ def reached_by(load: Load) -> dict[str, object]:
     }
 
 
-def start_engine(loads: Collection[Load]) -> Engine:
-    """Return an engine with all that the loads need, so that none has Spark start anew.
+def choose_run_engine(loads: Collection[Load]) -> Engine:
+    """Return one engine with all that the loads need, so that no load starts Spark again.
 
-    It is the run's own, not a warm session's: that one has one command at a time.
+    It never is a warm session's, which runs one command at a time.
 
     Raises:
-        ConfigError: two loads ask for different Sparks, or for a warm session's.
+        ConfigError: loads have different `spark` settings, or require a warm session.
         MissingDependency: there is no Java that Spark runs on.
     """
     needs: frozenset[str] = frozenset()
@@ -367,14 +363,14 @@ def start_engine(loads: Collection[Load]) -> Engine:
                 "give them once, under `target` or `defaults`.",
             )
         needs |= load.target.jars
-        if used := _tables_of(load):
+        if used := _tables_read(load):
             needs |= TablesSource(tables=used).jars
     name = "threads" if first and engines == {"threads"} else "spark"
     return choose_engine(name, SessionRequest(needs, first.target.spark if first else {}))
 
 
-def _tables_of(load: Load) -> dict[str, str]:
-    """Return the tables that a load reads, by the names that `sql` has for them."""
+def _tables_read(load: Load) -> dict[str, str]:
+    """Return name in `sql` -> URI of the tables that a load reads."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {**load.tables, **own}
 
@@ -396,21 +392,21 @@ def run(
 
     Args:
         path: the file.
-        only: names of loads to do, alone: not those that they use.
-        tag: do the loads that have it.
-        full_refresh: names of loads that forget what they have had, and read their source anew.
+        only: names of loads to run, without those that they use.
+        tag: run only loads with this tag.
+        full_refresh: names of loads that forget what they have read, and read all of their source.
         parallel: how many loads run at once; default: one for each core, 4 at most.
-        resume: do what the last run of the file left undone: what failed, was skipped, or had not
-            ended when it was asked to end, or killed.
-        observer: is told how the run goes on.
+        resume: run what the last run of the file left undone: loads that failed, were skipped, or
+            had not ended when the run was interrupted or killed.
+        observer: hears how the run goes on.
         progress: as for `lakeport.land`.
 
     Returns:
-        What came of each load.
+        The report of all loads.
 
     Raises:
-        ConfigError: the file, or what is asked for, is wrong; nothing was read or written.
-        LoadsFailed: loads have failed; its `report` tells of all.
+        ConfigError: the file or an argument is wrong; nothing was read or written.
+        LoadsFailed: loads have failed; its `report` has all loads.
 
     Example:
         >>> report = lakeport.run("lake.yaml", tag="nightly")  # doctest: +SKIP
@@ -440,42 +436,45 @@ def run_lake(
     resume: bool = False,
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
-    """Run the loads of a lake file that was read; see `run`."""
+    """Run the loads of a parsed lake file, and return the report; see `run`."""
     check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
     loads = select_loads(lake, only, tag)
     target = next(iter(lake.loads.values())).target  # the first one's store keeps the reports
     storage = open_storage(target) if target.manifest else None
-    earlier = _last_run(lake, storage) if resume else None
-    told = [] if observer is None else [observer]
-    each = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, told)
+    earlier = _find_last_run(lake, storage) if resume else None
+    observers = [] if observer is None else [observer]
+    pipeline = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, observers)
     if resume and earlier is None:
-        each.warn("`resume`: no run has left a report beside the lake so far; all loads are done.")
-    return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
+        pipeline.warn(
+            "`resume`: no run has left a report beside the lake so far; all loads are done."
+        )
+    return pipeline.run(parallel or min(_MOST_LOADS_AT_ONCE, available_cores()))
 
 
-def _file(lake: LakeFile) -> str:
+def _resolve_path(lake: LakeFile) -> str:
+    """Return the absolute path of a lake file, by which runs know it."""
     return str(Path(lake.path).resolve())
 
 
-def _last_run(lake: LakeFile, storage: Storage | None) -> Earlier | None:
-    """What the file's last run has left; None where no run of any file has left anything.
+def _find_last_run(lake: LakeFile, storage: Storage | None) -> EarlierRun | None:
+    """Return the file's last run; None where no run of any file has left a report.
 
     Raises:
-        ConfigError: runs leave no reports, or those of other files have: after a move of the file,
-            a run from the start would append again what has landed.
+        ConfigError: runs leave no reports; or only other files' runs did: if the file was moved, a
+            run from the start would append again what has landed.
     """
     if storage is None:
         raise ConfigError(
             f"no run of {lake.path} has left a report to go on with",
             "leave `--resume` out. Runs leave reports with `manifest: true`, which is the default.",
         )
-    found = last_of(_file(lake), storage)
-    if found is None and (other := last_file(storage)):
+    found = find_last_run(_resolve_path(lake), storage)
+    if found is None and (other := find_last_file(storage)):
         raise ConfigError(
-            f"no run of {_file(lake)} has left a report in {storage.uri()} to go on with: the last "
-            f"one there is of {other}",
+            f"no run of {_resolve_path(lake)} has left a report in {storage.uri()} to go on with: "
+            f"the last one there is of {other}",
             "if this file is new there, leave `--resume` out; if it was moved, that run's loads "
             "are known by the old path.",
         )
@@ -483,30 +482,30 @@ def _last_run(lake: LakeFile, storage: Storage | None) -> Earlier | None:
 
 
 class _PipelineRun:
-    """One run: its loads, and what became of each so far."""
+    """One run of a lake file: its loads, their reports so far, and the threads that run them."""
 
     def __init__(
         self,
         lake: LakeFile,
         loads: Mapping[str, Load],
-        earlier: Earlier | None,
+        earlier: EarlierRun | None,
         full_refresh: frozenset[str],
         storage: Storage | None,
         observers: Sequence[PipelineObserver],
     ) -> None:
         self.lake = lake
-        self.earlier = earlier or Earlier("", {}, {})
+        self.earlier = earlier or EarlierRun("", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
         self.users = fan_out(*observers)
-        lineage = [] if lake.lineage is None else [_lineage(lake, lake.lineage, self.warn)]
+        lineage = [] if lake.lineage is None else [_open_lineage(lake, lake.lineage, self.warn)]
         self.observer = fan_out(self.users, *lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         before = self.earlier.outcomes
         self.loads = {n: load for n, load in loads.items() if before.get(n) not in _DONE}
         self.reports = {
-            name: LoadReport(name, "waiting", run_id=self._id_of(load), uses=load.depends)
+            name: LoadReport(name, "waiting", run_id=self._run_id_of(load), uses=load.depends)
             if name in self.loads
             else LoadReport(name, "left out", uses=load.depends)
             for name, load in lake.loads.items()
@@ -519,27 +518,27 @@ class _PipelineRun:
         self.error: BaseException | None = None
 
     def run(self, parallel: int) -> PipelineReport:
-        """Do the loads, so many at once.
+        """Run the loads, at most `parallel` at once; return the report.
 
         Raises:
             LoadsFailed: some have failed.
-            KeyboardInterrupt: the run was asked to end.
+            KeyboardInterrupt: the run was interrupted; loads that ran have ended.
         """
         if not self.loads:
             return self._finish()
-        self._keep()
+        self._save_report()
         # Tasks import the functions' modules, which lie beside the file.
         folders = {load.folder for load in self.loads.values() if load.python}
         sys.path[:0] = folders.difference(sys.path)
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with (
-            start_engine(self.loads.values()) as engine,
+            choose_run_engine(self.loads.values()) as engine,
             wait_unless_interrupted(threads, cancels=True) as executor,
         ):
             try:
-                self._drive(executor, engine)
+                self._run_loads(executor, engine)
             except KeyboardInterrupt as interrupt:
-                self._end(interrupt, engine)
+                self._end_running(interrupt, engine)
                 self._finish()
                 raise
         report = self._finish()
@@ -547,26 +546,27 @@ class _PipelineRun:
             raise LoadsFailed(report) from self.error
         return report
 
-    def _drive(self, executor: ThreadPoolExecutor, engine: Engine) -> None:
-        """Begin each load when it can, and take down how it ends."""
+    def _run_loads(self, executor: ThreadPoolExecutor, engine: Engine) -> None:
+        """Begin each load when it can, and record how it ends, until none runs or can begin."""
         schedule = Schedule(
             {name: load.depends for name, load in self.loads.items()},
-            {name: table_of(load) for name, load in self.loads.items()},
-            {name: reached_by(load) for name, load in self.loads.items()},
+            {name: table_uri(load) for name, load in self.loads.items()},
+            {name: storage_settings(load) for name, load in self.loads.items()},
         )
         while True:
-            for name in schedule.ready():
-                self._begin(executor, engine, name)
+            for name in schedule.take_ready():
+                self._begin_load(executor, engine, name)
             if not self.running:
                 return
-            for done in wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED).done:
-                report = self._take(done)
-                self._keep()
+            for done in wait(self.running, _WAKE_SECONDS, FIRST_COMPLETED).done:
+                report = self._take_result(done)
+                self._save_report()
                 well = report.outcome == "landed"
-                for other, why in schedule.ended(report.load, well=well).items():
-                    self._ended(replace(self.reports[other], outcome="skipped", reason=why))
+                for other, why in schedule.mark_ended(report.load, well=well).items():
+                    self._record_end(replace(self.reports[other], outcome="skipped", reason=why))
 
-    def _begin(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
+    def _begin_load(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
+        """Submit a load to the executor."""
         stop = self.cancellations[name] = Cancellation()
         work = partial(
             run_load,
@@ -579,20 +579,22 @@ class _PipelineRun:
         )
         self.running[executor.submit(carried(work))] = name
 
-    def _take(self, done: Future[Any]) -> LoadReport:
+    def _take_result(self, done: Future[Any]) -> LoadReport:
+        """Record the end of a load whose thread is done; return its report."""
         del self.running[done]
         report: LoadReport
         report, error = done.result()
         self.error = self.error or error
-        self._ended(report)
+        self._record_end(report)
         return report
 
-    def _ended(self, report: LoadReport) -> None:
+    def _record_end(self, report: LoadReport) -> None:
+        """Keep the report of a load that has ended, and tell the observers."""
         self.reports[report.load] = report
         self.observer.on_ended(report)
 
-    def _end(self, interrupt: KeyboardInterrupt, engine: Engine) -> None:
-        """Have all loads end that run, and take down what became of them."""
+    def _end_running(self, interrupt: KeyboardInterrupt, engine: Engine) -> None:
+        """End all loads that run, for 8.5 seconds at most, and record how they ended."""
         for done in [done for done in self.running if done.cancel()]:
             del self.cancellations[self.running.pop(done)]  # it had not begun
         for stop in self.cancellations.values():
@@ -605,33 +607,34 @@ class _PipelineRun:
             for stop in self.cancellations.values():
                 stop.at_once = True
         for done in [done for done in self.running if done.done()]:
-            self._take(done)
+            self._take_result(done)
         for name in self.cancellations:
             if self.reports[name].outcome == "waiting":
-                self._ended(replace(self.reports[name], outcome="interrupted"))
+                self._record_end(replace(self.reports[name], outcome="interrupted"))
         if unknown := [
             text for stop in self.cancellations.values() if (text := stop.unknown_commits())
         ]:
             interrupt.add_note("; ".join(unknown))
 
     def _finish(self) -> PipelineReport:
-        """Close the books, and tell."""
+        """Send notices, save the report, tell the observers, and return the report."""
         finished = datetime.now(UTC)
-        report = self._report(finished)
+        report = self._build_report(finished)
         if self.loads:
             for problem in send_notices(self.lake, report):
                 self.warn(problem)
-            report = self._report(finished)
-            self._keep(report)
+            report = self._build_report(finished)
+            self._save_report(report)
         self.observer.on_finished(report)
         return report
 
-    def _report(self, finished: datetime | None) -> PipelineReport:
+    def _build_report(self, finished: datetime | None) -> PipelineReport:
+        """Return the report so far; `finished` is None while the run goes on."""
         command = command_line()
         known = {text for load in self.lake.loads.values() for text in load.target.secrets()}
         return PipelineReport(
             self.name,
-            _file(self.lake),
+            _resolve_path(self.lake),
             self.started,
             finished,
             time.monotonic() - self.begin,
@@ -641,32 +644,36 @@ class _PipelineRun:
             None if command is None else masked(command, known),
         )
 
-    def _keep(self, report: PipelineReport | None = None) -> None:
-        """Write down how far the run is; that it can't be written fails none."""
+    def _save_report(self, report: PipelineReport | None = None) -> None:
+        """Save a report, or that of the run so far; warn once if the store refuses."""
         if self.storage is None:
             return
-        problem = keep(report or self._report(None), self.storage)
+        problem = save_run_report(report or self._build_report(None), self.storage)
         if problem:
             self.storage = None  # to try again takes as long again
             self.warn(problem)
 
     def warn(self, text: str) -> None:
+        """Add a warning to the report, and tell the user's observers."""
         self.warnings[text] = None
         self.users.on_warning("", text)
 
-    def _id_of(self, load: Load) -> str | None:
-        return self.earlier.run_ids.get(load.name) or name_of_run(load, self.name)
+    def _run_id_of(self, load: Load) -> str | None:
+        """Return a load's run id, that of the resumed run if it had one; None for none."""
+        return self.earlier.run_ids.get(load.name) or choose_run_id(load, self.name)
 
 
-def _lineage(lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> PipelineObserver:
-    """Return the observer that sends a run's lineage.
+def _open_lineage(
+    lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]
+) -> PipelineObserver:
+    """Return the observer that sends a run's lineage events.
 
     Raises:
         MissingDependency: OpenLineage's client is not installed.
     """
     try:
-        from lakeport.pipeline.lineage import Events
+        from lakeport.pipeline.lineage import LineageObserver
     except ImportError:
         problem = "lineage is sent by the package `openlineage-python`, which is not installed"
         raise missing(problem, "lineage") from None
-    return Events(lake, lineage, warn)
+    return LineageObserver(lake, lineage, warn)

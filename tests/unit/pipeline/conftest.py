@@ -13,5 +13,5 @@ from tests.unit.pipeline.kit import Lander
 def lander(monkeypatch: pytest.MonkeyPatch) -> Lander:
     made = Lander()
     monkeypatch.setattr(run, "land", made)
-    monkeypatch.setattr(run, "start_engine", lambda loads: ThreadEngine())
+    monkeypatch.setattr(run, "choose_run_engine", lambda loads: ThreadEngine())
     return made

@@ -7,46 +7,46 @@ from lakeport.pipeline.run import Schedule
 
 def test_those_that_use_nothing_begin_in_the_files_order() -> None:
     schedule = Schedule({"b": [], "a": [], "c": ["a"]})
-    assert schedule.ready() == ["b", "a"]
-    assert schedule.ready() == []
+    assert schedule.take_ready() == ["b", "a"]
+    assert schedule.take_ready() == []
 
 
 def test_a_load_waits_for_all_that_it_uses() -> None:
     schedule = Schedule({"a": [], "b": [], "c": ["a", "b"]})
-    schedule.ready()
-    assert schedule.ended("a", well=True) == {}
-    assert schedule.ready() == []
-    schedule.ended("b", well=True)
-    assert schedule.ready() == ["c"]
+    schedule.take_ready()
+    assert schedule.mark_ended("a", well=True) == {}
+    assert schedule.take_ready() == []
+    schedule.mark_ended("b", well=True)
+    assert schedule.take_ready() == ["c"]
 
 
 def test_what_needs_a_failed_one_never_begins_nor_does_what_needs_that() -> None:
     schedule = Schedule({"a": [], "b": ["a"], "c": ["b", "a"], "d": ["c"], "other": []})
-    assert schedule.ready() == ["a", "other"]
-    assert schedule.ended("a", well=False) == {
+    assert schedule.take_ready() == ["a", "other"]
+    assert schedule.mark_ended("a", well=False) == {
         "b": "needs a, which failed",
         "c": "needs b, which was skipped",
         "d": "needs c, which was skipped",
     }
-    assert schedule.ended("other", well=True) == {}
-    assert schedule.ready() == []
+    assert schedule.mark_ended("other", well=True) == {}
+    assert schedule.take_ready() == []
 
 
 def test_what_is_not_asked_for_is_taken_to_be_there() -> None:
-    assert Schedule({"delays": ["flights"]}).ready() == ["delays"]
+    assert Schedule({"delays": ["flights"]}).take_ready() == ["delays"]
 
 
 def test_loads_of_one_table_take_turns_however_they_end() -> None:
     needs: dict[str, list[str]] = {"a": [], "b": [], "c": [], "tap": [], "other": []}
     tables = {"a": "t", "b": "t", "c": "t", "tap": "", "other": ""}
     schedule = Schedule(needs, tables)
-    assert schedule.ready() == ["a", "tap", "other"]
-    schedule.ended("tap", well=True)
-    assert schedule.ready() == []
-    assert schedule.ended("a", well=False) == {}
-    assert schedule.ready() == ["b"]
-    schedule.ended("b", well=True)
-    assert schedule.ready() == ["c"]
+    assert schedule.take_ready() == ["a", "tap", "other"]
+    schedule.mark_ended("tap", well=True)
+    assert schedule.take_ready() == []
+    assert schedule.mark_ended("a", well=False) == {}
+    assert schedule.take_ready() == ["b"]
+    schedule.mark_ended("b", well=True)
+    assert schedule.take_ready() == ["c"]
 
 
 def test_loads_that_reach_one_store_in_different_ways_take_turns() -> None:
@@ -58,8 +58,8 @@ def test_loads_that_reach_one_store_in_different_ways_take_turns() -> None:
         "e": {},
     }
     schedule = Schedule({name: [] for name in ways}, None, ways)
-    assert schedule.ready() == ["a", "c", "d", "e"]
-    schedule.ended("a", well=True)
-    assert schedule.ready() == []
-    schedule.ended("c", well=False)
-    assert schedule.ready() == ["b"]
+    assert schedule.take_ready() == ["a", "c", "d", "e"]
+    schedule.mark_ended("a", well=True)
+    assert schedule.take_ready() == []
+    schedule.mark_ended("c", well=False)
+    assert schedule.take_ready() == ["b"]

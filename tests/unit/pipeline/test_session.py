@@ -22,7 +22,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
         found.append((name, request.needs, request.settings))
 
     monkeypatch.setattr(run, "choose_engine", choose)
-    run.start_engine(loads)
+    run.choose_run_engine(loads)
     return found[0]
 
 
@@ -43,9 +43,9 @@ def test_loads_that_ask_for_different_sparks_are_refused(tmp_path: Path) -> None
     one = load_of("one", tmp_path)
     other = load_of("other", tmp_path, spark={"spark.driver.memory": "2g"})
     with pytest.raises(ConfigError, match="loads 'one' and 'other' have different `spark`"):
-        run.start_engine([one, other])
+        run.choose_run_engine([one, other])
 
 
 def test_a_warm_session_cannot_be_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="load 'one' asks for a warm session's Spark"):
-        run.start_engine([load_of("one", tmp_path, warm="require")])
+        run.choose_run_engine([load_of("one", tmp_path, warm="require")])

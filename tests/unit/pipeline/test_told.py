@@ -17,7 +17,7 @@ from lakeport.config.expectations import Expectation
 from lakeport.config.lake import Lineage, Notices
 from lakeport.config.sources import DatabaseSource
 from lakeport.errors import LoadsFailed, MissingDependency, SourceError
-from lakeport.pipeline.lineage import inputs_of, name_of
+from lakeport.pipeline.lineage import name_dataset, name_inputs
 from lakeport.pipeline.run import run_lake as run
 from tests.unit.pipeline.hooks import endpoint
 from tests.unit.pipeline.kit import Lander, failing, lake_of
@@ -164,7 +164,7 @@ def test_an_endpoint_that_fails_is_one_warning(tmp_path: Path, lander: Lander) -
     ],
 )
 def test_names_of_datasets(place: str, namespace: str, name: str) -> None:
-    assert name_of(place) == (namespace, name)
+    assert name_dataset(place) == (namespace, name)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_names_of_datasets(place: str, namespace: str, name: str) -> None:
     ],
 )
 def test_names_of_databases_hold_no_secret(uri: str, table: str, found: Any) -> None:
-    assert inputs_of(DatabaseSource(database=uri, table=table)) == [found]
+    assert name_inputs(DatabaseSource(database=uri, table=table)) == [found]
 
 
 def test_a_run_without_lineage_does_without_its_package(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.pipeline.lineage import lineage_of
+from lakeport.pipeline.lineage import trace_columns
 
 TABLES = {
     "source": ["id", "Name", "price", "qty", "a.b", "items", "place", "ym"],
@@ -15,7 +15,7 @@ TABLES = {
 
 
 def traced(sql: str) -> dict[str, dict[str, str]] | None:
-    found = lineage_of(sql, TABLES)
+    found = trace_columns(sql, TABLES)
     return found and {
         name: {".".join(field): kind for field, kind in origins.items()}
         for name, origins in found.items()
