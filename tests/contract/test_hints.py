@@ -174,7 +174,7 @@ NAMING = {
         schema/types shape sources/csv/detection sources/csv/csv_plan
         sources/csv/reader sources/database/database_source sources/excel/plan
         sources/files/discovery sources/files/new_files sources/files/source_file
-        sources/input/plain_files sources/json/reader sources/json/documents sources/open
+        sources/input/plain_files sources/json/reader sources/json/json_plan sources/open
         sources/typed/plan lake/tables lake/location
         lake/maintenance lake/facts lake/runs lake/table lake/undo lake/snapshots
         writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer

@@ -23,7 +23,7 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import kind_to_arrow_type
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
+from lakeport.sources.json.record import Fault, RecordParser, create_batch_from_rows
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -217,14 +217,14 @@ def line_by_line(
         if not text:
             continue
         try:
-            rows.append(parser.record(text))
+            rows.append(parser.parse(text))
         except Fault as fault:
             bad.append((number, fault.column, fault.reason))
     return rows, bad
 
 
 def parsed_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any]]:
-    return batch_of_rows(rows, reader.schema).to_pylist() if rows else []
+    return create_batch_from_rows(rows, reader.schema).to_pylist() if rows else []
 
 
 @pytest.mark.parametrize("envelope", [False, True])

@@ -8,8 +8,8 @@ from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import kind_to_arrow_type
-from lakeport.sources.json.reader import JsonReader, Unknown, merge_unknown
-from lakeport.sources.json.record import Fault, RecordParser, batch_of_rows
+from lakeport.sources.json.reader import JsonReader, UnknownCounts, merge_unknown
+from lakeport.sources.json.record import Fault, RecordParser, create_batch_from_rows
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
@@ -45,7 +45,7 @@ def check_reader(reader: JsonReader, data: bytes) -> None:
             return
         rows, faults, _ = _line_by_line(final, lines)
     found = rows_of(final.tolerant(), split_of(data))
-    wanted = rows_dicts(batch_of_rows(list(rows.values()), final.schema)) if rows else []
+    wanted = rows_dicts(create_batch_from_rows(list(rows.values()), final.schema)) if rows else []
     if repr(found) != repr(wanted):
         raise Changed("a record's values depend on the path", found, wanted)
     for number, got in zip(rows, found, strict=True):
@@ -68,10 +68,10 @@ def _line_by_line(
     """The slow path's rows and faults by line, and the kinds and counts of undeclared fields."""
     parser = RecordParser(reader)
     rows, faults = {}, {}
-    unknown: Unknown = {}
+    unknown: UnknownCounts = {}
     for number, line in lines.items():
         try:
-            rows[number] = parser.record(line)
+            rows[number] = parser.parse(line)
         except Fault as fault:
             faults[number] = fault.column, fault.reason
         else:

@@ -13,7 +13,7 @@ from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.source_file import SourceFile, check_signature, digest_files
-from lakeport.sources.json.plan import plan_json
+from lakeport.sources.json.json_plan import plan_json
 from lakeport.sources.spool import parse_spool_number
 from lakeport.sources.typed.plan import plan_typed
 

@@ -1,4 +1,4 @@
-"""Types from values, where no schema declares them: the columns of JSON records."""
+"""Infer the columns of JSON records from all values, where no schema declares them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from lakeport.schema.types import (
     merge_types,
     to_arrow_field,
 )
-from lakeport.sources.json.reader import cut_lines
-from lakeport.sources.json.record import Decoder, Fault, Literal, kind_of_value, spec_of
+from lakeport.sources.json.reader import take_lines
+from lakeport.sources.json.record import (
+    Fault,
+    JsonDecoder,
+    NumberLiteral,
+    classify_value,
+    to_kernel_spec,
+)
 
-_PIECE = 1 << 16
-_FEWEST, _MOST = 8, 256  # lines that are looked at one by one
-_STOP = 4  # columns that cost at a stop what a line does that is looked at
+_PIECE_BYTES = 1 << 16
+_MIN_LINES, _MAX_LINES = 8, 256  # that Python infers from where the kernel stops
+_COLUMNS_PER_LINE = 4  # cost at a stop of the kernel as much as one line in Python
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
@@ -32,23 +38,21 @@ _JSON = FieldType(Kind.JSON)
 
 
 def infer_fields(
-    blocks: Iterable[bytes], opaque: Collection[str] = (), most: int = 0
+    blocks: Iterable[bytes], as_json: Collection[str] = (), most: int = 0
 ) -> tuple[Field, ...]:
-    """Find the columns of JSON records without a schema, looking at every record.
+    """Infer the columns of JSON records from every record, in the order of their first values.
 
     Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
-    it looks like. Values that don't go together, and numbers that neither 64 bit nor a double can
-    hold, make the column JSON text. Lines that are no objects are passed over: the reader refuses
-    them.
+    it looks like. Values of different kinds, and numbers that neither 64 bit nor a double can hold,
+    make the column JSON text. Lines that are no objects are skipped: the reader refuses them.
 
     Args:
         blocks: whole lines, each block of a size that fits in memory.
-        opaque: columns that are JSON text, whatever they hold.
-        most: columns and members after which the search ends, 0 for none: there are too many then.
+        as_json: columns that are JSON text, whatever they hold.
+        most: columns and members after which inference ends, as these are too many; 0 for no end.
 
     Returns:
-        The columns in the order in which they first came; results of several parts of a source
-        go together with `merge_inferred`.
+        The columns; `merge_inferred` merges those of several parts of a source.
 
     Example:
         >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
@@ -56,52 +60,53 @@ def infer_fields(
         [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
     """
     fields: tuple[Field, ...] = ()
-    fits = _fits(fields)
-    for piece in chain.from_iterable(map(_pieces, blocks)):
-        at, few = 0, _FEWEST
-        while (stop := fits(piece, at)) is not None:
-            few = 1 if stop > at else min(2 * few, _MOST)
-            lines, at = cut_lines(piece, stop, max(few, len(fields) // _STOP))
+    find_misfit = _create_search(fields)
+    for piece in chain.from_iterable(map(_cut_pieces, blocks)):
+        at, few = 0, _MIN_LINES
+        while (stop := find_misfit(piece, at)) is not None:
+            few = 1 if stop > at else min(2 * few, _MAX_LINES)
+            lines, at = take_lines(piece, stop, max(few, len(fields) // _COLUMNS_PER_LINE))
             found = (
-                replace(field, type=_JSON) if field.name in opaque else field
+                replace(field, type=_JSON) if field.name in as_json else field
                 for field in _infer_lines(lines)
             )
             before, fields = fields, merge_fields(fields, tuple(found))
             if most and count_columns([to_arrow_field(f.name, f.type) for f in fields]) > most:
                 return merge_inferred([fields])
             if fields != before:
-                fits = _fits(fields)
+                find_misfit = _create_search(fields)
     return merge_inferred([fields])
 
 
-def _pieces(block: bytes) -> Iterator[bytes]:
-    """Cut a block at line ends: the kernel makes room for every column in every record."""
+def _cut_pieces(block: bytes) -> Iterator[bytes]:
+    """Cut a block at line ends: the kernel takes memory for every column in every record."""
     start = 0
     while start < len(block):
-        end = block.find(b"\n", start + _PIECE) + 1 or len(block)
+        end = block.find(b"\n", start + _PIECE_BYTES) + 1 or len(block)
         yield block[start:end]
         start = end
 
 
-def _fits(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
-    """Make what tells where the first line stands that may hold other fields than these.
+def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
+    """Return a function that finds the next line whose fields may differ from these, by the kernel.
 
-    Where the kernel can't be loaded, every line may.
+    It takes a piece and an offset, and returns the line's offset, or None if all lines fit. Without
+    the kernel, each line may differ.
     """
     native = kernel()
     if native is None:
-        return lambda piece, at: at if at < len(piece) else None
-    parser = native.parser([spec_of(f.name, f.type, plain=True) for f in fields], plain=True)
+        return lambda piece, start: start if start < len(piece) else None
+    parser = native.parser([to_kernel_spec(f.name, f.type, plain=True) for f in fields], plain=True)
 
-    def fits(piece: bytes, at: int) -> int | None:
-        *_, stop, _ = parser.parse(piece, at)
+    def find_misfit(piece: bytes, start: int) -> int | None:
+        *_, stop, _ = parser.parse(piece, start)
         return None if stop is None else stop[0]
 
-    return fits
+    return find_misfit
 
 
 def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
-    """The columns of several parts of a source; a string in them is no object, as none declares it.
+    """Merge the inferred columns of several parts of a source; values of two kinds become JSON.
 
     Example:
         >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
@@ -109,17 +114,19 @@ def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
         [('json', frozenset())]
     """
     fields: tuple[Field, ...] = reduce(merge_fields, parts, ())
-    return tuple(replace(field, type=_undeclared(field.type)) for field in fields)
+    return tuple(replace(field, type=_forget_openings(field.type)) for field in fields)
 
 
-def _undeclared(type_: FieldType) -> FieldType:
-    members = tuple(replace(member, type=_undeclared(member.type)) for member in type_.fields)
-    item = None if type_.item is None else _undeclared(type_.item)
+def _forget_openings(type_: FieldType) -> FieldType:
+    """Return a type whose texts stand for no object or list, as no schema declares these."""
+    members = tuple(replace(member, type=_forget_openings(member.type)) for member in type_.fields)
+    item = None if type_.item is None else _forget_openings(type_.item)
     return replace(type_, item=item, fields=members, opening=frozenset())
 
 
 def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:
-    decoder = Decoder()
+    """Return the fields of some lines' records; skip bad lines and fields without a name."""
+    decoder = JsonDecoder()
     fields: dict[str, FieldType] = {}
     for line in lines:
         try:
@@ -129,23 +136,24 @@ def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:
         if isinstance(record, dict):
             for name, value in record.items():
                 known = fields.get(name, _NULL)
-                fields[name] = merge_types(known, _type_of_value(value, 1))
+                fields[name] = merge_types(known, _infer_value_type(value, 1))
     return tuple(Field(name, t) for name, t in fields.items() if name)
 
 
-def _type_of_value(value: Any, depth: int) -> FieldType:
+def _infer_value_type(value: Any, depth: int) -> FieldType:
+    """Return the type of a decoded value `depth` levels down; JSON for what no column can hold."""
     if isinstance(value, dict):
         if depth >= _MAX_DEPTH or "" in value or len({k.lower() for k in value}) < len(value):
             return FieldType(Kind.JSON)
-        members = tuple(Field(k, _type_of_value(v, depth + 1)) for k, v in value.items())
+        members = tuple(Field(k, _infer_value_type(v, depth + 1)) for k, v in value.items())
         return FieldType(Kind.STRUCT, fields=members)
     if isinstance(value, list):
         if depth >= _MAX_DEPTH:
             return FieldType(Kind.JSON)
-        items = (_type_of_value(v, depth + 1) for v in value)
+        items = (_infer_value_type(v, depth + 1) for v in value)
         return FieldType(Kind.LIST, item=reduce(merge_types, items, _NULL))
-    kind = kind_of_value(value)
-    if isinstance(value, Literal) and kind == "string":
+    kind = classify_value(value)
+    if isinstance(value, NumberLiteral) and kind == "string":
         return FieldType(Kind.JSON)
     if kind == "integer":
         return FieldType(Kind.INTEGER, 0 if int(value) in _EXACT else _LONG_DIGITS)

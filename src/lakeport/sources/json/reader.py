@@ -1,8 +1,7 @@
-"""Newline-delimited JSON -> record batches of exactly the declared types.
+"""Read newline-delimited JSON as record batches of exactly the declared types.
 
-The native kernel reads lines that are exactly as declared. All others are parsed record by record,
-and every line where the kernel can't be loaded. Which way a record went makes no difference to its
-values.
+The native kernel reads lines that are exactly as declared. Python parses all others, and every line
+where the kernel can't be loaded. Both ways give a record the same values.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from lakeport.sources.json.record import (
     Fault,
     JsonColumn,
     RecordParser,
-    batch_of,
-    batch_of_rows,
-    columns_of,
-    schema_of,
-    spec_of,
+    create_batch,
+    create_batch_from_rows,
+    resolve_columns,
+    to_kernel_spec,
+    to_table_schema,
 )
 from lakeport.sources.singer.metadata import MESSAGE_KEYS, ReceiveTimes, RecordMetadata
 from lakeport.sources.splits import open_range
@@ -39,21 +38,21 @@ from lakeport.sources.spool import read_sidecar
 if TYPE_CHECKING:
     from lakeport.native._kernel import Parser
 
-BLOCK = 4 << 20
+BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 
-_MOST = 64
+_MAX_LINES_IN_PYTHON = 64  # before the kernel is tried again
 
-Unknown = dict[str, tuple[str, int]]
+UnknownCounts = dict[str, tuple[str, int]]
 """Undeclared field -> kind of its values, number of records that have it."""
 
 _BLANK = b" \t\r"
-_CELLS = 16 << 20
+_CELLS_PER_BATCH = 16 << 20
 
 OnBad = Callable[[BadRecord], None]
-OnUnknown = Callable[[Unknown, int], None]
+OnUnknown = Callable[[UnknownCounts, int], None]
 
-_ONE_A_LINE = (
+_HINT_LINES = (
     "JSON lines hold one object on each line. A file with objects over several lines, or with "
     "several on one, is read if it is called `.json`, or with `--source-format json`."
 )
@@ -61,25 +60,25 @@ _ONE_A_LINE = (
 
 @dataclass(frozen=True, slots=True)
 class JsonBlock:
-    """Whole lines.
+    """A block of whole lines.
 
     Attributes:
         data: the lines, the newline of the last one left out.
-        first: ordinal of the first of them within the split, from 0.
-        is_cut: they are the first 4096 bytes of a line that is longer than the limit, and was not
-            held in memory.
+        first_line: ordinal of the first line within the split, from 0.
+        is_cut: whether `data` is the first 4096 bytes of one line that exceeds the limit, whose
+            rest was not kept.
     """
 
     data: bytes
-    first: int
+    first_line: int
     is_cut: bool = False
 
 
-def read_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
-    """Read a range of a file that begins and ends between two lines.
+def read_json_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
+    """Yield the lines of a split, which begins and ends between two lines, in blocks.
 
     Args:
-        split: what to read; `start` must be the start of a line.
+        split: the part of a file to read.
         limit: bytes that a line may have.
 
     Raises:
@@ -87,19 +86,19 @@ def read_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
     """
     first = 0
     with open_range(split) as file:
-        for found in lines.read_blocks(cast(BinaryIO, _Range(file, split)), limit, BLOCK):
+        for found in lines.read_blocks(cast(BinaryIO, _SplitFile(file, split)), limit, BLOCK_BYTES):
             if found.too_long is not None:
                 yield JsonBlock(found.too_long, first, is_cut=True)
                 first += 1
                 continue
             with memoryview(found.data) as whole:
                 data = bytes(whole[: found.end - 1])
-            yield JsonBlock(_unmarked(data), first)
+            yield JsonBlock(_remove_marks(data), first)
             first += data.count(b"\n") + 1
 
 
-class _Range:
-    """The bytes of a split, from where its file stands."""
+class _SplitFile:
+    """A file that ends where a split ends, and stands at its start."""
 
     def __init__(self, file: BinaryIO, split: Split) -> None:
         self._fill = lines.get_fill_function(file)
@@ -118,14 +117,14 @@ class _Range:
         return count
 
 
-def _unmarked(data: bytes) -> bytes:
-    """Lines without the byte order marks before them, which files have that were joined."""
+def _remove_marks(data: bytes) -> bytes:
+    """Remove byte order marks before lines, which stand in files that were joined."""
     data = data.removeprefix(_BOM)
     return data.replace(b"\n" + _BOM, b"\n") if b"\xef" in data else data
 
 
-def cut_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
-    """Some lines from `start` on, and where the next one begins."""
+def take_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
+    """Return at most `most` lines from the offset `start` on, and the offset of the next line."""
     found: list[bytes] = []
     while len(found) < most and start < len(data):
         end = data.find(b"\n", start)
@@ -136,14 +135,14 @@ def cut_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
 
 
 class LineNumbers:
-    """Ordinals of lines within a split -> line numbers of the input."""
+    """Mapping of lines' ordinals within a split to their line numbers in the input."""
 
     def __init__(self, split: Split) -> None:
         self._split = split
         self._runs: list[tuple[int, int]] | None = None
 
     def __getitem__(self, ordinal: int) -> int:
-        """Tell a line's number, from 1; 0 where lines mean nothing.
+        """Return the number of a line, from 1; 0 if the input has no lines.
 
         Raises:
             SourceError: the sidecar with the numbers can't be read.
@@ -157,15 +156,15 @@ class LineNumbers:
 
 
 class SplitReader:
-    """Reads one split once.
+    """Iterable of the record batches of one split; may be iterated once.
 
     Args:
         reader: how its records are written, and what they are read as.
         split: the split.
-        on_bad: takes every bad record; may raise.
-        on_unknown: takes the undeclared fields of good records, and the line number where that is
-            known (0 else); may raise.
-        survey: whether undeclared fields are expected, so that finding them must be fast.
+        on_bad: called with every bad record; may raise.
+        on_unknown: called with the undeclared fields of good records, and the line number if that
+            is known (0 else); may raise.
+        expects_unknown: whether undeclared fields are expected, so that finding them must be fast.
     """
 
     def __init__(
@@ -175,13 +174,13 @@ class SplitReader:
         on_bad: OnBad,
         on_unknown: OnUnknown,
         *,
-        survey: bool = False,
+        expects_unknown: bool = False,
     ) -> None:
         self._reader, self._split = reader, split
         self._on_bad, self._on_unknown = on_bad, on_unknown
         self._numbers = LineNumbers(split)
         self._schema = reader.schema
-        self._native = _native_parser(reader, survey)
+        self._native = _create_parser(reader, expects_unknown)
         self._parser = RecordParser(reader)
         if reader.metadata is not None:
             self._received = ReceiveTimes(split, reader.metadata.batched)
@@ -189,39 +188,47 @@ class SplitReader:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
         limit = self._reader.max_record_mb
-        most = max(1, _CELLS // max(1, count_leaves(self._schema)))
-        for block in _by_lines(read_blocks(self._split, limit << 20), most):
+        most = max(1, _CELLS_PER_BATCH // max(1, count_leaves(self._schema)))
+        for block in _limit_lines(read_json_blocks(self._split, limit << 20), most):
             if block.is_cut:
                 fault = Fault("", f"longer than the limit of {limit} MB")
-                self._bad(block.first, fault, block.data)
+                self._report_bad(block.first_line, fault, block.data)
                 continue
             parts = [part for part in self._convert(block) if len(part)]
             if parts:
                 yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _convert(self, block: JsonBlock) -> Iterator[pa.RecordBatch]:
-        first = block.first
+        """Yield a block's good records; Python parses the lines at which the kernel stops."""
+        first = block.first_line
         if self._native is None:
-            yield from self._line_by_line(block.data.split(b"\n"), first)
+            yield from self._parse_lines(block.data.split(b"\n"), first)
             return
         at, few = 0, 1
         while True:
-            rows, lines, columns, stop, told = self._native.parse(block.data, at)
+            rows, lines, columns, stop, unknown = self._native.parse(block.data, at)
             if lines:
-                if told:
-                    self._on_unknown({name: (kind, count) for name, kind, count in told}, 0)
+                if unknown:
+                    self._on_unknown({name: (kind, count) for name, kind, count in unknown}, 0)
                 pairs = zip(self._schema.types, columns, strict=True)
-                batch = batch_of([array_of(t, parts) for t, parts in pairs], rows, self._schema)
-                yield self._stamped(batch, range(first, first + rows))
+                batch = create_batch([array_of(t, parts) for t, parts in pairs], rows, self._schema)
+                yield self._add_metadata(batch, range(first, first + rows))
                 first += lines
             if stop is None:
                 return
-            few = 1 if lines else min(2 * few, _MOST)  # a stop costs as much as some lines here
-            left, at = cut_lines(block.data, stop[0], few)
-            yield from self._line_by_line(left, first)
+            # A stop of the kernel costs as much as some lines in Python.
+            few = 1 if lines else min(2 * few, _MAX_LINES_IN_PYTHON)
+            left, at = take_lines(block.data, stop[0], few)
+            yield from self._parse_lines(left, first)
             first += len(left)
 
-    def _line_by_line(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
+    def _parse_lines(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
+        """Yield one batch of the good records in some lines, parsed in Python; none if all are bad.
+
+        Args:
+            lines: without their newlines.
+            first: ordinal of the first one within the split.
+        """
         rows: list[list[Any]] = []
         good: list[int] = []
         for ordinal, line in enumerate(lines, first):
@@ -229,9 +236,9 @@ class SplitReader:
             if not text:
                 continue
             try:
-                row = self._parser.record(text)
+                row = self._parser.parse(text)
             except Fault as fault:
-                self._bad(ordinal, fault, line.removesuffix(b"\r"))
+                self._report_bad(ordinal, fault, line.removesuffix(b"\r"))
                 continue
             if self._parser.unknown:
                 found = {name: (kind, 1) for name, kind in self._parser.unknown.items()}
@@ -239,25 +246,23 @@ class SplitReader:
             rows.append(row)
             good.append(ordinal)
         if rows:
-            yield self._stamped(batch_of_rows(rows, self._schema), good)
+            yield self._add_metadata(create_batch_from_rows(rows, self._schema), good)
 
-    def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
+    def _add_metadata(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
         metadata = self._reader.metadata
         return batch if metadata is None else metadata.fill(batch, self._received.look_up(ordinals))
 
-    def _bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
+    def _report_bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
         line, name = self._numbers[ordinal], self._reader.stream
         self._on_bad(BadRecord(name, line, fault.column, fault.reason, raw, self._split.file))
 
 
-def _native_parser(reader: JsonReader, survey: bool) -> Parser | None:
-    """Return the kernel's parser of a reader's lines, which stops at what it can't read.
-
-    None where the kernel can't be loaded.
+def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
+    """Return the kernel's parser of a reader's lines; None if the kernel can't be loaded.
 
     Args:
         reader: how records are written, and what they are read as.
-        survey: whether to tell undeclared fields instead of stopping at them.
+        expects_unknown: whether to report undeclared fields instead of stopping at them.
     """
     native = kernel()
     if native is None:
@@ -267,42 +272,45 @@ def _native_parser(reader: JsonReader, survey: bool) -> Parser | None:
     keys = MESSAGE_KEYS if reader.envelope and reader.metadata else {}
     columns = reader.columns
     return native.parser(
-        [(c.name, "mixed", None) if c.mixed else spec_of(c.name, c.type) for c in columns],
+        [
+            (c.name, "mixed", None) if c.is_mixed else to_kernel_spec(c.name, c.type)
+            for c in columns
+        ],
         [i for i, c in enumerate(columns) if c.required],
         reader.envelope,
         [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
-        "tell" if survey else unknown,
+        "tell" if expects_unknown else unknown,
         drop,
     )
 
 
-def _by_lines(blocks: Iterable[JsonBlock], most: int) -> Iterator[JsonBlock]:
-    """Cut blocks to some of no more lines: each record takes room for every column."""
+def _limit_lines(blocks: Iterable[JsonBlock], most: int) -> Iterator[JsonBlock]:
+    """Cut blocks into ones of at most `most` lines: each record takes memory for every column."""
     for block in blocks:
         if block.is_cut or block.data.count(b"\n") < most:
             yield block
             continue
         lines = block.data.split(b"\n")
         for start in range(0, len(lines), most):
-            yield JsonBlock(b"\n".join(lines[start : start + most]), block.first + start)
+            yield JsonBlock(b"\n".join(lines[start : start + most]), block.first_line + start)
 
 
-def merge_unknown(into: Unknown, more: Unknown) -> None:
-    """Add what was found undeclared in some records to what was found before."""
+def merge_unknown(into: UnknownCounts, more: UnknownCounts) -> None:
+    """Add the counts of some records' undeclared fields to `into`."""
     for name, (kind, count) in more.items():
         known, before = into.get(name, ("null", 0))
         into[name] = merge_kinds(known, kind), before + count
 
 
-_columns_of = lru_cache(maxsize=64)(columns_of)
+_resolve_columns = lru_cache(maxsize=64)(resolve_columns)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonReader:
-    """Source kernel for files of one JSON record per line; a `lakeport.model.Reader`.
+    """Reader of files with one JSON record per line; implements `lakeport.model.Reader`.
 
     Splits begin and end between two lines, and may leave the last newline out. Blank lines are
-    passed over.
+    skipped.
 
     Attributes:
         stream: the stream's name.
@@ -315,8 +323,8 @@ class JsonReader:
         key_properties: columns without which a record is bad.
         extra: undeclared fields that are columns, with their table types.
         max_record_mb: MiB that a line may have.
-        metadata: what the target knows about the records, for `fields` with the metadata's
-            columns (see `sources.singer.metadata`).
+        metadata: values of the metadata's columns, if `fields` has them (see
+            `sources.singer.metadata`).
 
     Raises:
         InputError: column names are empty or differ only in case.
@@ -342,20 +350,22 @@ class JsonReader:
 
     @property
     def columns(self) -> tuple[JsonColumn, ...]:
-        """The columns that records are read as."""
-        return _columns_of(self.stream, self.fields, self.extra, self.key_properties, self.unknown)
+        """The columns that records are read as: declared ones, then `extra`."""
+        return _resolve_columns(
+            self.stream, self.fields, self.extra, self.key_properties, self.unknown
+        )
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that `read` yields, in order: the declared ones, then `extra`."""
-        return schema_of(self.columns)
+        return to_table_schema(self.columns)
 
     def tolerant(self) -> JsonReader:
-        """The same reader with `skip_bad`."""
+        """Return the same reader with `skip_bad`."""
         return replace(self, skip_bad=True)
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> JsonReader:
-        """The same reader with these undeclared fields as columns behind the others.
+        """Return the same reader with these undeclared fields as columns behind the others.
 
         Raises:
             InputError: a name is empty, or differs from another column's only in case.
@@ -370,8 +380,8 @@ class JsonReader:
             UnknownFields: a record holds an undeclared field (unless they are dropped).
             SourceError: the file can't be read.
         """
-        on_bad = self._skip if self.skip_bad else self._fail
-        yield from SplitReader(self, split, on_bad, self._surprise)
+        on_bad = self._ignore_bad if self.skip_bad else self._raise_bad
+        yield from SplitReader(self, split, on_bad, self._raise_unknown)
 
     def scan(self, split: Split) -> Scan:
         """Check every record of a split without raising for bad records or unknown fields.
@@ -382,9 +392,13 @@ class JsonReader:
             SourceError: the file can't be read.
         """
         bad: list[BadRecord] = []
-        unknown: Unknown = {}
+        unknown: UnknownCounts = {}
         batches = SplitReader(
-            self, split, bad.append, lambda found, _: merge_unknown(unknown, found), survey=True
+            self,
+            split,
+            bad.append,
+            lambda found, _: merge_unknown(unknown, found),
+            expects_unknown=True,
         )
         rows = sum(batch.num_rows for batch in batches)
         return Scan(
@@ -394,14 +408,14 @@ class JsonReader:
             unknown_values={name: count for name, (_, count) in unknown.items()},
         )
 
-    def _skip(self, bad: BadRecord) -> None:
-        """The scan has counted it."""
+    def _ignore_bad(self, bad: BadRecord) -> None:
+        """Do nothing: the scan has counted the record."""
 
-    def _fail(self, bad: BadRecord) -> None:
-        torn = not self.envelope and bad.reason in {"cut off", "not JSON"}
-        raise BadRecords((bad,), hint=_ONE_A_LINE if torn else "")
+    def _raise_bad(self, bad: BadRecord) -> None:
+        may_span_lines = not self.envelope and bad.reason in {"cut off", "not JSON"}
+        raise BadRecords((bad,), hint=_HINT_LINES if may_span_lines else "")
 
-    def _surprise(self, found: Unknown, line: int) -> None:
+    def _raise_unknown(self, found: UnknownCounts, line: int) -> None:
         if self.unknown is UnknownPolicy.DROP:
             return
         name = next(iter(found))

@@ -1,9 +1,9 @@
-"""One line of JSON -> the values of its columns, exactly as declared, or the fault that it has.
+"""Convert one JSON record to the values of its columns, exactly as declared, or name its fault.
 
-What is taken besides the declared JSON type, because nothing is lost by it: `3.0` and `1e3` for an
+Other JSON types than the declared one are accepted where nothing is lost: `3.0` and `1e3` for an
 integer, an integer for a number if a double holds it, a number or a text for a decimal, a date for
 a date-time (its midnight in UTC), a midnight date-time for a date, a list or an object as its JSON
-text for a list or an object. Text is never made of numbers.
+text for a list or an object. Numbers never become text.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _STARTED = re.compile(r"(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-)\s*\Z")
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 Converter = Callable[[Any], Any]
-"""A decoded JSON value that is not null -> what `pyarrow.array` takes; raises `Fault`."""
+"""Converts a JSON value that is not null to one that `pyarrow.array` takes; raises `Fault`."""
 
 Undeclared = Callable[[str, Any], None]
-"""Told the dotted path and the value of a member that an object column does not declare."""
+"""Called with the dotted path and the value of a member that an object column does not declare."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
 _LONG_DIGITS = 20
 _NO_NUMBER = (b"[", b"{", b"t", b"f")
-_OF_PARTS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
+_NESTED_KINDS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
 _OPENED = {"{": "object", "[": "array"}
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -74,24 +74,24 @@ class JsonColumn:
 
     Attributes:
         name: as the records name it.
-        type: what it holds.
+        type: of its values.
         required: whether a record without a value is bad.
-        mixed: whether values other than strings become their JSON text (undeclared fields).
+        is_mixed: whether values other than strings become their JSON text (undeclared fields).
     """
 
     name: str
     type: FieldType
     required: bool = False
-    mixed: bool = False
+    is_mixed: bool = False
 
 
-def spec_of(name: str, t: FieldType, *, plain: bool = False) -> Spec:
-    """A column as the kernel takes it.
+def to_kernel_spec(name: str, t: FieldType, *, plain: bool = False) -> Spec:
+    """Return the kernel's description of a column.
 
     Args:
         name: the column's.
         t: its type.
-        plain: whether it is to be read as inference takes values: see the kernel's `plain`.
+        plain: whether only values written as that type count, as in inference; see the kernel.
     """
     detail: Any = None
     if t.kind is Kind.DECIMAL:
@@ -99,23 +99,30 @@ def spec_of(name: str, t: FieldType, *, plain: bool = False) -> Spec:
     elif t.kind is Kind.JSON:
         detail = "" if plain else "".join(sorted(t.opening))
     elif t.kind is Kind.LIST:
-        detail = spec_of("item", t.item or FieldType(Kind.JSON), plain=plain)
+        detail = to_kernel_spec("item", t.item or FieldType(Kind.JSON), plain=plain)
     elif t.kind is Kind.STRUCT:
-        detail = [spec_of(f.name, f.type, plain=plain) for f in t.fields]
+        detail = [to_kernel_spec(f.name, f.type, plain=plain) for f in t.fields]
     small = plain and t.kind is Kind.INTEGER and not t.precision
     return name, "small" if small else t.kind.value, detail
 
 
-def columns_of(
+def resolve_columns(
     stream: str,
     fields: Sequence[Field],
     extra: Sequence[tuple[str, pa.DataType]],
     keys: Sequence[str],
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
 ) -> tuple[JsonColumn, ...]:
-    """Put declared fields and the undeclared ones that became columns together.
+    """Return the columns that records are read as: declared fields, then undeclared ones.
 
     Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
+
+    Args:
+        stream: the stream's name, for errors.
+        fields: the declared ones.
+        extra: undeclared fields that became columns, with their table types.
+        keys: columns without which a record is bad.
+        unknown: what to do with other undeclared fields.
 
     Raises:
         InputError: names are empty or clash, or an undeclared field has a type that JSON values
@@ -123,14 +130,15 @@ def columns_of(
     """
     drop = unknown is UnknownPolicy.DROP
     declared = [
-        JsonColumn(f.name, _settled(f.type, drop), f.required or f.name in keys) for f in fields
+        JsonColumn(f.name, _fill_unknown_types(f.type, drop), f.required or f.name in keys)
+        for f in fields
     ]
     found = [
         JsonColumn(
             field.name,
-            _declared(stream, field),
+            _type_of_stored(stream, field),
             field.name in keys,
-            mixed=pa.types.is_string(field.type) and not is_json(field),
+            is_mixed=pa.types.is_string(field.type) and not is_json(field),
         )
         for field in starmap(pa.field, extra)
     ]
@@ -139,8 +147,12 @@ def columns_of(
     return columns
 
 
-def _declared(stream: str, field: pa.Field) -> FieldType:
-    """The declared type that is stored as a table's column."""
+def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
+    """Return the field type that is stored as a table's column.
+
+    Raises:
+        InputError: no JSON value becomes a value of that column.
+    """
     t = field.type
     if is_json(field):
         return FieldType(Kind.JSON)
@@ -150,9 +162,11 @@ def _declared(stream: str, field: pa.Field) -> FieldType:
     if pa.types.is_decimal128(t):
         return FieldType(Kind.DECIMAL, t.precision, t.scale)
     if pa.types.is_list(t):
-        return FieldType(Kind.LIST, item=_declared(stream, t.value_field.with_name(field.name)))
+        return FieldType(
+            Kind.LIST, item=_type_of_stored(stream, t.value_field.with_name(field.name))
+        )
     if pa.types.is_struct(t) and t.num_fields:
-        members = tuple(Field(f.name, _declared(stream, f)) for f in t)
+        members = tuple(Field(f.name, _type_of_stored(stream, f)) for f in t)
         return FieldType(Kind.STRUCT, fields=members)
     raise InputError(
         f"field {field.name!r} of stream {stream!r} is not declared, and the table has it as {t}",
@@ -160,44 +174,44 @@ def _declared(stream: str, field: pa.Field) -> FieldType:
     )
 
 
-def _settled(t: FieldType, drop: bool) -> FieldType:
-    """What was left open by a schema or by inference, decided as `arrow_type` stores it."""
+def _fill_unknown_types(t: FieldType, drop: bool) -> FieldType:
+    """Replace undetermined types: null becomes string, empty structs and untyped items JSON."""
     if t.kind is Kind.NULL:
         return FieldType(Kind.STRING)
     if t.kind is Kind.STRUCT:
         kept = [f for f in t.fields if not (drop and f.name == t.rest)]
-        members = tuple(replace(f, type=_settled(f.type, drop)) for f in kept)
+        members = tuple(replace(f, type=_fill_unknown_types(f.type, drop)) for f in kept)
         rest = "" if drop else t.rest
         return replace(t, fields=members, rest=rest) if members else FieldType(Kind.JSON)
     if t.kind is Kind.LIST:
-        return replace(t, item=_settled(t.item or FieldType(Kind.JSON), drop))
+        return replace(t, item=_fill_unknown_types(t.item or FieldType(Kind.JSON), drop))
     return t
 
 
-def schema_of(columns: Sequence[JsonColumn]) -> pa.Schema:
-    """The table types of columns."""
+def to_table_schema(columns: Sequence[JsonColumn]) -> pa.Schema:
+    """Return the Arrow schema of a table with these columns."""
     return pa.schema([to_arrow_field(c.name, c.type) for c in columns])
 
 
-def batch_of(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Make a record batch that knows its number of rows even if it has no columns."""
+def create_batch(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a record batch of `rows` rows, also if it has no columns."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def batch_of_rows(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Make a record batch of records, of which there is one at least, by their columns' values."""
+def create_batch_from_rows(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a record batch of at least one record; each row has the values of all columns."""
     values = zip(*rows, strict=True)
     arrays = [pa.array(v, t) for v, t in zip(values, schema.types, strict=True)]
-    return batch_of(arrays, len(rows), schema)
+    return create_batch(arrays, len(rows), schema)
 
 
 class Fault(Exception):
-    """Why a record is bad.
+    """Raised for a bad record.
 
     Attributes:
-        column: dotted path of the column at fault, empty where it is the whole record.
+        column: dotted path of the column at fault, empty if the whole record is.
         reason: kind of fault, without the record's values.
     """
 
@@ -207,27 +221,27 @@ class Fault(Exception):
         self.reason = reason
 
 
-class Literal(str):
-    """A number as it was written."""
+class NumberLiteral(str):
+    """The text of a JSON number, as it was written."""
 
     __slots__ = ()
 
 
 class _Constant(str):
-    """`NaN`, `Infinity` or `-Infinity`."""
+    """`NaN`, `Infinity` or `-Infinity`, which Python's decoder accepts."""
 
     __slots__ = ()
 
 
-class _Repeated(dict[str, Any]):
-    """An object that had a key twice."""
+class _RepeatedKeys(dict[str, Any]):
+    """A decoded object that had a key twice."""
 
 
-class Decoder:
-    """Reads JSON values one by one; not to be shared between threads.
+class JsonDecoder:
+    """Strict decoder of JSON values that keeps numbers as text; not to be shared between threads.
 
     Example:
-        >>> Decoder().decode(b'{"n": 1.10}')
+        >>> JsonDecoder().decode(b'{"n": 1.10}')
         {'n': '1.10'}
     """
 
@@ -235,18 +249,18 @@ class Decoder:
         self._repeated = False
         self._constants = False
         self._json = json.JSONDecoder(
-            object_pairs_hook=self._members,
-            parse_int=Literal,
-            parse_float=Literal,
-            parse_constant=self._constant,
+            object_pairs_hook=self._build_object,
+            parse_int=NumberLiteral,
+            parse_float=NumberLiteral,
+            parse_constant=self._mark_constant,
         )
 
     def decode(self, line: bytes) -> Any:
-        """Read one value; numbers become `Literal`.
+        """Decode the one value of a line; numbers become `NumberLiteral`.
 
         Raises:
-            Fault: it is not JSON, cut off, not UTF-8, nested too deep, or has a key twice, a
-                number that is none (NaN), or text that is not Unicode.
+            Fault: the line is not JSON, cut off, not UTF-8, nested too deep, or has a key twice,
+                NaN or Infinity, or text that is not Unicode.
         """
         if depth_exceeds(line, MAX_DEPTH):
             raise Fault("", _TOO_DEEP)
@@ -262,25 +276,25 @@ class Decoder:
         except json.JSONDecodeError as error:
             raise Fault("", "cut off" if _cut_off(error) else "not JSON") from None
         if self._repeated:
-            path = _find(value, lambda part: type(part) is _Repeated)
+            path = _find_path(value, lambda part: type(part) is _RepeatedKeys)
             raise Fault(path or "", "duplicate key in an object")
         if self._constants:
-            path = _find(value, lambda part: type(part) is _Constant)
+            path = _find_path(value, lambda part: type(part) is _Constant)
             raise Fault(path or "", "NaN or Infinity, which are not JSON")
-        if _SURROGATE.search(text) and (path := _find(value, _broken)) is not None:
+        if _SURROGATE.search(text) and (path := _find_path(value, _has_lone_surrogate)) is not None:
             raise Fault(path, "text that is not Unicode (half of a surrogate pair)")
         return value
 
-    def _constant(self, name: str) -> _Constant:
+    def _mark_constant(self, name: str) -> _Constant:
         self._constants = True
         return _Constant(name)
 
-    def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def _build_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
         self._repeated = True
-        return _Repeated(found)
+        return _RepeatedKeys(found)
 
 
 def depth_exceeds(line: bytes, limit: int) -> bool:
@@ -314,12 +328,15 @@ def _cut_off(error: json.JSONDecodeError) -> bool:
     )
 
 
-def _find(value: Any, wanted: Callable[[Any], bool]) -> str | None:
-    """Dotted path of the first part that is wanted, without recursion."""
+def _find_path(value: Any, is_wanted: Callable[[Any], bool]) -> str | None:
+    """Return the dotted path of the first part of a value that `is_wanted`; None if there is none.
+
+    It does not recurse, as values may be nested deeply.
+    """
     stack: list[tuple[str, Any]] = [("", value)]
     while stack:
         path, part = stack.pop()
-        if wanted(part):
+        if is_wanted(part):
             return path
         if isinstance(part, dict):
             members = ((f"{path}.{k}" if path else k, v) for k, v in part.items())
@@ -329,7 +346,8 @@ def _find(value: Any, wanted: Callable[[Any], bool]) -> str | None:
     return None
 
 
-def _broken(part: Any) -> bool:
+def _has_lone_surrogate(part: Any) -> bool:
+    """Whether a text, or a key of an object, can't be encoded as UTF-8."""
     texts = part if isinstance(part, dict) else (part,) if type(part) is str else ()
     for text in texts:
         try:
@@ -339,35 +357,37 @@ def _broken(part: Any) -> bool:
     return False
 
 
-_NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Literal: "number"}
+_NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", NumberLiteral: "number"}
 
 
-def converter(t: FieldType, path: str) -> Converter:
-    """Make the function that converts decoded values of a type without parts.
+def create_converter(t: FieldType, path: str) -> Converter:
+    """Return a function that converts decoded values to a type that is not nested.
 
     Args:
         t: the type.
         path: dotted path of the column, for faults.
     """
     if t.kind is Kind.DECIMAL:
-        return partial(_decimal, path, t.precision, t.scale)
-    return partial(_PLAIN[t.kind], path)
+        return partial(_to_decimal, path, t.precision, t.scale)
+    return partial(_CONVERTERS[t.kind], path)
 
 
-def _wrong(path: str, expected: str, value: Any) -> Fault:
+def _wrong_type(path: str, expected: str, value: Any) -> Fault:
     found = _NAMES.get(type(value), "object")
     return Fault(path, f"wrong type: expected {expected}, found {found}")
 
 
-def _as_is(of: type, expected: str, path: str, value: Any) -> Any:
-    if type(value) is not of:
-        raise _wrong(path, expected, value)
+def _check_type(python_type: type, expected: str, path: str, value: Any) -> Any:
+    """Return a value of that Python type as it is; raise Fault for another."""
+    if type(value) is not python_type:
+        raise _wrong_type(path, expected, value)
     return value
 
 
-def _integer(path: str, value: Any) -> int:
-    if type(value) is not Literal:
-        raise _wrong(path, "integer", value)
+def _to_integer(path: str, value: Any) -> int:
+    """Return a 64-bit integer; raise Fault if the number has a fraction, or is longer."""
+    if type(value) is not NumberLiteral:
+        raise _wrong_type(path, "integer", value)
     if value.removeprefix("-").isdecimal() and len(value) <= _LONG_DIGITS:
         number = int(value)
     else:
@@ -383,36 +403,38 @@ def _integer(path: str, value: Any) -> int:
     return number
 
 
-def _number(path: str, value: Any) -> float:
-    if type(value) is not Literal:
-        raise _wrong(path, "number", value)
+def _to_double(path: str, value: Any) -> float:
+    if type(value) is not NumberLiteral:
+        raise _wrong_type(path, "number", value)
     try:
         return parse_double(value)
     except ValueError as error:
         raise Fault(path, str(error)) from None
 
 
-def _text(what: str, read: Callable[[str], int], path: str, value: Any) -> int:
+def _parse_text(expected: str, parse: Callable[[str], int], path: str, value: Any) -> int:
+    """Return what `parse` returns for a text; raise Fault for its ValueError, or another type."""
     if type(value) is not str:
-        raise _wrong(path, what, value)
+        raise _wrong_type(path, expected, value)
     try:
-        return read(value)
+        return parse(value)
     except ValueError as error:
         raise Fault(path, str(error)) from None
 
 
-def _binary(path: str, value: Any) -> bytes:
+def _decode_base64(path: str, value: Any) -> bytes:
     if type(value) is not str:
-        raise _wrong(path, "base64 string", value)
+        raise _wrong_type(path, "base64 string", value)
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise Fault(path, "not base64") from None
 
 
-def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
-    if type(value) is not Literal and type(value) is not str:
-        raise _wrong(path, "decimal", value)
+def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
+    """Return the decimal of a number or a text; raise Fault if it has too many digits."""
+    if type(value) is not NumberLiteral and type(value) is not str:
+        raise _wrong_type(path, "decimal", value)
     if not _NUMBER.fullmatch(value):
         raise Fault(path, "not a number")
     digits, power = split_significand(value)
@@ -426,80 +448,97 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
     return Decimal(f"{sign}{digits}{'0' * (power + scale)}E-{scale}")
 
 
-def _parsed(text: str, *opening: str) -> Any:
-    """The list or object that a text holds as JSON, which is how some taps send them."""
+def _parse_nested(text: str, *opening: str) -> Any:
+    """Return the list or object that a text holds as JSON, as some taps send it; else the text.
+
+    Args:
+        text: any.
+        opening: the brackets with which the JSON may begin.
+    """
     if not text.lstrip().startswith(opening):
         return text
     try:
-        return Decoder().decode(text.encode())
+        return JsonDecoder().decode(text.encode())
     except Fault:
         return text
 
 
-def raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
-    """Make the function that converts values from their JSON text, which must be valid.
+def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
+    """Return a function that converts values of any type from their JSON text, which must be valid.
 
     Args:
         t: the type.
         path: dotted path of the column, for faults.
-        undeclared: called for members that a struct does not declare; it may raise `Fault`.
+        undeclared: called for members that an object does not declare; it may raise `Fault`.
     """
     if t.kind is Kind.JSON:
-        return partial(_json, path, t.opening) if t.opening else bytes.decode
+        return partial(_to_json_text, path, t.opening) if t.opening else bytes.decode
     if t.item is not None:
-        item = raw_converter(t.item, f"{path}.element", undeclared)
-        return partial(_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
+        item = create_raw_converter(t.item, f"{path}.element", undeclared)
+        return partial(_convert_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
     if t.kind is Kind.STRUCT:
-        members = {f.name: raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields}
+        members = {
+            f.name: create_raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields
+        }
         objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-        return partial(_struct, path, objects, members, undeclared, t.rest)
-    return partial(_decoded, converter(t, path))
+        return partial(_convert_struct, path, objects, members, undeclared, t.rest)
+    return partial(_convert_raw, create_converter(t, path))
 
 
-def mixed(raw: bytes) -> str:
-    """Turn the JSON text of an undeclared field into text: strings as they are.
+def to_text(raw: bytes) -> str:
+    """Return the text of a JSON string, or another value's JSON text.
 
     Example:
-        >>> mixed(b'"a"'), mixed(b'{"a": 1}')
+        >>> to_text(b'"a"'), to_text(b'{"a": 1}')
         ('a', '{"a": 1}')
     """
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
 
 
-def _json(path: str, opening: frozenset[str], raw: bytes) -> str:
-    """JSON text of a column that is declared as objects, or as objects and lists, not as text."""
-    text = _inside(raw, *opening)
+def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
+    """Return the JSON text of a value; raise Fault for a text in a column without texts.
+
+    Args:
+        path: the column's dotted path.
+        opening: brackets of the values that the column holds: of objects, or of lists, too.
+        raw: the value's JSON text.
+    """
+    text = _unwrap_text(raw, *opening)
     if text.startswith(b'"'):
         names = sorted(_OPENED[bracket] for bracket in opening)
-        raise _wrong(path, " or ".join(names), Decoder().decode(raw))
+        raise _wrong_type(path, " or ".join(names), JsonDecoder().decode(raw))
     return text.decode()
 
 
-def _inside(raw: bytes, *opening: str) -> bytes:
-    """The list or object that a JSON string holds, else the JSON text as it is."""
+def _unwrap_text(raw: bytes, *opening: str) -> bytes:
+    """Return the JSON of a list or object that a JSON string holds; else the JSON as it is."""
     if not raw.startswith(b'"'):
         return raw
     text = msgspec.json.decode(raw, type=str)
-    return raw if type(_parsed(text, *opening)) is str else text.strip().encode()
+    return raw if type(_parse_nested(text, *opening)) is str else text.strip().encode()
 
 
-def _decoded(convert: Converter, raw: bytes) -> Any:
+def _convert_raw(convert: Converter, raw: bytes) -> Any:
+    """Decode the JSON text of a value that is not nested, and convert it."""
     if raw.startswith(b'"'):
         return convert(msgspec.json.decode(raw, type=str))
-    return convert(Decoder().decode(raw) if raw[:1] in _NO_NUMBER else Literal(raw.decode()))
+    return convert(
+        JsonDecoder().decode(raw) if raw[:1] in _NO_NUMBER else NumberLiteral(raw.decode())
+    )
 
 
-def _list(
+def _convert_list(
     path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
 ) -> list[Any]:
-    raw = _inside(raw, "[")
+    """Return the converted items of a JSON array, or of one within a JSON string."""
+    raw = _unwrap_text(raw, "[")
     if not raw.startswith(b"["):
-        raise _wrong(path, "array", Decoder().decode(raw))
+        raise _wrong_type(path, "array", JsonDecoder().decode(raw))
     parts = map(bytes, decoder.decode(raw))
     return [None if part == b"null" else item(part) for part in parts]
 
 
-def _struct(
+def _convert_struct(
     path: str,
     decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]],
     members: dict[str, Converter],
@@ -507,9 +546,19 @@ def _struct(
     rest: str,
     raw: bytes,
 ) -> dict[str, Any]:
-    raw = _inside(raw, "{")
+    """Return the converted members of a JSON object, or of one within a JSON string.
+
+    Args:
+        path: the column's dotted path.
+        decoder: takes the object apart.
+        members: name -> converter, of the declared ones.
+        undeclared: called for other members, unless `rest` is set.
+        rest: name of the member that has all other members as JSON; empty for none.
+        raw: the object's JSON text.
+    """
+    raw = _unwrap_text(raw, "{")
     if not raw.startswith(b"{"):
-        raise _wrong(path, "object", Decoder().decode(raw))
+        raise _wrong_type(path, "object", JsonDecoder().decode(raw))
     found: dict[str, Any] = {}
     others: dict[str, msgspec.Raw] = {}
     given = decoder.decode(raw)
@@ -521,7 +570,7 @@ def _struct(
         if convert is None and rest:
             others[name] = value
         elif convert is None:
-            undeclared(f"{path}.{name}", Decoder().decode(part))
+            undeclared(f"{path}.{name}", JsonDecoder().decode(part))
         else:
             found[name] = None if part == b"null" else convert(part)
     if others:
@@ -529,22 +578,22 @@ def _struct(
     return found
 
 
-_PLAIN: dict[Kind, Callable[[str, Any], Any]] = {
-    Kind.STRING: partial(_as_is, str, "string"),
-    Kind.BOOLEAN: partial(_as_is, bool, "boolean"),
-    Kind.INTEGER: _integer,
-    Kind.NUMBER: _number,
-    Kind.TIMESTAMP: partial(_text, "date-time string", parse_microseconds),
-    Kind.DATE: partial(_text, "date string", parse_days),
-    Kind.BINARY: _binary,
+_CONVERTERS: dict[Kind, Callable[[str, Any], Any]] = {
+    Kind.STRING: partial(_check_type, str, "string"),
+    Kind.BOOLEAN: partial(_check_type, bool, "boolean"),
+    Kind.INTEGER: _to_integer,
+    Kind.NUMBER: _to_double,
+    Kind.TIMESTAMP: partial(_parse_text, "date-time string", parse_microseconds),
+    Kind.DATE: partial(_parse_text, "date string", parse_days),
+    Kind.BINARY: _decode_base64,
 }
 
 
-def kind_of_value(value: Any) -> str:
-    """Tell the kind of a decoded value (see `lakeport.sources.json.record`)."""
+def classify_value(value: Any) -> str:
+    """Return `null`, `boolean`, `string`, a kind of number, or `json` for a list or an object."""
     if value is None:
         return "null"
-    if isinstance(value, Literal):
+    if isinstance(value, NumberLiteral):
         return classify_number(value)
     if isinstance(value, bool):
         return "boolean"
@@ -552,10 +601,10 @@ def kind_of_value(value: Any) -> str:
 
 
 class RecordParser:
-    """Reads single lines exactly; not to be shared between threads.
+    """Parser of single records in Python, the reference for the kernel; for one thread.
 
     Attributes:
-        unknown: undeclared field -> kind of its value, for the last record read. With policy
+        unknown: undeclared field -> kind of its value, for the last record parsed. With policy
             `drop` also the dotted paths of undeclared members of objects.
     """
 
@@ -565,32 +614,32 @@ class RecordParser:
         self._message_keys: dict[str, tuple[int, Converter]] = {}
         self._envelope = reader.envelope
         self._drop = reader.unknown is UnknownPolicy.DROP
-        self._decoder = Decoder()
+        self._decoder = JsonDecoder()
         self._required = tuple(c.name for c in columns if c.required)
         self._index = {c.name: i for i, c in enumerate(columns)}
         self._plain: dict[str, Converter] = {}
         self._raw: dict[str, Converter] = {}
         for c in columns:
-            if c.mixed:
-                self._raw[c.name] = mixed
-            elif c.type.kind in _OF_PARTS:
-                self._raw[c.name] = raw_converter(c.type, c.name, self._undeclared)
+            if c.is_mixed:
+                self._raw[c.name] = to_text
+            elif c.type.kind in _NESTED_KINDS:
+                self._raw[c.name] = create_raw_converter(c.type, c.name, self._note_undeclared)
             else:
-                self._plain[c.name] = converter(c.type, c.name)
+                self._plain[c.name] = create_converter(c.type, c.name)
         for c in columns if reader.envelope and reader.metadata else ():
             if (key := MESSAGE_KEYS.get(c.name)) is not None:
-                self._message_keys[key] = self._index[c.name], converter(c.type, key)
+                self._message_keys[key] = self._index[c.name], create_converter(c.type, key)
 
-    def record(self, line: bytes) -> list[Any]:
+    def parse(self, line: bytes) -> list[Any]:
         """Convert one record to the values of the columns, in order.
 
         Raises:
             Fault: the record is bad.
         """
         self.unknown = {}
-        message, members = self._members(line)
+        message, members = self._decode(line)
         row: list[Any] = [None] * len(self._index)
-        raws = self._raws(line) if self._raw else {}
+        raws = self._split_members(line) if self._raw else {}
         for name, value in members.items():
             convert = self._plain.get(name)
             if convert is not None:
@@ -600,7 +649,7 @@ class RecordParser:
                 if value is not None:
                     row[self._index[name]] = self._raw[name](bytes(raws[name]))
             elif name or self._drop:
-                self.unknown[name] = kind_of_value(value)
+                self.unknown[name] = classify_value(value)
             else:
                 raise Fault("", "field with an empty name")
         for key, (at, convert) in self._message_keys.items():
@@ -611,8 +660,8 @@ class RecordParser:
                 raise Fault(name, "missing required field")
         return row
 
-    def _members(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The message (empty if the line is none) and the record."""
+    def _decode(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Decode a line; return the Singer message (empty if the line is none) and the record."""
         message: dict[str, Any] = {}
         try:
             value = self._decoder.decode(line)
@@ -629,11 +678,13 @@ class RecordParser:
             raise Fault("", "not an object")
         return message, value
 
-    def _raws(self, line: bytes) -> dict[str, msgspec.Raw]:
+    def _split_members(self, line: bytes) -> dict[str, msgspec.Raw]:
+        """Return the JSON text of each field of the record in a line."""
         members = _MEMBERS.decode(line)
         return _MEMBERS.decode(members["record"]) if self._envelope else members
 
-    def _undeclared(self, path: str, value: Any) -> None:
+    def _note_undeclared(self, path: str, value: Any) -> None:
+        """Note an undeclared member of an object; raise Fault unless such members are dropped."""
         if not self._drop:
             raise Fault(path, "undeclared field inside an object column")
-        self.unknown[path] = kind_of_value(value)
+        self.unknown[path] = classify_value(value)

@@ -14,12 +14,12 @@ import pytest
 from lakeport.errors import BadRecords, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.json import documents
-from lakeport.sources.json.documents import (
-    Values,
-    document_to_lines,
-    is_lines,
+from lakeport.sources.json import json_plan
+from lakeport.sources.json.json_plan import (
+    DocumentRecords,
+    is_json_lines,
     split_lines,
+    write_lines,
 )
 from tests.unit.sources.file_batch import file_batch
 
@@ -29,7 +29,7 @@ def lines_of(tmp_path: Path, content: bytes) -> list[str]:
     path.write_bytes(content)
     target = io.BytesIO()
     with path.open("rb") as source:
-        written = document_to_lines(Values(source, "x.json"), target)
+        written = write_lines(DocumentRecords(source, "x.json"), target)
     assert written == len(target.getvalue())
     return target.getvalue().decode().splitlines()
 
@@ -64,7 +64,7 @@ def test_documents_become_lines_without_being_re_encoded(
     lines: list[str] | None,
     chunk: int,
 ) -> None:
-    monkeypatch.setattr(documents, "_CHUNK", chunk)
+    monkeypatch.setattr(json_plan, "_CHUNK", chunk)
     assert lines_of(tmp_path, content) == ([content.decode()[1:-1]] if lines is None else lines)
 
 
@@ -88,8 +88,8 @@ def test_what_is_no_json_document(tmp_path: Path, content: bytes, message: str) 
 
 
 def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_RECORD_CHARS", 1000)
-    monkeypatch.setattr(documents, "_CHUNK", 10)
+    monkeypatch.setattr(json_plan, "MAX_RECORD_CHARS", 1000)
+    monkeypatch.setattr(json_plan, "_CHUNK", 10)
     with pytest.raises(SourceError, match="no record ends within"):
         lines_of(tmp_path, b'[{"a": "' + b"x" * 5000)
 
@@ -113,7 +113,7 @@ def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.Mo
 def test_json_lines_are_known(tmp_path: Path, content: bytes, expected: bool) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    assert is_lines(file_at(path)) is expected
+    assert is_json_lines(file_at(path)) is expected
 
 
 @pytest.mark.parametrize("split_bytes", [1, 5, 64, 10_000])

@@ -18,7 +18,7 @@ from lakeport.schema.types import (
     to_arrow_type,
 )
 from lakeport.sources.json.inference import infer_fields
-from lakeport.sources.json.record import Decoder, kind_of_value
+from lakeport.sources.json.record import JsonDecoder, classify_value
 
 pytestmark = pytest.mark.usefixtures("fast_path")
 
@@ -41,7 +41,7 @@ KINDS = ["null", "boolean", "integer", "number", "string", "json"]
     ],
 )
 def test_kinds_of_values(raw: bytes, kind: str) -> None:
-    assert kind_of_value(Decoder().decode(raw)) == kind
+    assert classify_value(JsonDecoder().decode(raw)) == kind
 
 
 def test_kinds_merge_in_any_order() -> None:

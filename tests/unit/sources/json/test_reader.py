@@ -464,7 +464,7 @@ def test_line_numbers_of_file_ranges_and_spools(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [7, 64, 1 << 20])
 def test_blocks_of_any_size(block: int, spool: SpoolLines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_reader, "BLOCK", block)
+    monkeypatch.setattr(json_reader, "BLOCK_BYTES", block)
     lines = [json.dumps({"id": i, "s": "é" * (i % 9)}).encode() for i in range(40)]
     lines[7], lines[23] = b"\r", b'{"id":"x"}'
     lines[31] = b"\xef\xbb\xbf" + lines[31]  # where files were joined
@@ -481,7 +481,7 @@ def test_blocks_of_any_size(block: int, spool: SpoolLines, monkeypatch: pytest.M
 def test_lines_longer_than_the_limit(
     block: int, end: bytes, spool: SpoolLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_reader, "BLOCK", block)
+    monkeypatch.setattr(json_reader, "BLOCK_BYTES", block)
     long = b'{"s":"' + b"a" * (1 << 20) + b'"}'
     split = spool(b'{"id":1}\n' + long + b'\n{"id":2}\n' + long + end)
     source = reader(PROPERTIES, max_record_mb=1)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.errors import ConfigError, SourceError
-from lakeport.sources.json import documents
-from lakeport.sources.json.documents import Values
+from lakeport.sources.json import json_plan
+from lakeport.sources.json.json_plan import DocumentRecords
 from lakeport.sources.options import format_path, parse_path
 from tests.unit.sources.file_batch import file_batch
 
 
 def found(content: bytes, path: str) -> list[str]:
-    return list(Values(io.BytesIO(content), "x.json", parse_path(path)))
+    return list(DocumentRecords(io.BytesIO(content), "x.json", parse_path(path)))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def found(content: bytes, path: str) -> list[str]:
 def test_a_path_leads_to_records(
     monkeypatch: pytest.MonkeyPatch, content: bytes, path: str, records: list[str], chunk: int
 ) -> None:
-    monkeypatch.setattr(documents, "_CHUNK", chunk)
+    monkeypatch.setattr(json_plan, "_CHUNK", chunk)
     assert found(content, path) == records
 
 
@@ -123,7 +123,7 @@ def test_records_are_found_beside_anything(
         data = content.encode()
     except UnicodeEncodeError:
         return
-    values = Values(io.BytesIO(data), "x.json", names)
+    values = DocumentRecords(io.BytesIO(data), "x.json", names)
     assert [json.loads(text) for text in values] == records
 
 
