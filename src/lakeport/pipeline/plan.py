@@ -323,7 +323,7 @@ class ResultPlanner:
         """Return an empty frame with a table's columns as they are after the planned loads."""
         mode, planned = self._tables.get(place, (None, None))
         try:
-            there = DeltaTable(place, load.target, self.engine).whole()
+            there = DeltaTable(place, load.target, self.engine).read_all()
         except SourceError:
             if planned is None:
                 raise

@@ -264,7 +264,7 @@ def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:
     """Return name -> frame of the other tables that `sql` names, each at its newest version."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {
-        name: DeltaTable(place, load.target, engine).whole()
+        name: DeltaTable(place, load.target, engine).read_all()
         for name, place in load.tables.items()
         if name not in own
     }

@@ -1,7 +1,7 @@
-"""Frames as sources: pandas, Polars, Arrow, anything with `__arrow_c_stream__`, and records.
+"""Read frames: pandas, Polars, Arrow, anything with `__arrow_c_stream__`, Spark, and records.
 
 A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
-DataFrame is not spooled at all: see `engine.sql.frames`.
+DataFrame is not spooled: see `engine.sql.frames`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lakeport.schema.casting import normalise_schema
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import check_column_names, find_duplicate
 from lakeport.sources.records import (
-    DEFAULT,
+    DEFAULT_OPTIONS,
     RecordOptions,
-    arrow_limits,
     check_values,
     record_batches,
+    translate_arrow_limits,
 )
 from lakeport.sources.splits import DeclaredReader, align_batch, open_split
 from lakeport.sources.spool import create_private_file
@@ -52,17 +52,16 @@ _CLASSES = {
 
 
 def is_spark_frame(value: object) -> bool:
-    """Whether it is a Spark DataFrame, whose rows are with the workers already.
-
-    No library is imported to find out.
+    """Whether a value is a Spark DataFrame; this imports no library.
 
     >>> is_spark_frame(pa.table({"a": [1]}))
     False
     """
-    return _kind(value) == "spark"
+    return _get_frame_kind(value) == "spark"
 
 
-def _kind(value: object) -> str:
+def _get_frame_kind(value: object) -> str:
+    """Return the kind of a frame, one of `_CLASSES` or stream or records; empty if it is none."""
     for cls in type(value).__mro__:
         library = cls.__module__.partition(".")[0]
         kind = _CLASSES.get((library, cls.__name__))
@@ -83,25 +82,25 @@ def frame_flushes(
     max_columns: int = 5000,
     declared: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> Iterator[Flush]:
-    """Check a frame; return an iterator that spools it and yields the one flush of all its rows.
+    """Check a frame; return an iterator that spools it and yields one flush of all its rows.
 
     Args:
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
             RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), an object with
             `__arrow_c_stream__`, or mappings in a list or from a generator.
         stream: the stream's name.
-        folder: where to spool; every task must see it, or its files are uploaded.
-        split_bytes: about how much one task reads.
-        digest: whether to compute `Batch.digest` over the spooled rows; frames whose rows come in
-            another order have another one. Not available for Spark frames.
-        max_columns: most columns that records may have.
+        folder: the spool's folder; every task must see it, or its files are uploaded.
+        split_bytes: about how many bytes one task reads.
+        digest: whether to compute `Batch.digest`; over the spooled rows it depends on their order.
+        max_columns: the maximum number of columns of records.
         declared: columns whose type is declared. Records keep those of Arrow's type JSON as JSON
             text, whatever they hold.
 
     Raises:
-        SourceError: the frame's kind can't be landed; while iterating, a column's type or name.
+        SourceError: the value is no frame; while iterating, a column's type or name can't be
+            stored.
     """
-    kind = _kind(frame)
+    kind = _get_frame_kind(frame)
     if not kind:
         raise SourceError(
             f"a value of type {type(frame).__name__!r} is not a frame",
@@ -117,16 +116,17 @@ def frame_flushes(
 
     def flushes() -> Iterator[Flush]:
         if kind == "spark":
-            batch = _spark(frame, stream, digest)
+            batch = _make_spark_batch(frame, stream, digest)
         else:
-            opened = _open(frame, kind, folder, records)
-            batch = _spooled(*opened, stream, folder, split_bytes, digest)
+            opened = _open_frame(frame, kind, folder, records)
+            batch = _spool_batch(*opened, stream, folder, split_bytes, digest)
         yield Flush((batch,), last=True)
 
     return flushes()
 
 
-def _spark(frame: Any, stream: str, digest: bool) -> Batch:
+def _make_spark_batch(frame: Any, stream: str, digest: bool) -> Batch:
+    """Return the batch of a Spark DataFrame, with the types that tables have."""
     found = void_marked(frame)
     plain = normalise_frame(found, stream)
     return Batch(
@@ -138,7 +138,7 @@ def _spark(frame: Any, stream: str, digest: bool) -> Batch:
     )
 
 
-def _spooled(
+def _spool_batch(
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
     stream: str,
@@ -151,7 +151,7 @@ def _spooled(
     opened = normalise_schema(schema, keep_untyped=True)
     paths: list[Path] = []
     rows = 0
-    plain, waiting = schema.remove_metadata(), _regular(schema, batches)
+    plain, waiting = schema.remove_metadata(), _rebatch(schema, batches)
     batch = next(waiting, None)
     while batch is not None:
         paths.append(folder / f"frame-{len(paths):06d}.arrows")
@@ -166,19 +166,24 @@ def _spooled(
     return Batch(
         stream,
         0,
-        reader=ArrowReader(replace_untyped_columns(opened)),
+        reader=SpooledFrameReader(replace_untyped_columns(opened)),
         splits=tuple(Split(str(path), first_line=0) for path in paths),
         records=rows,
         bytes=sum(path.stat().st_size for path in paths),
-        digest=_digest_of(paths) if digest else "",
+        digest=_digest_files(paths) if digest else "",
         output_ratio=_OUTPUT_RATIO,
         untyped=find_untyped_columns(opened),
     )
 
 
-def _open(
+def _open_frame(
     frame: Any, kind: str, folder: Path, records: RecordOptions
 ) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Return the schema and the record batches of a frame that is not Spark's.
+
+    Raises:
+        SourceError: a column's type can't be read, or records have none that holds all values.
+    """
     if kind == "records":
         return record_batches(frame, folder, _ROWS, records)
     if kind == "pandas":
@@ -196,11 +201,12 @@ def _open(
     elif kind == "reader":
         reader = frame
     else:
-        reader = _stream_of(frame)
+        reader = _open_arrow_stream(frame)
     return reader.schema, reader
 
 
-def _stream_of(frame: Any) -> pa.RecordBatchReader:
+def _open_arrow_stream(frame: Any) -> pa.RecordBatchReader:
+    """Open an object with `__arrow_c_stream__`; raise SourceError if it is no frame."""
     try:
         return pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -211,7 +217,7 @@ def _stream_of(frame: Any) -> pa.RecordBatchReader:
 
 
 def _refuse_objects(schema: Mapping[str, Any]) -> None:
-    """Polars hands over addresses in place of Python objects."""
+    """Raise SourceError for a Polars column of Python objects, which Arrow gets as addresses."""
     for name, type_ in schema.items():
         if str(type_) == "Object":
             raise SourceError(
@@ -221,6 +227,7 @@ def _refuse_objects(schema: Mapping[str, Any]) -> None:
 
 
 def _open_lazy(frame: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Return the schema and the record batches of a Polars LazyFrame, collected part by part."""
     schema = frame.collect_schema().to_frame().to_arrow().schema
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -230,8 +237,8 @@ def _open_lazy(frame: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     return schema, batches()
 
 
-def _regular(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of one size, so that a repeated run spools the same bytes."""
+def _rebatch(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of 65,536, so that a repeated run spools the same bytes."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -241,20 +248,22 @@ def _regular(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             waiting.append(part)
             rows += part.num_rows
             if rows == _ROWS:
-                yield _one(schema, waiting)
+                yield _concat_batches(schema, waiting)
                 waiting, rows = [], 0
     if waiting:
-        yield _one(schema, waiting)
+        yield _concat_batches(schema, waiting)
 
 
-def _one(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return one batch with the rows of several, whose dictionaries may differ."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts, schema).unify_dictionaries().combine_chunks()
     return table.to_batches()[0]
 
 
-def _digest_of(paths: Iterable[Path]) -> str:
+def _digest_files(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of the SHA-256 of each file, in hex."""
     total = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -263,20 +272,21 @@ def _digest_of(paths: Iterable[Path]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowReader(DeclaredReader):
-    """Reads Arrow IPC streams; implements `lakeport.model.Reader`. One split is one whole file."""
+class SpooledFrameReader(DeclaredReader):
+    """Reads spooled Arrow IPC streams, a whole file per split; a `lakeport.model.Reader`."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        for batch in _stored(split):
+        for batch in _read_spool_file(split):
             yield align_batch(batch, self.schema)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
-        return Scan(sum(batch.num_rows for batch in _stored(split)))
+        return Scan(sum(batch.num_rows for batch in _read_spool_file(split)))
 
 
-def _stored(split: Split) -> Iterator[pa.RecordBatch]:
+def _read_spool_file(split: Split) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of a spooled file; raise SourceError if it can't be read."""
     try:
         local = split.storage is None
         with (
@@ -292,11 +302,11 @@ def _stored(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def pandas_batches(
-    frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT
+    frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT_OPTIONS
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """A frame's schema, from all of its values, and its rows in batches of `rows`.
+    """Return a pandas frame's schema, made of all its values, and its rows in batches of `rows`.
 
-    An index without a name is left out; one with a name becomes columns in front. NaN, NaT, NA
+    An index with a name becomes the first columns; one without a name is left out. NaN, NaT, NA
     and None are null.
 
     Raises:
@@ -328,14 +338,14 @@ def pandas_batches(
 
 
 def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
-    """The type of a whole column; only columns of Python objects need all of their values."""
+    """Return the Arrow type of a pandas column; of Python objects it depends on all values."""
     values = getattr(column.dtype, "categories", column)
     if values.dtype == object:
         check_values(name, values, replace(options, pandas=True))
     return _to_arrow(name, column if column.dtype == object else column[:0], None).type
 
 
-def _mixed_column(name: str) -> SourceError:
+def _mixed_types_error(name: str) -> SourceError:
     return SourceError(
         f"column {name!r} of the frame mixes values that no one type holds",
         "convert it to one type first, for example with `astype`.",
@@ -350,13 +360,14 @@ def _unsupported_type(name: str, column: Any) -> SourceError:
 
 
 def _to_arrow(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
+    """Convert values of a pandas column to Arrow; raise SourceError if no type holds them all."""
     try:
-        with arrow_limits(f"column {name!r} of the frame"):
+        with translate_arrow_limits(f"column {name!r} of the frame"):
             array = pa.array(values, type=type_, from_pandas=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         if values.dtype != object and not len(values):
             raise _unsupported_type(name, values) from error
-        raise _mixed_column(name) from error
+        raise _mixed_types_error(name) from error
     if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
         raise SourceError(
             f"column {name!r} of the frame holds periods, which tables don't have",

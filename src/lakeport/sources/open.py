@@ -301,10 +301,10 @@ class SourceOpener:
 
     def _open_tables(self, source: TablesSource) -> OpenedSource:
         """Open Delta tables, which Spark reads."""
-        from lakeport.sources.tables import TableFlushes
+        from lakeport.sources.tables import TablesFlushes
 
         stream = fixed_table_name(self.config) or _get_only_name(source.tables)
-        found = TableFlushes(
+        found = TablesFlushes(
             source,
             stream,
             self._load_config,

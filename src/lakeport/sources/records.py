@@ -1,7 +1,8 @@
-"""Records as a frame: mappings in a list or from a generator -> Arrow batches of one schema.
+"""Convert records, mappings in a list or from a generator, to Arrow batches of one schema.
 
-The first pass writes the records down, part by part, and learns the schema: columns in the order
-in which they first appear, of types that hold each of their values exactly. The second reads them.
+The first pass writes the records to disk, part by part, and infers the schema: columns in the order
+in which they first appear, of types that hold each of their values exactly. The second pass reads
+the parts.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ _FAMILIES = (
     Mapping,
     _LISTS,
 )
-"""Types whose values Arrow takes together as they are; booleans go with themselves alone."""
+"""Python types whose values one Arrow type holds unchanged; booleans only with booleans."""
 _ZONES = "times with and without a zone"
 _ALIKE = {"bool_": bool, "bool": bool, "ndarray": list}
-"""Names of numpy's types -> Python's that Arrow takes for the same."""
+"""Names of NumPy's types -> the Python types that Arrow treats in the same way."""
 _MAX_DEPTH = 40
 _EXACT = 1 << 53
-"""Up to here a double holds every whole number."""
+"""A double holds every whole number up to this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How records become columns.
+    """Options for converting records to columns.
 
     Attributes:
         stream: the stream's name.
-        max_columns: most columns and members of objects.
+        max_columns: the maximum number of columns, and of members of an object.
         opaque: columns that are kept as JSON text, whatever they hold.
-        numbers: columns of a declared type, into which numbers without a common type are cast.
+        numbers: columns with a declared numeric type; numbers without a common type are kept as
+            text there, to be cast later.
         pandas: whether NaN, NaT and NA are null.
     """
 
@@ -66,30 +68,30 @@ class RecordOptions:
     pandas: bool = False
 
 
-DEFAULT = RecordOptions()
+DEFAULT_OPTIONS = RecordOptions()
 
 
 def record_batches(
-    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = DEFAULT
+    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = DEFAULT_OPTIONS
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of all records, and the records in batches; a key that one lacks is null.
+    """Return the schema of all records, and the records in batches; a missing key is null.
 
     Args:
         records: mappings with texts as keys.
-        folder: where to write them down.
-        rows: how many to hold at a time.
-        options: how they become columns.
+        folder: an existing folder, for the parts of the first pass.
+        rows: the maximum number of records in memory.
+        options: options of the conversion.
 
     Raises:
-        SourceError: there is no record, one is no mapping, or the values of a column are of types
-            that no one type holds.
+        SourceError: there is no record, one is no mapping, or no type holds all values of a
+            column.
     """
     schema = pa.schema([])
     paths: list[Path] = []
     waiting = iter(records)
     while part := list(islice(waiting, rows)):
-        batch = _batch(part, len(paths) * rows, options)
-        schema = _joined(schema, batch.schema, options.numbers)
+        batch = _build_batch(part, len(paths) * rows, options)
+        schema = _join_schemas(schema, batch.schema, options.numbers)
         check_column_count(options.stream, schema, options.max_columns, every=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with create_private_file(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
@@ -107,7 +109,7 @@ def record_batches(
                     there = dict(zip(batch.schema.names, batch.columns, strict=True))
                     yield pa.RecordBatch.from_arrays(
                         [
-                            _of(there[field.name], field)
+                            _cast_column(there[field.name], field)
                             if field.name in there
                             else pa.nulls(len(batch), field.type)
                             for field in schema
@@ -119,7 +121,12 @@ def record_batches(
     return schema, batches()
 
 
-def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.RecordBatch:
+def _build_batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.RecordBatch:
+    """Convert some records to a batch; `before` records came earlier.
+
+    Raises:
+        SourceError: a record is no mapping, a key is no text, or no type holds a column's values.
+    """
     names: dict[str, None] = {}
     for number, record in enumerate(records, before + 1):
         if not isinstance(record, Mapping):
@@ -139,7 +146,9 @@ def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.Re
     for name in names:
         values = [record.get(name) for record in records]
         known = name in options.opaque
-        columns.append(_as_json(name, values) if known else _column(name, values, options))
+        columns.append(
+            _json_column(name, values) if known else _build_column(name, values, options)
+        )
     if not columns:  # a batch has as many rows as its columns
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
     fields = [
@@ -149,7 +158,8 @@ def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _as_json(name: str, values: list[Any]) -> pa.Array:
+def _json_column(name: str, values: list[Any]) -> pa.Array:
+    """Return values as JSON text; raise SourceError if JSON can't represent one."""
     try:
         texts = [
             None if v is None else json.dumps(v, ensure_ascii=False, allow_nan=False)
@@ -163,12 +173,13 @@ def _as_json(name: str, values: list[Any]) -> pa.Array:
         ) from None
 
 
-def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
-    if name in options.numbers and _need_text(values):
-        return pa.array(map(_digits, values), pa.string())
+def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
+    """Return values as an Arrow array that holds each exactly; raise SourceError if none does."""
+    if name in options.numbers and _needs_text(values):
+        return pa.array(map(_format_number, values), pa.string())
     check_values(name, values, options)
     try:
-        with arrow_limits(repr(name)):
+        with translate_arrow_limits(repr(name)):
             return pa.array(values)
     except (TypeError, ValueError, NotImplementedError) as error:
         kinds = " and ".join(sorted({type(value).__name__ for value in values} - {"NoneType"}))
@@ -178,8 +189,8 @@ def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
         ) from error
 
 
-def _need_text(values: Sequence[Any]) -> bool:
-    """Tell whether values are finite numbers that no type may hold together exactly."""
+def _needs_text(values: Sequence[Any]) -> bool:
+    """Whether values are finite numbers that one numeric type may not hold exactly."""
     there = [value for value in values if value is not None]
     kinds = {type(value) for value in there}
     large = any(isinstance(value, int) and abs(value) > _EXACT for value in there)
@@ -188,8 +199,8 @@ def _need_text(values: Sequence[Any]) -> bool:
     )
 
 
-def _digits(value: Any) -> str | None:
-    """Write a number as text that every declared type reads: a whole one without a point."""
+def _format_number(value: Any) -> str | None:
+    """Return a number as text that every declared type can parse: a whole one without a point."""
     if value is None:
         return None
     if isinstance(value, Decimal):
@@ -198,26 +209,30 @@ def _digits(value: Any) -> str | None:
 
 
 def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth: int = 0) -> None:
-    """See that Arrow would alter no value, as it makes 1 of true, a day of a date-time, and UTC's
-    time of one without a zone.
+    """Raise SourceError if Arrow would change values to give them one type, at any depth.
 
-    Raises:
-        SourceError: values of this name, or inside of them, are of types that don't go together.
+    Arrow makes 1 of true, a date of a date with time, and a UTC time of one without a zone.
+
+    Args:
+        name: the path of the values, for error messages.
+        values: the values of one column, member or list.
+        options: options of the conversion.
+        depth: the number of levels above these values.
     """
     if depth > _MAX_DEPTH:
         raise SourceError(
             f"column {re.split(r'[.[]', name)[0]!r} is nested deeper than {_MAX_DEPTH} levels",
             "make it JSON text in the source; a field of records can be declared as `json`.",
         )
-    there = _present(values, options.pandas)
+    there = _drop_nulls(values, options.pandas)
     kinds: set[type] = {_ALIKE.get(kind.__name__, kind) for kind in map(type, there)}
     together = any(all(issubclass(kind, family) for kind in kinds) for family in _FAMILIES)
     if len(kinds) > 1 and (bool in kinds or not together):
-        raise _mixed(name, " and ".join(sorted(kind.__name__ for kind in kinds)))
+        raise _mixed_types_error(name, " and ".join(sorted(kind.__name__ for kind in kinds)))
     first = there[0] if there else None
     if isinstance(first, datetime):
         if len({value.tzinfo is None for value in there if value == value}) > 1:
-            raise _mixed(name, _ZONES)
+            raise _mixed_types_error(name, _ZONES)
         if any(getattr(value, "nanosecond", 0) > 0 for value in there):
             raise SourceError(
                 f"column {name!r} holds times that microseconds can't hold",
@@ -243,8 +258,8 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
         check_values(f"{name}[]", items, options, depth + 1)
 
 
-def _present(values: Iterable[Any], pandas: bool) -> list[Any]:
-    """Return the values that are no nulls, as which pandas takes NaN, NaT and NA, too."""
+def _drop_nulls(values: Iterable[Any], pandas: bool) -> list[Any]:
+    """Return the values that are not None; of pandas also without NaN, NaT and NA."""
     there = [value for value in values if value is not None]
     kinds = {*map(type, there)} if pandas else set()
     null = {kind for kind in kinds if kind.__name__ in ("NAType", "NaTType")}
@@ -259,11 +274,11 @@ def _present(values: Iterable[Any], pandas: bool) -> list[Any]:
 
 
 @contextmanager
-def arrow_limits(subject: str) -> Iterator[None]:
-    """Have values that no Arrow array can hold end the body with an error that names `subject`.
+def translate_arrow_limits(subject: str) -> Iterator[None]:
+    """Context manager that turns Arrow's errors for values it can't hold into SourceError.
 
-    Raises:
-        SourceError: a whole number has more than 64 bits, or a text is no Unicode.
+    These are whole numbers of more than 64 bits, and text that is no Unicode. The message begins
+    with `subject`.
     """
     try:
         yield
@@ -279,7 +294,7 @@ def arrow_limits(subject: str) -> Iterator[None]:
         ) from None
 
 
-def _mixed(name: str, what: str) -> SourceError:
+def _mixed_types_error(name: str, what: str) -> SourceError:
     return SourceError(
         f"column {name!r} mixes values that no one type holds: {what}",
         "give all of them a zone, or none."
@@ -288,12 +303,8 @@ def _mixed(name: str, what: str) -> SourceError:
     )
 
 
-def _of(column: pa.Array, field: pa.Field) -> pa.Array:
-    """A column of a part, of its type in the whole.
-
-    Raises:
-        SourceError: a value would be changed by it.
-    """
+def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Cast a part's column to the field's type; raise SourceError if a value would change."""
     try:
         same = column.type.equals(field.type)
         return column if same else widen_integers(column, field.type).cast(field.type)
@@ -305,11 +316,21 @@ def _of(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from error
 
 
-def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Schema:
-    """Join the columns of both: whole numbers and fractions are fractions, where exact, and times
-    of any zones are times in UTC."""
+def _join_schemas(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Schema:
+    """Return a schema with the columns of both, each of a type that holds the values of both.
+
+    Whole numbers and fractions become fractions, times with zones become times in UTC.
+
+    Args:
+        one: a schema.
+        other: a schema.
+        numbers: columns of a declared numeric type, which are text if they are in one schema.
+
+    Raises:
+        SourceError: no type holds the values of a column in both.
+    """
     known = {*one.names}
-    other = pa.schema([field.with_type(_in_utc(field.type)) for field in other])
+    other = pa.schema([field.with_type(_use_utc(field.type)) for field in other])
     for i, field in enumerate(other):
         if field.name in known:
             kinds = (one.field(field.name).type, field.type)
@@ -327,23 +348,21 @@ def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Sc
         ) from error
 
 
-def _in_utc(type_: pa.DataType) -> pa.DataType:
-    """Return a type with UTC for the zones in it, of which the first value's is one."""
+def _use_utc(type_: pa.DataType) -> pa.DataType:
+    """Return a type with UTC in place of other time zones, at any depth."""
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return pa.timestamp(type_.unit, "UTC")
     if pa.types.is_list(type_):
-        return pa.list_(_in_utc(type_.value_type))
+        return pa.list_(_use_utc(type_.value_type))
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_in_utc(field.type)) for field in type_])
+        return pa.struct([field.with_type(_use_utc(field.type)) for field in type_])
     return type_
 
 
 def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
-    """See that Arrow would not make doubles of decimals, bytes of texts, or UTC's times of those
-    without a zone, at any depth.
+    """Raise SourceError if Arrow would join two types of a column by changing values, at any depth.
 
-    Raises:
-        SourceError: it would.
+    It makes doubles of decimals, bytes of text, and UTC times of times without a zone.
     """
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         members = {field.name: field.type for field in one}
@@ -353,13 +372,13 @@ def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
         _check_types(f"{name}[]", one.value_type, other.value_type)
     for left, right in ((one, other), (other, one)):
         if pa.types.is_decimal(left) and pa.types.is_floating(right):
-            raise _mixed(name, "Decimal and float")
+            raise _mixed_types_error(name, "Decimal and float")
         if pa.types.is_binary(left) and pa.types.is_string(right):
-            raise _mixed(name, "bytes and str")
+            raise _mixed_types_error(name, "bytes and str")
         if (
             pa.types.is_timestamp(left)
             and pa.types.is_timestamp(right)
             and left.tz
             and not right.tz
         ):
-            raise _mixed(name, _ZONES)
+            raise _mixed_types_error(name, _ZONES)

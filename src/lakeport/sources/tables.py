@@ -1,4 +1,9 @@
-"""Delta tables as a source: one batch of rows, and how far each table has been read."""
+"""Read Delta tables with Spark: whole, or the rows since the version that was landed last.
+
+```
+log's commits ─▶ changes ─▶ Spark's frame of added files, or the change feed ─▶ one batch
+```
+"""
 
 from __future__ import annotations
 
@@ -35,14 +40,15 @@ _ANEW: Final = "land the whole table anew, with a full refresh."
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What happened to a table's rows.
+class TableChanges:
+    """The changes that some commits made to a table's rows.
 
     Attributes:
         added: the files with new rows.
-        moved_files: those of them whose rows were moved into other files since.
-        rewritten: the first version that removed or changed rows; None where none did.
-        operation: what that one was, such as `MERGE`.
+        moved_files: those of them whose rows OPTIMIZE has moved into other files since.
+        rewritten: the first version that removed or changed rows; None if no version did. The
+            other attributes are empty then.
+        operation: that version's operation, such as `MERGE`.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -51,17 +57,17 @@ class Changes:
     operation: str = ""
 
 
-def changes_between(log: DeltaLog, after: int, last: int) -> Changes:
-    """Tell what the commits behind `after` did, up to `last`, from the table's log alone.
+def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
+    """Return the changes of the commits behind version `after`, up to `last`, by the log alone.
 
     Args:
-        log: the table's.
+        log: the table's log.
         after: a version.
-        last: a version, not before `after`.
+        last: a version, `after` or later.
 
     Raises:
-        SourceError: the log does not have one of the commits any more.
-        DestinationError: the store refused.
+        SourceError: the log has lost one of the commits.
+        DestinationError: the store refuses.
     """
     added: dict[str, DataFile] = {}
     moved: list[str] = []
@@ -78,16 +84,18 @@ def changes_between(log: DeltaLog, after: int, last: int) -> Changes:
             removed = [entry.remove for entry in entries if entry.remove is not None]
             if any(file.data_change for file in removed):
                 info = Commit.of(version, entries).info
-                return Changes(rewritten=version, operation=str(info.get("operation", "")))
+                return TableChanges(rewritten=version, operation=str(info.get("operation", "")))
             moved += (file.path for file in removed)
             new = (entry.add for entry in entries if entry.add is not None)
             added.update((file.path, file) for file in new if file.data_change)
-    return Changes(tuple(added.values()), tuple(added[path] for path in moved if path in added))
+    return TableChanges(
+        tuple(added.values()), tuple(added[path] for path in moved if path in added)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _TableRead:
-    """What is read of one table; no frame where nothing is new."""
+    """The rows to read of one table, with notes and the bookmark; no frame if nothing is new."""
 
     frame: DataFrame | None
     notes: tuple[str, ...] = ()
@@ -95,20 +103,20 @@ class _TableRead:
     bookmark: Bookmark | None = None
 
 
-class TableFlushes:
-    """Iterates one flush: the rows of the table, or of what SQL makes of several.
+class TablesFlushes:
+    """Iterates one flush with the rows of a table; of several tables SQL makes one frame first.
 
     Args:
-        source: the description.
+        source: the description of the source.
         stream: the stream's name.
         config: the target's.
-        engine: Spark, which is waited for.
-        folder: the spool's.
-        memory_of: gives what the table of a stream remembers.
+        engine: Spark's engine; this waits for its session.
+        folder: the spool's folder.
+        memory_of: opens the bookmarks of a stream's table.
 
     Raises:
-        ConfigError: the source does not go with the target.
-        SourceError: there is no such table, or what is new can't be told from its log.
+        ConfigError: the target does not support `incremental`.
+        SourceError: a table does not exist, or its log does not show which rows are new.
     """
 
     def __init__(
@@ -120,40 +128,47 @@ class TableFlushes:
         folder: Path,
         memory_of: Callable[[str], Memory],
     ) -> None:
-        _check(source, config)
+        _check_target(source, config)
         self._stream, self._folder = stream, folder
-        self._digest = config.run_id is not None
-        self._taken = False
+        self._needs_digest = config.run_id is not None
+        self._frames_taken = False
         opened = {name: DeltaTable(place, config, engine) for name, place in source.tables.items()}
         if source.incremental:
             memory = memory_of(stream)
-            self._read = {name: _new_rows(t, name, memory) for name, t in opened.items()}
+            self._table_reads = {
+                name: _read_new_rows(t, name, memory) for name, t in opened.items()
+            }
         else:
-            self._read = {name: _TableRead(table.whole()) for name, table in opened.items()}
+            self._table_reads = {
+                name: _TableRead(table.read_all()) for name, table in opened.items()
+            }
 
     def frames(self) -> Mapping[str, DataFrame]:
-        """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
-        self._taken = True
-        frames = {name: read.frame for name, read in self._read.items()}
+        """Return the tables' rows as Spark frames by name, without tables that have no new rows."""
+        self._frames_taken = True
+        frames = {name: read.frame for name, read in self._table_reads.items()}
         return {name: void_marked(frame) for name, frame in frames.items() if frame is not None}
 
     def __iter__(self) -> Iterator[Flush]:
-        """Hand the rows out.
+        """Yield the flush, with the bookmark of an incremental read.
 
         Raises:
-            ConfigError: there are several tables, and nothing has asked for their frames.
+            ConfigError: there are several tables, and `frames` was not called.
         """
-        if len(self._read) > 1 and not self._taken:
+        if len(self._table_reads) > 1 and not self._frames_taken:
             raise ConfigError(
-                f"the source has {len(self._read)} tables, and nothing says what is made of them",
+                f"the source has {len(self._table_reads)} tables, and nothing says what is made of "
+                "them",
                 "give `sql` over their names, or name one table.",
             )
-        read = next(iter(self._read.values()))
+        read = next(iter(self._table_reads.values()))
         if read.frame is None:
             notes = {self._stream: " ".join(read.notes)}
             yield Flush((), last=True, notes=notes, quiet=(self._stream,))
             return
-        for flush in frame_flushes(read.frame, self._stream, self._folder, digest=self._digest):
+        for flush in frame_flushes(
+            read.frame, self._stream, self._folder, digest=self._needs_digest
+        ):
             batches = tuple(
                 replace(
                     batch,
@@ -167,27 +182,27 @@ class TableFlushes:
 
 
 class DeltaTable:
-    """A Delta table at its newest version; waits for Spark.
+    """A Delta table at its newest version, which Spark reads.
 
     Args:
-        place: a path or a URI.
+        place: the table's path or URI.
         config: the target's; a table in its cloud is read with its credentials.
-        engine: Spark.
+        engine: Spark's engine; this waits for its session.
 
     Attributes:
-        storage: rooted at the table's folder.
+        storage: the store, rooted at the table's folder.
         log: the table's log.
-        version: the newest one.
-        id: tells this table from another one that takes its place.
-        has_feed: whether it keeps a change data feed.
+        version: the newest version.
+        id: the table's ID; another table at the same place has another one.
+        has_feed: whether the table keeps a change data feed.
 
     Raises:
-        ConfigError: Spark can't read tables there.
-        SourceError: there is no Delta table.
+        ConfigError: Spark can't read tables in that store.
+        SourceError: there is no Delta table at the place.
     """
 
     def __init__(self, place: str, config: DestinationConfig, engine: Engine) -> None:
-        self.storage = _storage(place, config)
+        self.storage = _open_storage(place, config)
         spark = engine.require_spark("a Delta table as a source")
         self._engine, self._roots = spark, config.table_roots
         spark.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
@@ -205,27 +220,27 @@ class DeltaTable:
         self._snapshot = session.snapshot(self.log.hadoop_uri, self.version)
         self._snapshot.check_files(self._roots)
 
-    def whole(self) -> DataFrame:
-        """All rows of the version."""
-        return self._read(versionAsOf=self.version)
+    def read_all(self) -> DataFrame:
+        """Return all rows of the version."""
+        return self._load_frame(versionAsOf=self.version)
 
-    def rows_of(self, files: Sequence[DataFile]) -> DataFrame:
-        """The rows of some of its files."""
+    def read_files(self, files: Sequence[DataFile]) -> DataFrame:
+        """Return the rows of some of the table's files."""
         actions = [file.add() for file in files]
         check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
         return self._snapshot.rows_of(actions)
 
-    def fed(self, after: int) -> tuple[DataFrame, bool]:
-        """Rows that came or changed behind a version, as the change feed has them.
+    def read_change_feed(self, after: int) -> tuple[DataFrame, bool]:
+        """Return the rows that were inserted or updated after a version, by the change feed.
 
         Returns:
-            The rows, as they are after each change; and whether others were deleted.
+            The rows, as they are after each change, and whether rows were deleted.
 
         Raises:
             LakeportError: the feed does not reach back to that version.
         """
         check_log(self.storage, "", self._roots, after)
-        changes = self._read(
+        changes = self._load_frame(
             readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
         )
         kind = changes["_change_type"]
@@ -233,13 +248,15 @@ class DeltaTable:
             deleted = not changes.where(kind == "delete").isEmpty()
         return changes.where(kind.isin(*_NEW)).drop(*_FEED_COLUMNS), deleted
 
-    def _read(self, **options: Any) -> DataFrame:
+    def _load_frame(self, **options: Any) -> DataFrame:
+        """Return the table as a Spark frame, with options of Spark's Delta reader."""
         with translate_errors(self._engine.secrets):
             reader = self._engine.spark.read.format("delta").options(**options)
             return reader.load(self.storage.hadoop_uri())
 
 
-def _storage(place: str, config: DestinationConfig) -> Storage:
+def _open_storage(place: str, config: DestinationConfig) -> Storage:
+    """Return the store rooted at a table's folder; raise ConfigError if Spark can't read there."""
     storage = open_folder_storage(config, f"{place.rstrip('/')}/") if "://" in place else None
     if storage is None:
         path = Path(place.removeprefix("file://")).expanduser().absolute()
@@ -253,11 +270,12 @@ def _storage(place: str, config: DestinationConfig) -> Storage:
 
 
 def bookmark_name(table: str) -> str:
-    """What a target remembers a table by, of the name that the source gives it."""
+    """Return the name of the bookmark for a table, given its name in the source."""
     return f"tables {table}"
 
 
-def _check(source: TablesSource, config: DestinationConfig) -> None:
+def _check_target(source: TablesSource, config: DestinationConfig) -> None:
+    """Raise ConfigError if `incremental` is set for several tables or for an overwrite."""
     if not source.incremental:
         return
     if len(source.tables) > 1:
@@ -275,29 +293,34 @@ def _check(source: TablesSource, config: DestinationConfig) -> None:
         )
 
 
-def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _TableRead:
-    """What came since the bookmark; all rows where there is none."""
+def _read_new_rows(table: DeltaTable, name: str, memory: Memory) -> _TableRead:
+    """Return the rows since the table's bookmark, or all rows if there is none."""
     key, uri = bookmark_name(name), table.storage.uri()
     remembered = memory.bookmark(key)
     value = {"format": _FORMAT, "table": uri, "id": table.id, "version": table.version}
     bookmark = Bookmark(key, value, remembered.number)
     if not remembered.value:
         note = f"all rows of version {table.version} of {uri}"
-        return _TableRead(table.whole(), (note,), bookmark=bookmark)
-    before = _version_before(table, name, remembered.value)
+        return _TableRead(table.read_all(), (note,), bookmark=bookmark)
+    before = _get_landed_version(table, name, remembered.value)
     if before == table.version:
         return _TableRead(None, (f"nothing new: version {before} of {uri} was landed",))
     told = f"what came to {uri} with versions {before + 1} to {table.version}"
-    changes = changes_between(table.log, before, table.version)
+    changes = read_changes(table.log, before, table.version)
     if changes.rewritten is not None:
-        return _fed(table, before, changes, told, bookmark)
+        return _read_feed(table, before, changes, told, bookmark)
     if not changes.added:
         return _TableRead(None, (f"nothing new: no row {told.removeprefix('what ')}",))
-    _check_files(table, changes)
-    return _TableRead(table.rows_of(changes.added), (told,), bookmark=bookmark)
+    _check_moved_files(table, changes)
+    return _TableRead(table.read_files(changes.added), (told,), bookmark=bookmark)
 
 
-def _version_before(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
+def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
+    """Return the version in a bookmark.
+
+    Raises:
+        SourceError: the bookmark is of another table, format, or a version that is no more.
+    """
     uri = table.storage.uri()
     if value.get("format") != _FORMAT:
         raise SourceError(
@@ -322,9 +345,14 @@ def _version_before(table: DeltaTable, name: str, value: Mapping[str, Any]) -> i
     return int(value["version"])
 
 
-def _fed(
-    table: DeltaTable, before: int, changes: Changes, told: str, bookmark: Bookmark
+def _read_feed(
+    table: DeltaTable, before: int, changes: TableChanges, told: str, bookmark: Bookmark
 ) -> _TableRead:
+    """Return the new and changed rows by the change feed.
+
+    Raises:
+        SourceError: the table keeps no change feed.
+    """
     uri = table.storage.uri()
     if not table.has_feed:
         raise SourceError(
@@ -334,7 +362,7 @@ def _fed(
             "let the table keep a change feed (`delta.enableChangeDataFeed`) from now on, and "
             + _ANEW,
         )
-    rows, deleted = table.fed(before)
+    rows, deleted = table.read_change_feed(before)
     warning = (
         f"rows were deleted from {uri} since version {before}; they stay in the target, which gets "
         "new and changed rows alone."
@@ -343,12 +371,8 @@ def _fed(
     return _TableRead(rows, (note,), (warning,) if deleted else (), bookmark)
 
 
-def _check_files(table: DeltaTable, changes: Changes) -> None:
-    """See that files are there that OPTIMIZE has replaced since.
-
-    Raises:
-        SourceError: one was vacuumed.
-    """
+def _check_moved_files(table: DeltaTable, changes: TableChanges) -> None:
+    """Raise SourceError if a file that OPTIMIZE has replaced since was vacuumed."""
     for path in table.log.missing(changes.moved_files):
         raise SourceError(
             f"file {path!r} of {table.log.uri} is gone: its rows were moved into another file, and "
