@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import data
 from bench.environments import PEERS, program, script
 from bench.places import BUCKET, Place
-from lakeport.engine.spark.jvm.jars import LOG_STORE, ensure
+from lakeport.engine.spark.jvm.jars import LOG_STORE, ensure_jars
 
 COLD, WARM, THREADS = "lakeport cold", "lakeport warm", "lakeport threads"
 SPARK, DLT_ROWS, DLT_ARROW = "PySpark by hand", "dlt, rows", "dlt, Arrow"
@@ -125,7 +125,7 @@ def pyspark(job: Job) -> Command:
     """Spark with the jars that it needs for this job, as files."""
     needed = {"delta"} if job.format == "delta" else set()
     needed |= {"s3a"} if job.place.uri.startswith("s3://") else set()
-    jars = ",".join(str(jar) for jar in ensure(needed) if jar != LOG_STORE) if needed else ""
+    jars = ",".join(str(jar) for jar in ensure_jars(needed) if jar != LOG_STORE) if needed else ""
     return peer("pyspark", "pyspark_load.py", jars)(job)
 
 

@@ -23,7 +23,7 @@ from bench.places import Places
 from bench.results import Cell, Results, Run
 from bench.rounds import in_turn
 from bench.values import database
-from lakeport.engine.spark.jvm.jars import ensure
+from lakeport.engine.spark.jvm.jars import ensure_jars
 from tests.postgres import Postgres
 
 ROWS, TENTH = 5_000_000, 10
@@ -79,7 +79,7 @@ def _command(
         return (*LAND, *source, *to), lake / table
     if name == SPARK:
         jdbc = f"jdbc:postgresql:{where.replace('postgres@', '')}?user=postgres"
-        jars = ",".join(map(str, ensure({"delta"})))
+        jars = ",".join(map(str, ensure_jars({"delta"})))
         target = str(lake / table)
         return script("pyspark", "pyspark_database.py", jdbc, table, target, jars), lake / table
     if name == TAP:

@@ -26,7 +26,7 @@ from bench.places import Places
 from bench.results import Cell, Results, Run
 from bench.rounds import in_turn
 from bench.values import database
-from lakeport.engine.spark.jvm.jars import ensure
+from lakeport.engine.spark.jvm.jars import ensure_jars
 
 ROWS, CHANGED = 10_000_000, 100_000
 PART = 1_000_000
@@ -91,7 +91,7 @@ def measure(asked: Asked, places: Places, results: Results) -> None:
         COLD: lambda: ours,
         THREADS: lambda: ours,
         DELTA_RS: lambda: script("deltars", "deltars_merge.py", str(changes), str(lake / "orders")),
-        SPARK: lambda: script(*spark, ",".join(map(str, ensure({"delta"})))),
+        SPARK: lambda: script(*spark, ",".join(map(str, ensure_jars({"delta"})))),
     }
 
     def once(name: str) -> Run:

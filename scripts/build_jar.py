@@ -35,7 +35,7 @@ def fingerprint() -> str:
 def main() -> None:
     """Compile and pack."""
     spark = Path(pyspark.__file__).parent / "jars"
-    path = [*spark.glob("*.jar"), *jars.ensure({"delta", "s3a"})]
+    path = [*spark.glob("*.jar"), *jars.ensure_jars({"delta", "s3a"})]
     with tempfile.TemporaryDirectory() as work:
         command = [
             "javac",

@@ -93,7 +93,7 @@ def one_spark(
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
+    driver = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
     assert driver.context
     for name, value in interpreted(request.config).items():
         driver.spark.conf.set(name, value)
@@ -125,13 +125,13 @@ def delta_spark_session(folder: Path, more: Mapping[str, str]) -> Iterator[None]
     """A session that somebody else has built, with a setting that only delta-spark knows of."""
     from pyspark.sql import SparkSession
 
-    from lakeport.engine.spark.jvm.jars import ensure
+    from lakeport.engine.spark.jvm.jars import ensure_jars
     from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE_SETTINGS
 
     settings = {
         **DELTA_SETTINGS,
         **LOG_STORE_SETTINGS,
-        "spark.jars": ",".join(map(str, ensure({"delta", "s3a", "azure"}))),
+        "spark.jars": ",".join(map(str, ensure_jars({"delta", "s3a", "azure"}))),
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
         "spark.sql.session.timeZone": "UTC",

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from lakeport.cli.signals import leave
 from lakeport.errors import LakeportError
-from lakeport.host.process import verb_of
+from lakeport.host.process import command_name
 from lakeport.warm import client
 
 _COMPLETE: Final = "_LAKEPORT_COMPLETE"
@@ -49,9 +49,9 @@ def _run(program: str, arguments: list[str]) -> int:
     if code is not None:
         return code
     if problem is None and _loads_by_spark(program, arguments):
-        from lakeport.engine.spark.jvm.launch import start_ahead
+        from lakeport.engine.spark.jvm.launch import start_jvm_ahead
 
-        start_ahead()
+        start_jvm_ahead()
     # Only now: a client of a warm session has no need of it.
     from lakeport.cli.output.progress import begin_early, end
 
@@ -68,7 +68,7 @@ def _loads_by_spark(program: str, arguments: list[str]) -> bool:
 
     Nothing is lost where that turns out wrong but a third of a second of a core's time.
     """
-    loads = program != "lakeport" or verb_of(arguments) in _LOADS
+    loads = program != "lakeport" or command_name(arguments) in _LOADS
     if not loads or not _NO_LOAD.isdisjoint(arguments):
         return False
     if _THREADS in map(str.lower, os.environ.values()):  # a config may refer to any of them

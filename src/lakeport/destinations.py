@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from lakeport.config.base import config_class, destination_for_scheme
 from lakeport.config.sources import DatabaseSource, FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
-from lakeport.host.packages import PACKAGES, missing
+from lakeport.host.packages import EXTRA_PACKAGES, missing_extra_error
 from lakeport.sources.target import open_folder_storage
-from lakeport.storage.checks import unfit_for_tables
+from lakeport.storage.checks import unsafe_for_tables_error
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
 from lakeport.writers.files.columns import ColumnLog
@@ -113,7 +113,7 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
     extras = {config.extra, *(config_class(name).extra for name in others)}
     if isinstance(source, DatabaseSource):
         extras.add(source.extra)
-    return tuple(name for extra in sorted(extras) for name in PACKAGES.get(extra, ()))
+    return tuple(name for extra in sorted(extras) for name in EXTRA_PACKAGES.get(extra, ()))
 
 
 def _compression(config: DestinationConfig) -> str:
@@ -137,7 +137,9 @@ def open_storage(config: DestinationConfig) -> Storage:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("lakeport"):
             raise
-        raise missing(f"the package {error.name!r} is not installed", config.extra) from error
+        raise missing_extra_error(
+            f"the package {error.name!r} is not installed", config.extra
+        ) from error
 
 
 def open_table(
@@ -263,7 +265,7 @@ def delta_session(
     if not config.connector_jars():
         return lambda: engine.require_spark(asks).delta_session(step, needs)
     if writes and storage.needs_unique_names():
-        raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
+        raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
     return lambda: engine.require_spark(asks).delta_session(
         step, needs, root, settings(for_workers=not engine.is_local)

@@ -30,13 +30,13 @@ from lakeport.config.load import load_target, read_sink_interval
 from lakeport.destinations import check_place, open_table
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.sql.frames import (
+    count_partitions,
+    estimate_bytes,
+    find_untyped_in_frame,
     normalise_frame,
-    partitions_of,
-    size_of,
-    untyped_columns,
     void_marked,
 )
-from lakeport.engine.sql.streaming import bind, knows_scheme, start_query
+from lakeport.engine.sql.streaming import bind_checkpoint, has_file_system, start_query
 from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.loading.batches import Policies
 from lakeport.loading.builder import ReportBuilder
@@ -147,11 +147,11 @@ def _start_landing(
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
     voided = void_marked(streaming)
     frame = normalise_frame(voided, name)
-    untyped = untyped_columns(voided, frame)
+    untyped = find_untyped_in_frame(voided, frame)
     engine.begin()
     table = open_table(config, storage, engine, name)
     place = _reach_checkpoint(checkpoint, config, engine)
-    folder = bind(frame.sparkSession, place, table.uri)
+    folder = bind_checkpoint(frame.sparkSession, place, table.uri)
     ready: Future[MicroBatches] = Future()
     mode = "update" if config.mode is Mode.MERGE else "append"
 
@@ -300,13 +300,15 @@ def _reach_checkpoint(
         return name
     scheme = name.partition("://")[0]
     if engine.adopted:
-        if not knows_scheme(engine.spark, scheme):
+        if not has_file_system(engine.spark, scheme):
             engine.delta_session("look for the store's connector", needs)
         return name
     storage = open_folder_storage(config, user_facing_uri(name))
     if storage is None:
         return name
-    engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))
+    engine.configure_store(
+        storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local)
+    )
     return storage.hadoop_uri()
 
 
@@ -599,7 +601,7 @@ class MicroBatches:
         most = self._policies.number_of_files(
             self._estimate_bytes(frame, number), self._engine.cores
         )
-        return frame.repartition(most) if partitions_of(frame) > most else frame
+        return frame.repartition(most) if count_partitions(frame) > most else frame
 
     def _estimate_bytes(self, frame: DataFrame, number: int) -> int:
         """Estimate the bytes that a micro-batch becomes; -1 if unknown.
@@ -607,7 +609,7 @@ class MicroBatches:
         Spark knows the size of files that it reads. Otherwise the size is that of the micro-batch
         before, which a restarted query finds in the journal.
         """
-        read = size_of(frame)
+        read = estimate_bytes(frame)
         if read < _UNKNOWN_BYTES:
             return int(read * _OUTPUT_RATIO)
         if self._bytes < 0 and number > 0:

@@ -61,7 +61,7 @@ def spark(
         "spark.speculation.multiplier": "3",
         "spark.speculation.minTaskRuntime": "2s",
     }
-    DriverSession.start(SessionRequest({"delta", "s3a"}, settings))
+    DriverSession.acquire(SessionRequest({"delta", "s3a"}, settings))
     return settings
 
 

@@ -230,10 +230,10 @@ class Standalone:
             "TMPDIR": f"{home}/tmp",
             "SPARK_LOCAL_DIRS": f"{home}/tmp",
             "SPARK_LOCAL_IP": host,
-            "SPARK_HOME": str(gateway.spark_home()),
+            "SPARK_HOME": str(gateway.find_spark_home()),
             "SPARK_SCALA_VERSION": SCALA,
         }
-        jars = os.pathsep.join(map(str, gateway.class_path([])))
+        jars = os.pathsep.join(map(str, gateway.list_class_path([])))
         java = [str(self.java), "-Xmx256m", *SHORT_LIVED]
         command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
         with (folder / "log").open("ab") as log:

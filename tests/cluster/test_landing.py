@@ -128,7 +128,7 @@ def test_what_workers_lack_is_said_first(
 ) -> None:
     bucket.land(io.BytesIO(singer(1)), table="before")
     with pytest.raises(MissingDependency, match="lack the Python package no_such_sdk") as lack:
-        workers.check(driver(), ["no_such_sdk"])
+        workers.check_packages(driver(), ["no_such_sdk"])
     assert "spark.archives = env.tar.gz#environment" in lack.value.hint
     monkeypatch.setattr(driver().context, "pythonExec", str(cluster.python))
     with pytest.raises(MissingDependency, match="lack the Python package lakeport ") as lack:

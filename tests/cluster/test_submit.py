@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from lakeport.engine.spark.jvm.gateway import spark_home
+from lakeport.engine.spark.jvm.gateway import find_spark_home
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import SHORT_LIVED, Standalone, contents, zipped_package
 
@@ -33,7 +33,7 @@ def test_a_submitted_job_lands_everything(
     submit += ["--py-files", zipped_package(tmp_path), JOB]
     variables = {
         **os.environ,
-        "SPARK_HOME": str(spark_home()),
+        "SPARK_HOME": str(find_spark_home()),
         "JOB_BUCKET": bucket.name,
         "AWS_ACCESS_KEY_ID": bucket.minio.access_key,
         "AWS_SECRET_ACCESS_KEY": bucket.minio.secret_key,

@@ -105,7 +105,7 @@ def test_other_files(target: Target, land: Land, tmp_path: Path, suffix: str) ->
 
 @pytest.mark.spark
 def test_a_spark_frame(target: Target, land: Land) -> None:
-    frame = DriverSession.start(SessionRequest()).spark.createDataFrame(
+    frame = DriverSession.acquire(SessionRequest()).spark.createDataFrame(
         [(1, "a"), (2, None), (3, "")], "id long, name string"
     )
     land(frame, table="people")

@@ -54,7 +54,7 @@ def spark(one_spark: None) -> Iterator[DriverSession | None]:
     if os.environ["LAKEPORT_ENGINE"] == "threads":
         yield None
         return
-    driver = DriverSession.start(SessionRequest({"delta"}))
+    driver = DriverSession.acquire(SessionRequest({"delta"}))
     driver.context  # noqa: B018  # waits for it
     yield driver
 

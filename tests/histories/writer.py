@@ -73,7 +73,7 @@ def lakeport_writer(job: Job) -> Act:
     from lakeport.engine.spark.session import DriverSession
     from lakeport.errors import CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict
 
-    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
+    driver = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
     driver.spark  # noqa: B018  # no step begins before it is there
     target = lakeport.Table(job.config["table"], job.config)
     refusals = (CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict)

@@ -47,7 +47,7 @@ def test_a_spark_frame_in_delta(run: Run, delta: Place) -> None:
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    spark = DriverSession.start(SessionRequest({"delta", "s3a", "azure"})).spark
+    spark = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"})).spark
     run("spark_to_delta", spark.createDataFrame([(1, "a"), (2, "b")], "id long, kind string"))
     place = replace(delta, uri=delta.uri.replace("raw/users", "silver/events"))
     assert place.rows("id", "kind") == [(1, "a"), (2, "b")]

@@ -79,7 +79,9 @@ def test_calls_of_one_run_overwrite_once(delta: Place) -> None:
 
 def test_a_table_leaves_its_neighbours_and_the_process_alone(delta: Place) -> None:
     """Neither `user_events` beside `user` nor the environment; times are in milliseconds."""
-    _ = DriverSession.start(SessionRequest({"delta", "s3a", "azure"})).context  # Spark sets its own
+    _ = DriverSession.acquire(
+        SessionRequest({"delta", "s3a", "azure"})
+    ).context  # Spark sets its own
     environ = dict(os.environ)
     delta.land(TWO, record(id=1), table="users_events")
     neighbours = delta.files.keys()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.storage.base import RangedReader, clean_prefix, join_key, under
+from lakeport.storage.base import RangedReader, clean_prefix, join_key, relative_key
 from lakeport.storage.parts import Chunker
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.store import part_bytes
@@ -30,7 +30,7 @@ def test_no_key_leaves_its_prefix(given_prefix: str, key: str) -> None:
     assert full == prefix or full.startswith(f"{prefix}/" if prefix else "")
     full.encode()
     if key:
-        assert under(prefix, full) == key
+        assert relative_key(prefix, full) == key
 
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 30), min_size=1))
@@ -38,7 +38,7 @@ def test_parts_are_the_bytes_in_order(pieces: list[bytes], sizes: list[int]) -> 
     chunker = Chunker(lambda number: sizes[(number - 1) % len(sizes)])
     parts = [part for piece in pieces for part in chunker.feed(piece)]
     assert [len(part) for part in parts] == [sizes[n % len(sizes)] for n in range(len(parts))]
-    rest = chunker.rest()
+    rest = chunker.flush()
     data = b"".join(pieces)
     assert b"".join(parts) + rest == data
     assert chunker.bytes == len(data)

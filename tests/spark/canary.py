@@ -61,7 +61,7 @@ def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}, settings))
+    driver = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}, settings))
     for config in configs:
         land_and_read(driver, config, settings)
     show_views(driver)

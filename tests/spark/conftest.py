@@ -20,5 +20,5 @@ def driver() -> Iterator[DriverSession]:
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    started = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
+    started = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
     yield started

@@ -24,7 +24,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 def driver() -> DriverSession:
     """The process's own session."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
+    return DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
 
 
 def engine() -> SparkEngine:

@@ -26,7 +26,7 @@ from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.session import DeltaSession
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.filesystems import hand_over
+from lakeport.engine.spark.filesystems import configure_store
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.lake.table import Table
@@ -85,7 +85,7 @@ def change(driver: DriverSession, task: dict[str, Any]) -> dict[str, Any]:
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
 
     def session() -> DeltaSession:
-        hand_over(driver, root, hadoop, commits=True)
+        configure_store(driver, root, hadoop, commits=True)
         return DeltaSession(driver.spark)
 
     writer = Meeting(
@@ -153,7 +153,7 @@ def optimize(writer: Meeting, task: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve until standard input ends."""
-    driver = DriverSession.start(SessionRequest({"delta", "s3a"}, SETTINGS))
+    driver = DriverSession.acquire(SessionRequest({"delta", "s3a"}, SETTINGS))
     driver.spark  # noqa: B018
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:

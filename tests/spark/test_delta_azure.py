@@ -159,7 +159,7 @@ def test_a_wrong_key_and_container_are_named(azurite: Azurite) -> None:
 def test_one_of_several_writers_wins_each_version(azurite: Azurite, driver: Any) -> None:
     """Delta's own log store is enough on Azure: it renames, which never overwrites, unlocked."""
     settings = AzureSettings(azurite.account, azurite.account_key, endpoint=azurite.endpoint)
-    driver.configure(hadoop_settings(settings))
+    driver.set_hadoop_settings(hadoop_settings(settings))
     jvm, conf = driver.spark._jvm, driver.spark._jsc.hadoopConfiguration()
     root = f"abfs://lake@{azurite.account}.dfs.core.windows.net/race/_delta_log"
     make_path = jvm.org.apache.hadoop.fs.Path

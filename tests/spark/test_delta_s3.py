@@ -24,7 +24,7 @@ import lakeport
 from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.engine.failures import translate_errors
-from lakeport.engine.spark.filesystems import hand_over
+from lakeport.engine.spark.filesystems import configure_store
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, SourceError
 from tests.echo_store import EchoStore
 from tests.emulators import Minio, s3_config
@@ -240,7 +240,7 @@ def test_settings_that_overwrite_silently_are_refused_before_anything_is_written
     minio: Minio, driver: Any
 ) -> None:
     bucket = minio.create_bucket("fast")
-    driver.configure({f"fs.s3a.bucket.{bucket}.performance.flags": "mkdir, create"})
+    driver.set_hadoop_settings({f"fs.s3a.bucket.{bucket}.performance.flags": "mkdir, create"})
     with pytest.raises(ConfigError, match="lets a commit overwrite another"):
         properties = {"delta.appendOnly": "true"}  # so that delta-spark commits
         lakeport.land(rows(1), keys(minio, bucket, table="t", table_properties=properties))
@@ -484,7 +484,7 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(driver: Any) -> Non
         }
         target = load_target(config)
         assert isinstance(target, DeltaLakeS3Config)
-        hand_over(driver, "s3a://echo", target.storage().hadoop_settings())
+        configure_store(driver, "s3a://echo", target.storage().hadoop_settings())
         hadoop = driver.context._jvm.org.apache.hadoop.fs
         folder = hadoop.Path("s3a://echo/a")
         with pytest.raises(PermissionRefused) as caught, translate_errors(driver.secrets):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeport.engine.spark import workers
-from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, run_frame, run_tasks
+from lakeport.engine.spark.jobs import JobLabel, JobQueue, TaskRequest, run_frame, run_tasks
 from lakeport.errors import (
     BadRecord,
     BadRecords,
@@ -138,12 +138,12 @@ def test_an_unforeseen_error_tells_where_and_not_the_data(driver: DriverSession)
     assert "value of a record" in str(caught.value.__cause__)
 
 
-def in_threads(queue: JobQueue, requests: list[Request]) -> list[Any]:
+def in_threads(queue: JobQueue, requests: list[TaskRequest]) -> list[Any]:
     """The outcomes of requests that threads hand over, or what each has raised."""
 
-    def hand_over(request: Request) -> Any:
+    def hand_over(request: TaskRequest) -> Any:
         try:
-            return sorted(queue.outcomes(request, "many"), key=lambda outcome: outcome.task)
+            return sorted(queue.run_request(request, "many"), key=lambda outcome: outcome.task)
         except LakeportError as error:
             return error
 
@@ -159,8 +159,8 @@ def test_small_requests_that_wait_share_jobs_and_large_ones_do_not(driver: Drive
         return [item]
 
     counted: list[int] = []
-    small = [Request(f"small {i}", work, [i], [10]) for i in range(20)]
-    large = [Request(f"large {i}", work, [i, i + 1], [1 << 30, 5]) for i in (100, 200)]
+    small = [TaskRequest(f"small {i}", work, [i], [10]) for i in range(20)]
+    large = [TaskRequest(f"large {i}", work, [i, i + 1], [1 << 30, 5]) for i in (100, 200)]
     found = in_threads(JobQueue(driver, counted.append), [*small, *large])
     assert len(counted) <= 8 and sum(counted) < 20
     for number, outcomes in enumerate(found[:20]):
@@ -185,7 +185,7 @@ def test_a_job_that_fails_whole_is_the_failure_of_those_alone_that_fail_alone(
         return [item]
 
     found = in_threads(
-        JobQueue(driver, lambda tasks: None), [Request("r", work, [i], [1]) for i in range(8)]
+        JobQueue(driver, lambda tasks: None), [TaskRequest("r", work, [i], [1]) for i in range(8)]
     )
     assert isinstance(found.pop(5), SparkFailure)
     assert sorted(outcomes[0].results[0] for outcomes in found) == [0, 1, 2, 3, 4, 6, 7]
@@ -260,7 +260,7 @@ def test_a_local_session_with_another_python_is_told_which_one_to_set(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
     with pytest.raises(MissingDependency, match="no_such_package") as lack:
-        workers.check(driver, ["no_such_package"])
+        workers.check_packages(driver, ["no_such_package"])
     assert lack.value.hint.endswith(
         "PYSPARK_PYTHON (or `spark.pyspark.python`) to this process' Python: /venv/bin/python"
     )

@@ -45,7 +45,9 @@ class Store:
             "retry.throttle.interval": "10ms",
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        driver.configure({f"fs.s3a.bucket.{self.bucket}.{k}": v for k, v in given.items()})
+        driver.set_hadoop_settings(
+            {f"fs.s3a.bucket.{self.bucket}.{k}": v for k, v in given.items()}
+        )
         self.conf = driver.spark._jsc.hadoopConfiguration()
         kind = self.jvm.io.lakeport.delta.ConditionalS3LogStore
         self.java = self.jvm.io.delta.storage.S3SingleDriverLogStore if name else kind

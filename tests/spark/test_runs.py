@@ -61,7 +61,7 @@ def test_tables_are_made_of_tables_in_their_order(tmp_path: Path, driver: Driver
     assert again["flights"].rows == again["follow"].rows == 1
     assert rows(tmp_path, "follow", "id") == [(1,), (2,), (3,), (4,)]
     assert rows(tmp_path, "daily", "carrier", "flights") == [("AA", 2), ("UA", 2)]
-    assert driver.alive
+    assert driver.is_alive
     assert DriverSession._current is driver
 
 

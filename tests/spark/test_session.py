@@ -54,10 +54,10 @@ def test_a_session_that_has_not_started_knows_its_version() -> None:
         from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
-        driver = DriverSession.start(SessionRequest())
-        assert driver.identity() == (pyspark.__version__, "")
+        driver = DriverSession.acquire(SessionRequest())
+        assert driver.spark_identity() == (pyspark.__version__, "")
         context = driver.context
-        assert driver.identity() == (context.version, context.applicationId)
+        assert driver.spark_identity() == (context.version, context.applicationId)
     """
     assert run_script(script) == ""
 
@@ -72,7 +72,7 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
         words = "Exception while sending command."
         assert words in inspect.getsource(java_gateway)
         atexit.register(logging.error, words)  # runs last, and speaks as py4j's threads do
-        DriverSession.start(SessionRequest()).begin()
+        DriverSession.acquire(SessionRequest()).begin()
     """
     assert run_script(script) == ""
 
@@ -84,7 +84,7 @@ def test_a_call_that_loses_the_jvm_is_not_logged() -> None:
         from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
-        driver = DriverSession.start(SessionRequest())
+        driver = DriverSession.acquire(SessionRequest())
         java = driver.context._jvm.java
         java.lang.System.nanoTime()
         jvm = driver._launch.jvm.process
@@ -144,7 +144,7 @@ def test_the_jvm_and_the_workers_leave_no_core_dumps(driver: DriverSession) -> N
 
 def test_secrets_reach_hadoop_and_nothing_else(driver: DriverSession) -> None:
     key = "fs.s3a.bucket.canaries.secret.key"
-    driver.configure({key: CANARY})
+    driver.set_hadoop_settings({key: CANARY})
     assert driver.context._jsc.hadoopConfiguration().get(key) == CANARY
     shown = [str(row) for row in driver.spark.sql("SET").collect()]
     shown += [str(pair) for pair in driver.context.getConf().getAll()]
@@ -169,12 +169,12 @@ def test_a_setting_that_looks_like_a_secret_is_refused() -> None:
 
 
 def test_taken_up_again(driver: DriverSession) -> None:
-    assert DriverSession.start(SessionRequest({"delta"}, small=False)) is driver
-    assert DriverSession.start(SessionRequest()) is driver
+    assert DriverSession.acquire(SessionRequest({"delta"}, quick_start=False)) is driver
+    assert DriverSession.acquire(SessionRequest()) is driver
 
 
 def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
-    driver.warm()
+    driver.warm_up_workers()
     for thread in threading.enumerate():
         # By name: others are listed before they can be joined, while someone starts them.
         if thread.name == "lakeport-warm":
@@ -189,9 +189,9 @@ def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
 def test_delta_works(driver: DriverSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.engine.spark.jvm.training import training_load
+    from lakeport.engine.spark.jvm.training import run_training_load
 
-    training_load(driver, frozenset({"delta"}))
+    run_training_load(driver, frozenset({"delta"}))
     path = str(tmp_path / "table")
     driver.spark.range(5).write.format("delta").save(path)
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
@@ -217,10 +217,10 @@ def test_a_session_warms_up_once(driver: DriverSession, monkeypatch: pytest.Monk
         begun.extend(sessions)
         started.set()
 
-    monkeypatch.setattr(sessions, "_warm_workers", start)
+    monkeypatch.setattr(sessions, "_run_warm_up_job", start)
     monkeypatch.setattr(driver, "_wants_workers", False)
     for _ in range(3):
-        driver.warm()
+        driver.warm_up_workers()
     assert started.wait(timeout=60)
     assert begun == [driver]
 
@@ -247,7 +247,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         app.start("lakeport", ["land", str(source), *target])
         print()
         print("pandas" in sys.modules)
-        driver = DriverSession.start(SessionRequest())
+        driver = DriverSession.acquire(SessionRequest())
         print(*run_tasks(driver, JobLabel("test"), loaded, [1]))
     """
     assert run_script(script).split()[-3:] == ["False", "False", "DataFrame"]
@@ -288,7 +288,7 @@ def test_nothing_outlives_a_killed_driver() -> None:
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
-    driver = DriverSession.start(SessionRequest({"delta"}))
+    driver = DriverSession.acquire(SessionRequest({"delta"}))
     workers = run_tasks(driver, JobLabel("test"), lambda _: [os.getpid(), os.getppid()], [0, 1])
     print(driver._launch.jvm.process.pid, *workers, flush=True)
     time.sleep(600)
@@ -322,7 +322,7 @@ def test_adopting_growing_and_ending() -> None:
 
     # No jars in the cache: none on the class path.
     with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, LAKEPORT_CACHE=cache):
-        own = DriverSession.start(SessionRequest(frozenset(), {"spark.app.name": "mine"}))
+        own = DriverSession.acquire(SessionRequest(frozenset(), {"spark.app.name": "mine"}))
         session = own.spark
     pid = own._launch.jvm.process.pid
     DriverSession._current = None      # as if somebody else had built it
@@ -344,7 +344,7 @@ def test_adopting_growing_and_ending() -> None:
         assert 'lakeport-logstore.jar")' in told
     else:
         raise SystemExit("adopted what lacks Delta")
-    adopted = DriverSession.start(SessionRequest())
+    adopted = DriverSession.acquire(SessionRequest())
     assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
     assert run_tasks(adopted, JobLabel("test"), lambda x: [x + 1], [1, 2]) == [2, 3]
     adopted.stop()
@@ -358,19 +358,19 @@ def test_adopting_growing_and_ending() -> None:
     else:
         raise SystemExit("took a frame of a session that was stopped")
 
-    again = DriverSession.start(SessionRequest({"delta"}))
+    again = DriverSession.acquire(SessionRequest({"delta"}))
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     own._launch.jvm.kill()
     assert not Path(f"/proc/{pid}").exists()
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     folder = again._launch.jvm.folder
-    assert DriverSession.start(SessionRequest({"delta", "s3a"})) is again  # all jars are there
+    assert DriverSession.acquire(SessionRequest({"delta", "s3a"})) is again  # all jars are there
     other = SessionRequest({"delta", "s3a", "azure"}, {"spark.app.name": "other"})
-    grown = DriverSession.start(other)
+    grown = DriverSession.acquire(other)
     assert grown is not again and not folder.exists()
     jvm = grown.context._jvm
     conf = grown.context._jsc.hadoopConfiguration()
-    grown.configure({
+    grown.set_hadoop_settings({
         "fs.s3a.access.key": "a" * 20, "fs.s3a.secret.key": "b" * 40, "fs.s3a.bucket.probe": "0",
         "fs.s3a.endpoint.region": "us-east-1",
         "fs.azure.account.key.account.dfs.core.windows.net": "Yg==",
@@ -392,7 +392,7 @@ def test_a_jvm_that_ends_at_its_start() -> None:
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
     wrong = {"spark.driver.extraJavaOptions": "--add-modules=no.such"}
-    bad = DriverSession.start(SessionRequest(frozenset(), wrong))
+    bad = DriverSession.acquire(SessionRequest(frozenset(), wrong))
     try:
         bad.context
     except SparkFailure as error:
@@ -421,9 +421,9 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     os.system(f"{{java.path}} -XX:{{written}}={{file}} -Xlog:all=off -version 2>/dev/null >&2")
     file.chmod(0o644)
     os.truncate(file, 5000)
-    archive.place = lambda *_: file
-    archive.refresh = lambda *_: None
-    driver = DriverSession.start(SessionRequest())
+    archive.archive_path = lambda *_: file
+    archive.record_in_background = lambda *_: None
+    driver = DriverSession.acquire(SessionRequest())
     assert driver.context is not None
     assert file.exists() == cached  # Java 25 sees the damage, and does without
     driver.stop()

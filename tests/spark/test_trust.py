@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import S3FileSystem
 
-from lakeport.engine.spark.filesystems import bundled_certificates, trust
+from lakeport.engine.spark.filesystems import read_ca_bundle, trust_certificates
 from tests.emulators import Minio, s3_config
 from tests.faults import kit
 
@@ -120,7 +120,7 @@ def test_the_authorities_that_java_knows_stay_trusted(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(store.certificate))
     try:
         java.lang.System.setProperty("java.io.tmpdir", str(tmp_path))
-        trust(driver.context)
+        trust_certificates(driver.context)
         path = java.lang.System.getProperty(names[0])
     finally:
         for name, value in before.items():
@@ -142,4 +142,4 @@ def test_a_bundle_that_cant_be_read_adds_nothing(tmp_path: Path) -> None:
         "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"
     )
     for name in ("damaged.pem", "absent.pem", ""):
-        assert bundled_certificates({"REQUESTS_CA_BUNDLE": str(tmp_path / name)}) == b""
+        assert read_ca_bundle({"REQUESTS_CA_BUNDLE": str(tmp_path / name)}) == b""

@@ -51,7 +51,7 @@ def test_azure_itself_is_reached_with_tls_only() -> None:
     settings = AzureSettings("acme", "a2V5")
     storage = AzureStorage("lake", "silver", settings)
     assert storage.uri("t") == "abfss://lake@acme.dfs.core.windows.net/silver/t"
-    assert settings.blob_url == "https://acme.blob.core.windows.net"
+    assert settings.address == "https://acme.blob.core.windows.net"
 
 
 def test_a_blob_carries_type_and_metadata(azurite: Azurite) -> None:

@@ -87,7 +87,7 @@ def test_the_store_verifies_what_it_gets(
     wrong = {"md5": {"ContentMD5": "1B2M2Y8AsgTpgAmY7PhCfg=="}}
     wrong["crc32c"] = {"ChecksumCRC32C": "AAAAAA=="}
     if checksum in wrong:
-        monkeypatch.setattr(s3, "verified", lambda *_: dict(wrong[checksum]))
+        monkeypatch.setattr(s3, "checksum_parameters", lambda *_: dict(wrong[checksum]))
         for attempt in (lambda: storage.put("c", b"1"), lambda: stage(storage, "d", b"1")):
             with pytest.raises(DestinationError, match="are not those that were sent"):
                 attempt()

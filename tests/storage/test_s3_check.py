@@ -21,7 +21,7 @@ from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
 from lakeport.engine.spark.delta.session import LogStoreProbe
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
-from lakeport.storage.checks import clock_item
+from lakeport.storage.checks import check_clock
 from lakeport.storage.s3.client import S3Connection
 from tests.emulators import Keys, Minio, TokenServer
 from tests.gcs_stub import GcsStub
@@ -177,10 +177,10 @@ def test_a_store_that_ignores_conditions_passes_with_a_word() -> None:
 
 
 def test_a_clock_that_is_wrong() -> None:
-    assert clock_item({"Date": formatdate(usegmt=True)}).status == "ok"
-    late = clock_item({"date": formatdate(1_700_000_000, usegmt=True)})
+    assert check_clock({"Date": formatdate(usegmt=True)}).status == "ok"
+    late = check_clock({"date": formatdate(1_700_000_000, usegmt=True)})
     assert (late.status, "timedatectl" in late.hint) == ("failed", True)
-    assert clock_item({"Date": "noon"}).status == "skipped"
+    assert check_clock({"Date": "noon"}).status == "skipped"
 
 
 def test_google_is_tested_too() -> None:

@@ -211,7 +211,7 @@ def test_what_is_said_to_exist_is_looked_for_again(
 def test_what_asks_for_no_free_name_is_not_told_of_a_taken_one(
     store: Store, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_client, "_CONTENDED", RetryPolicy(0.1, 0.01, 0.05))
+    monkeypatch.setattr(s3_client, "_CONTENDED_RETRIES", RetryPolicy(0.1, 0.01, 0.05))
     storage = store.storage
     storage.put("a", b"1")
     monkeypatch.setattr(Connection, "policy_for", lambda *_: RetryPolicy(0.3, 0.01, 0.05))

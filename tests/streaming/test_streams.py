@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.spark.settings import cores_of
+from lakeport.engine.spark.settings import local_cores
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
@@ -277,7 +277,7 @@ def test_small_micro_batches_make_one_file(start: Start, inbox: Inbox, tmp_path:
         until(lambda: stream.report.rows >= 160)
     told = stream.report.streams[0]
     # The first one's size is unknown: it makes one file for each core.
-    assert told.files < told.batches + cores_of("local[*]")
+    assert told.files < told.batches + local_cores("local[*]")
 
 
 def test_a_merge_lands_changes(start: Start, inbox: Inbox, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from lakeport.cli.app import main
 from lakeport.cli.warm import _ask
-from lakeport.host.warm import Unfit, sessions
+from lakeport.host.warm import WarmSessionUnavailable, connect_sessions
 from lakeport.warm import client
 from tests.faults.kit import BY_SPARK, PATIENCE, Lake
 from tests.warm.kit import Warm, cache
@@ -65,7 +65,7 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
         assert session["suits"] == "yes"
         assert session["served"] == 3
         assert told(capfd, "warm", "stop") == {"ended": 1, "ending with their last run": 0}
-        assert sessions() == []
+        assert connect_sessions() == []
     assert [row["name"] for row in Lake(tmp_path / "lake", "delta").rows("people")] == ["Ada"]
 
 
@@ -76,7 +76,7 @@ def test_a_session_that_does_not_come_up_is_told(warm: Warm, capfd: Captured) ->
         _, _, problem = client.run_in_session("lakeport", land)
         assert problem is not None
         assert "a warm session can't be started: Spark's Java process ended" in str(problem)
-        assert sessions() == []
+        assert connect_sessions() == []
 
 
 def terminate_the_run() -> None:
@@ -86,7 +86,7 @@ def terminate_the_run() -> None:
     """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        if any(_ask(session, "status").get("running") for session in sessions()):
+        if any(_ask(session, "status").get("running") for session in connect_sessions()):
             time.sleep(2.0)
             signal.raise_signal(signal.SIGTERM)
             return
@@ -129,9 +129,9 @@ def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Capt
 
 def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def unfit() -> dict[str, str]:
-        raise Unfit("warm sessions are for Linux")
+        raise WarmSessionUnavailable("warm sessions are for Linux")
 
-    monkeypatch.setattr("lakeport.host.warm.facts", unfit)
+    monkeypatch.setattr("lakeport.host.warm.process_facts", unfit)
     _, _, problem = client.run_in_session("lakeport", ["check", "--to", "lake", "--warm"])
     assert problem is not None
     assert str(problem).startswith("a warm session can't be started: warm sessions are for Linux")
@@ -148,4 +148,4 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_options_that_are_none(options: list[str], words: str, capfd: Captured) -> None:
     assert main(["warm", "start", *options]) == 2
     assert words in capfd.readouterr().err
-    assert sessions() == []
+    assert connect_sessions() == []

@@ -22,8 +22,8 @@ from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.host.packages import pandas_hidden
-from lakeport.host.process import forbid_core_dumps, started_by
+from lakeport.host.packages import hide_pandas
+from lakeport.host.process import forbid_core_dumps, record_command_line
 
 NAME = "lakeport"
 _FIRST = """\
@@ -145,7 +145,7 @@ def start(program: str, arguments: Sequence[str]) -> int:
         from lakeport.cli import singer  # brings all that a load needs
 
         commands = singer.app
-    with pandas_hidden():
+    with hide_pandas():
         return run(commands, program, arguments)
 
 
@@ -185,7 +185,7 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     """
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    with started_by(name, given):
+    with record_command_line(name, given):
         return guarded(given, lambda: int(_invoke(program, name, given) or 0))
 
 

@@ -70,11 +70,11 @@ def jars(
     output = Json() if json_out else Console()
     with Guard(output, debug, cut_off=("no jar was kept", "")):
         output.begin("fetching jars")
-        from lakeport.engine.spark.jvm.jars import ensure, missing
+        from lakeport.engine.spark.jvm.jars import ensure_jars, missing_jars
 
         wanted = _needs(needs)
-        fetched = missing(wanted)
-        rows = [(path.name, path.stat().st_size, str(path)) for path in ensure(wanted)]
+        fetched = missing_jars(wanted)
+        rows = [(path.name, path.stat().st_size, str(path)) for path in ensure_jars(wanted)]
         if isinstance(output, Json):
             output.rows("", ("jar", "bytes", "path"), rows)
             return

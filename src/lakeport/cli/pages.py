@@ -17,8 +17,8 @@ from lakeport.cli.output.formatting import shown
 from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
-from lakeport.host.packages import missing
-from lakeport.host.scratch import check_output, write_output
+from lakeport.host.packages import missing_extra_error
+from lakeport.host.scratch import check_output_path, write_output
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
 from lakeport.pages.address import LOOPBACK, Address, has_display, open_browser, open_listener
 from lakeport.scrub import scrub
@@ -75,7 +75,7 @@ def observed(output: Output, path: Path | None) -> Observer:
     """
     if path is None:
         return output
-    check_output(path)
+    check_output_path(path)
     return fan_out(_LoadPage(path, output), output)
 
 
@@ -142,7 +142,7 @@ def ui(
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
         problem = f"pages are served by the package `{package}`, which is not installed"
-        raise missing(problem, "ui") from None
+        raise missing_extra_error(problem, "ui") from None
     from lakeport.pages.lake import open_pages
 
     pages = open_pages(lake.config, masked=mask)

@@ -12,8 +12,17 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import SET_UP, Guard, about, group
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.process import is_there
-from lakeport.host.warm import MEMORY, Channel, Unfit, begin, facts, failure, find, sessions
+from lakeport.host.process import is_running
+from lakeport.host.warm import (
+    MEMORY,
+    Channel,
+    WarmSessionUnavailable,
+    connect_sessions,
+    find_session,
+    process_facts,
+    start_failure,
+    start_session,
+)
 from lakeport.html.text import format_duration
 
 warm = group("Keep one Spark between loads, so that small ones need not wait for it to start.")
@@ -40,13 +49,13 @@ def start(
     with Guard(output, debug, cut_off=("no warm session was started", "")):
         heap_mb({"spark.driver.memory": memory})
         seconds = _seconds(idle)
-        running = find()
+        running = find_session()
         if running is None:
             output.begin("starting a warm session")
             _fetch_jars(output)
-        told = _ask(running or begin(seconds, memory), "status")
+        told = _ask(running or start_session(seconds, memory), "status")
         if not told:
-            raise failure()
+            raise start_failure()
         output.facts(
             "a warm session was started" if running is None else "a warm session runs already",
             {
@@ -62,7 +71,7 @@ def status(json_out: JsonOut = False, debug: Debug = False) -> None:
     """Show the warm sessions of this user, and whether they suit this shell."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
-        rows = [_row(told) for session in sessions() if (told := _ask(session, "status"))]
+        rows = [_row(told) for session in connect_sessions() if (told := _ask(session, "status"))]
         if rows or json_out:
             output.rows("", _COLUMNS, rows, _SPARE)
         else:
@@ -75,7 +84,7 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         ended, waiting = 0, 0
-        for session in sessions():
+        for session in connect_sessions():
             told = _ask(session, "stop")
             if told.get("running"):
                 waiting += 1
@@ -87,10 +96,10 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
 
 def _fetch_jars(output: Output) -> None:
     """Have Delta's jars in the cache: a session has those that were there when it started."""
-    from lakeport.engine.spark.jvm.jars import ensure
+    from lakeport.engine.spark.jvm.jars import ensure_jars
 
     try:
-        ensure(["delta"])
+        ensure_jars(["delta"])
     except MissingDependency as problem:
         output.on_warning(f"{problem.message}; the session has no Spark for Delta tables")
 
@@ -123,8 +132,8 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
 def _suits(theirs: dict[str, str]) -> str:
     """`yes`, or what differs between the session and this process."""
     try:
-        here = facts()
-    except Unfit as reason:
+        here = process_facts()
+    except WarmSessionUnavailable as reason:
         return f"no: {reason}"
     names = sorted(here.keys() | theirs.keys())
     other = [name for name in names if here.get(name) != theirs.get(name)]
@@ -144,5 +153,5 @@ def _ask(session: Channel, what: str) -> dict[str, Any]:
 
 def _await_end(process: int) -> None:
     end = time.monotonic() + _END_SECONDS
-    while is_there(process) and time.monotonic() < end:
+    while is_running(process) and time.monotonic() < end:
         time.sleep(0.02)

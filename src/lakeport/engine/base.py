@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # also for other packages' annotations: a program that runs i
     from lakeport.engine.spark.delta.session import DeltaSession as DeltaSession
     from lakeport.engine.spark.delta.session import LogStoreProbe as LogStoreProbe
     from lakeport.engine.spark.engine import SparkEngine as SparkEngine
-    from lakeport.engine.spark.jobs import Reading as Reading
+    from lakeport.engine.spark.jobs import ReadingFrame as ReadingFrame
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,9 +47,9 @@ class SessionRequest:
 
     needs: Set[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
-    small: bool = True
-    keep: SparkContext | None = None
-    also: Set[str] = frozenset()
+    quick_start: bool = True
+    keep_context: SparkContext | None = None
+    optional_needs: Set[str] = frozenset()
     warm: str = "off"
 
 

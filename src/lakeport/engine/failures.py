@@ -298,7 +298,7 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
         return error
     hidden = tuple(secrets)
     links = [scrub(link, hidden) for link in java_messages(error)]  # whole: later they are cut
-    result = _error_of(links, error)
+    result = _match_rule(links, error)
     result = type(result)(scrub(result.message, hidden), result.hint)
     result.__cause__ = error
     mask_causes(result, hidden)
@@ -333,7 +333,7 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
         raise failure from failure.__cause__
 
 
-def _error_of(links: list[str], error: BaseException) -> LakeportError:
+def _match_rule(links: list[str], error: BaseException) -> LakeportError:
     if not links:
         return _python_error(error)
     for raised in filter(None, map(_RAISED.search, links)):
@@ -343,16 +343,16 @@ def _error_of(links: list[str], error: BaseException) -> LakeportError:
             found = re.search(rule.pattern, link)
             if found is not None:
                 words, quotes, _ = found.expand(rule.prefix).partition(": {}")
-                said = _sentence(link) if quotes else ""
+                said = _first_sentence(link) if quotes else ""
                 return rule.error(f"{words}: {said}" if said else words, rule.hint)
-    reason = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
+    reason = next(filter(None, map(_first_sentence, reversed(links))), "it gave no reason")
     return SparkFailure(f"Spark failed: {reason}", _DEBUG_HINT)
 
 
 def _function_error(frames: str, kind: str) -> LakeportError:
     """Make the error of a frame's Python function: kind and place, as its words may quote data."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
-    where = "".join(f" {_at(*place)}" for place in places[-1:])
+    where = "".join(f" {_format_place(*place)}" for place in places[-1:])
     return SparkFailure(
         f"a Python function of the frame raised {kind}{where}",
         "correct the function; `--debug` shows its own words.",
@@ -368,7 +368,7 @@ def _python_error(error: BaseException) -> LakeportError:
             "it may have been killed for want of memory; " + _MEMORY_HINT,
         )
     if kind.__module__.startswith("pyspark"):
-        return SparkFailure(f"Spark failed: {_sentence(str(error))}", _DEBUG_HINT)
+        return SparkFailure(f"Spark failed: {_first_sentence(str(error))}", _DEBUG_HINT)
     if isinstance(error, MemoryError):
         return SparkFailure("a task ran out of memory", _MEMORY_HINT)
     if isinstance(error, OSError):
@@ -381,23 +381,23 @@ def _python_error(error: BaseException) -> LakeportError:
             return Unreachable(message, _TRANSIENT_HINT)
         return DestinationError(message, "`--debug` shows where.")
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    return SparkFailure(f"{name} {_place(error)}".rstrip(), "`--debug` shows its own words.")
+    return SparkFailure(f"{name} {_where_raised(error)}".rstrip(), "`--debug` shows its own words.")
 
 
-def _place(error: BaseException) -> str:
+def _where_raised(error: BaseException) -> str:
     """Return where an exception was raised: function, file name and line."""
     frames = traceback.extract_tb(error.__traceback__)[-1:]
-    return "".join(_at(each.filename, each.lineno or 0, each.name) for each in frames)
+    return "".join(_format_place(each.filename, each.lineno or 0, each.name) for each in frames)
 
 
-def _at(file: str, line: int | str, function: str) -> str:
+def _format_place(file: str, line: int | str, function: str) -> str:
     return f"in {function} ({PurePath(file).name}:{line})"
 
 
-def _sentence(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """The first sentence of a Java message, without class names and stack traces.
 
-    >>> _sentence("java.io.IOException: Stream closed. Try again.\\n\\tat a.b.C(D.java:1)")
+    >>> _first_sentence("java.io.IOException: Stream closed. Try again.\\n\\tat a.b.C(D.java:1)")
     'Stream closed'
     """
     line = re.sub(

@@ -12,12 +12,12 @@ from typing import Any
 
 from lakeport.engine.failures import translate
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.process import Surroundings
+from lakeport.host.process import ProcessContext
 from lakeport.scrub import scrub
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """The end of a task: its results, its error, or neither where an earlier task failed.
 
     Attributes:
@@ -43,7 +43,7 @@ class TaskTraceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FailurePolicy:
     """Failure policy of a job's tasks: their attempts, and the flags by which one stops the others.
 
     Attributes:
@@ -54,34 +54,38 @@ class Policy:
     """
 
     attempts: int
-    flags: str = ""
-    surroundings: Surroundings | None = None
+    flag_folder: str = ""
+    process_context: ProcessContext | None = None
 
-    def outcome(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> Outcome:
+    def run_task(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> TaskOutcome:
         """Do the work of one task; return its outcome."""
-        if self.surroundings is not None:
-            self.surroundings.take()
-        if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
-            return Outcome(task)
+        if self.process_context is not None:
+            self.process_context.apply()
+        if self.flag_folder and any(
+            int(flag.name) < task for flag in Path(self.flag_folder).iterdir()
+        ):
+            return TaskOutcome(task)
         try:
-            return Outcome(task, tuple(work()))
+            return TaskOutcome(task, tuple(work()))
         except Exception as error:
-            return self.failed(task, attempt, error)
+            return self.failed_outcome(task, attempt, error)
 
-    def failed(self, task: int, attempt: int, error: Exception) -> Outcome:
+    def failed_outcome(self, task: int, attempt: int, error: Exception) -> TaskOutcome:
         """Return the outcome of a failed task; raise its error where Spark may try once more."""
         lasting = isinstance(error, LakeportError) and not error.retriable
         if attempt + 1 < self.attempts and not lasting:
             raise error
-        if self.flags:
+        if self.flag_folder:
             with suppress(OSError):
-                Path(self.flags, str(task)).touch()
+                Path(self.flag_folder, str(task)).touch()
         words = scrub("".join(traceback.format_exception(error)))
         trace = "" if isinstance(error, LakeportError) else words
-        return Outcome(task, error=_portable(translate(error)), trace=trace)
+        return TaskOutcome(task, error=_make_picklable(translate(error)), trace=trace)
 
 
-def gather(outcomes: list[Outcome], discard: Callable[[list[Any]], None] | None) -> list[Any]:
+def gather_results(
+    outcomes: list[TaskOutcome], discard: Callable[[list[Any]], None] | None
+) -> list[Any]:
     """Return the results of all tasks in their order.
 
     Args:
@@ -101,7 +105,7 @@ def gather(outcomes: list[Outcome], discard: Callable[[list[Any]], None] | None)
     return results
 
 
-def _portable(error: LakeportError) -> LakeportError:
+def _make_picklable(error: LakeportError) -> LakeportError:
     """The error, if it survives pickling, else one that says the same."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # of our own

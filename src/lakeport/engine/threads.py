@@ -10,9 +10,9 @@ from functools import partial
 from typing import ClassVar, Final, NoReturn, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
-from lakeport.engine.tasks import Outcome, Policy, gather
+from lakeport.engine.tasks import FailurePolicy, TaskOutcome, gather_results
 from lakeport.errors import ConfigError
-from lakeport.host.activity import carried
+from lakeport.host.activity import bind_activity
 from lakeport.host.process import available_cores
 from lakeport.model import EngineReport
 
@@ -52,21 +52,21 @@ class ThreadEngine(Engine):
         """Run `function` on every item; see `Engine.run_tasks`. No task is tried twice."""
         if not items:
             return []
-        policy, waiting = Policy(attempts=1), deque(enumerate(items))
+        policy, waiting = FailurePolicy(attempts=1), deque(enumerate(items))
 
-        def run() -> list[Outcome]:
-            found: list[Outcome] = []
+        def run() -> list[TaskOutcome]:
+            found: list[TaskOutcome] = []
             while True:
                 try:
                     number, item = waiting.popleft()
                 except IndexError:
                     return found
-                found.append(policy.outcome(number, 0, partial(function, item)))
+                found.append(policy.run_task(number, 0, partial(function, item)))
                 if found[-1].error is not None:
                     waiting.clear()
 
         threads = min(len(items), self._most)
-        running = [self._pool.submit(carried(run)) for _ in range(threads)]
+        running = [self._pool.submit(bind_activity(run)) for _ in range(threads)]
         try:
             outcomes = [outcome for each in running for outcome in each.result()]
         except BaseException:
@@ -77,7 +77,7 @@ class ThreadEngine(Engine):
             raise
         with self._lock:
             self._tasks += len(outcomes)
-        return gather(outcomes, discard)
+        return gather_results(outcomes, discard)
 
     def require_spark(self, what: str) -> NoReturn:
         """Refuse `what`; see `Engine.require_spark`."""

@@ -1,1 +1,1 @@
-"""This machine: the cache folder, private scratch folders, core dumps."""
+"""This machine: processes, scratch and cache folders, installed packages, warm sessions."""

@@ -1,7 +1,8 @@
-"""What this process is doing that takes a while, for whoever wants to show it.
+"""Progress of this process's long activities, such as reading a file, for displays.
 
-Work says what it does and how far it is, displays look at times: no work waits for a display, or
-fails by one. A thread works for the activity that it has begun, or was `carried` into.
+Work records its progress, and displays look at it from time to time: no work waits for a display,
+or fails because of one. A thread works for the activity that it has begun, or that `bind_activity`
+gave it.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Something that goes on, as it was when it was looked at.
+    """Snapshot of one activity of this process and its progress.
 
     Attributes:
-        what: in one or two words, such as `reading` or `starting Spark`.
-        name: what of, such as a stream's name; may be empty.
-        began: when, by `time.monotonic`.
-        total: bytes there are to do; -1 if that is unknown.
-        rows_total: rows there are to do; -1 if that is unknown.
-        done: bytes that are done.
-        rows: rows that are done.
-        count_total: things there are to do, which `name` says in the plural; -1 if there are none.
-        count: things that are done.
-        of: which of several loads it is a part of; empty where there is one.
+        what: the activity in one or two words, such as `reading` or `starting Spark`.
+        name: its object, such as a stream's name; may be empty.
+        began: its start, by `time.monotonic`.
+        total: bytes to do; -1 if unknown.
+        rows_total: rows to do; -1 if unknown.
+        done: bytes done.
+        rows: rows done.
+        count_total: number of the things that `name` says in the plural; -1 if none are counted.
+        count: how many of them are done.
+        of: the load that it is part of, if several run; else empty.
     """
 
     what: str
@@ -49,14 +50,14 @@ class Activity:
 
     @property
     def share(self) -> float | None:
-        """How much of it is done, from 0 to 1; None where that can't be told."""
+        """The part that is done, from 0 to 1; None if no total is known."""
         for done, total in ((self.done, self.total), (self.rows, self.rows_total)):
             if 0 < done <= total:
                 return done / total
         return None
 
     def left(self, now: float) -> float | None:
-        """Seconds that the rest takes at this rate; None where that can't be told.
+        """Return the seconds that the rest takes at the rate so far; None if no total is known.
 
         Args:
             now: the time, by `time.monotonic`.
@@ -70,29 +71,31 @@ class Activity:
 
 _lock = threading.Lock()
 _running: dict[object, Activity] = {}
-_within: dict[object, object | None] = {}  # what goes on -> what it is a part of, or its `what`
+_parents: dict[
+    object, object | None
+] = {}  # activity -> the one that it is part of, or the `what` of that
 _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=None)
-_whole: ContextVar[str] = ContextVar("lakeport_whole", default="")
+_load_name: ContextVar[str] = ContextVar("lakeport_whole", default="")
 
 
 @contextmanager
-def whole(name: str) -> Iterator[None]:
-    """Have all that this thread begins in the body be a part of one of several loads."""
-    before = _whole.set(name)
+def attribute_to_load(name: str) -> Iterator[None]:
+    """Attribute the activities that this thread begins in the body to one of several loads."""
+    before = _load_name.set(name)
     try:
         yield
     finally:
-        _whole.reset(before)
+        _load_name.reset(before)
 
 
-def working_for() -> str:
-    """Which of several loads this thread works for; empty where there is one."""
-    return _whole.get()
+def current_load() -> str:
+    """Return the load that this thread works for; empty unless several run."""
+    return _load_name.get()
 
 
-def joining() -> Callable[[], object]:
-    """What a thread of a pool calls first, to work for the load that this one works for."""
-    return partial(_whole.set, _whole.get())
+def load_initializer() -> Callable[[], object]:
+    """Return an initializer for a pool's threads, which makes them work for this thread's load."""
+    return partial(_load_name.set, _load_name.get())
 
 
 @contextmanager
@@ -105,55 +108,55 @@ def activity(
     count_total: int = -1,
     part_of: str = "",
 ) -> Iterator[None]:
-    """Be doing something for as long as the body runs; for the other arguments see `Activity`.
+    """Record an activity for as long as the body runs; the other arguments are those of `Activity`.
 
     Args:
-        part_of: what other threads say that they do while they wait for this; default: it is a part
-            of what this thread does already.
+        part_of: the `what` of the activities of threads that wait for this one, which are not shown
+            meanwhile. By default it is part of this thread's current activity.
     """
     key, began = object(), time.monotonic()
     with _lock:
         _running[key] = Activity(
-            what, name, began, total, rows_total, count_total=count_total, of=_whole.get()
+            what, name, began, total, rows_total, count_total=count_total, of=_load_name.get()
         )
-        _within[key] = part_of or _current.get()
+        _parents[key] = part_of or _current.get()
     before = _current.set(key)
     try:
         yield
     finally:
         _current.reset(before)
         with _lock:
-            del _running[key], _within[key]
+            del _running[key], _parents[key]
 
 
-def advance(done: int = 0, *, rows: int = 0) -> None:
-    """Have done so much more of what this thread works for; without effect if that is nothing.
+def add_progress(done: int = 0, *, rows: int = 0) -> None:
+    """Add to the progress of this thread's activity; do nothing if it has none.
 
     Args:
-        done: bytes.
-        rows: rows.
+        done: further bytes.
+        rows: further rows.
     """
-    _change(lambda now: replace(now, done=now.done + done, rows=now.rows + rows))
+    _change_current(lambda now: replace(now, done=now.done + done, rows=now.rows + rows))
 
 
-def reached(done: int, rows: int = 0, count: int = 0) -> None:
-    """As `advance`, with what is done in all."""
-    _change(lambda now: replace(now, done=done, rows=rows, count=count))
+def set_progress(done: int, rows: int = 0, count: int = 0) -> None:
+    """Set the bytes, rows and things done of this thread's activity; do nothing if it has none."""
+    _change_current(lambda now: replace(now, done=done, rows=rows, count=count))
 
 
-def reached_share(share: float) -> None:
-    """As `advance`, with the share that is done in all, from 0 to 1."""
-    _change(lambda now: replace(now, done=int(share * now.total)) if now.total > 0 else now)
+def set_progress_share(share: float) -> None:
+    """Set the part done, from 0 to 1, of this thread's activity; do nothing without a total."""
+    _change_current(lambda now: replace(now, done=int(share * now.total)) if now.total > 0 else now)
 
 
-def carried(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function for another thread, which then works for what this one works for.
+def bind_activity(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function for another thread, which then works for this thread's activity.
 
     >>> with activity("reading", total=10):
-    ...     worker = threading.Thread(target=carried(advance), args=(4,))
+    ...     worker = threading.Thread(target=bind_activity(add_progress), args=(4,))
     ...     worker.start()
     ...     worker.join()
-    ...     running()[-1].done
+    ...     current_activities()[-1].done
     4
     """
 
@@ -165,16 +168,17 @@ def carried(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def running() -> tuple[Activity, ...]:
-    """What goes on, in the order in which it began; of what has parts, those that go on."""
+def current_activities() -> tuple[Activity, ...]:
+    """Return the activities under way, oldest first; one with parts under way is left out."""
     with _lock:
-        wholes = set(_within.values())
+        wholes = set(_parents.values())
         return tuple(
             each for key, each in _running.items() if key not in wholes and each.what not in wholes
         )
 
 
-def _change(change: Callable[[Activity], Activity]) -> None:
+def _change_current(change: Callable[[Activity], Activity]) -> None:
+    """Replace this thread's activity by `change` of it; do nothing if it has none."""
     key = _current.get()
     if key is None:
         return

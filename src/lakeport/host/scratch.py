@@ -1,7 +1,7 @@
-"""Folders and files on this machine's disk: scratch, cache, and files written whole.
+"""Scratch folders, the cache folder, and files that are written whole or not at all.
 
-The process that makes a folder holds a lock in it for as long as it lives. What a killed process
-left is removed by the next one of the same user that makes a folder in the same place.
+A process holds a lock in each scratch folder while it lives. The folders of killed processes are
+removed by the next process of the same user that makes one in the same place.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MINUTE = 60
 _WEEK = 7 * 24 * 3600
 
 
-class Scratch:
-    """A folder that only this user can open.
+class ScratchFolder:
+    """A temporary folder that only this user can open, with a lock of this process.
 
     Attributes:
-        path: where the folder is.
+        path: the folder's path.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class Scratch:
         *,
         hidden: bool = False,
     ) -> None:
-        """Make a folder, after what killed processes left beside it is gone.
+        """Make a folder, and remove those of killed processes in the same place.
 
         Args:
             kind: a word for its name.
-            parent: where; the system's folder for temporary files by default.
+            parent: the place; by default the system's folder for temporary files.
             hidden: whether its name begins with a dot.
 
         Raises:
-            ConfigError: there is no such place, no room in it, or it may not be written.
+            ConfigError: the place does not exist, is full, or may not be written.
         """
         above = Path(tempfile.gettempdir() if parent is None else parent).absolute()
-        sweep(above)
+        remove_leftovers(above)
         prefix = ("." if hidden else "") + (f"lakeport-{kind}-" if kind else "lakeport-")
         try:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
@@ -65,42 +65,43 @@ class Scratch:
                 "free room there, in bytes and in inodes (`df -h`, `df -i`), or name another "
                 "place: `spool_dir` for what is read, TMPDIR for all.",
             ) from error
-        with suppress(OSError):  # a disk without locks: age decides
+        with suppress(OSError):  # on a disk without locks, age decides
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            os.write(self._lock, _here())
+            os.write(self._lock, _machine_name())
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it. Never raises, and may be repeated."""
+        """Remove the folder and its content. Never raises, and may be called again."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            _remove(self.path)
+            _remove_folder(self.path)
             os.close(lock)
 
 
 @contextmanager
-def scratch(kind: str = "", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A folder for as long as the body runs; see `Scratch`."""
-    made = Scratch(kind, parent)
+def scratch_folder(kind: str = "", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Yield a scratch folder that is removed after the body; see `ScratchFolder`."""
+    folder = ScratchFolder(kind, parent)
     try:
-        yield made.path
+        yield folder.path
     finally:
-        made.remove()
+        folder.remove()
 
 
-def sweep(parent: Path) -> None:
-    """Remove what processes of this user that were killed left in a folder. Never raises.
+def remove_leftovers(parent: Path) -> None:
+    """Remove the scratch folders of killed processes of this user in a folder. Never raises.
 
-    A folder whose process lives keeps its lock. Locks tell nothing about another machine that
-    mounts the same disk: its folders go after a week without a change.
+    A folder whose process lives is locked. Another machine that mounts the same disk may not see
+    the lock: its folders are removed after a week without a change.
     """
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if _NAME.fullmatch(entry.name):
                 with suppress(OSError):
-                    _remove_left(Path(entry.path))
+                    _remove_leftover(Path(entry.path))
 
 
-def _remove_left(path: Path) -> None:
+def _remove_leftover(path: Path) -> None:
+    """Remove a scratch folder of this user if its process was killed."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
@@ -108,37 +109,43 @@ def _remove_left(path: Path) -> None:
     with suppress(FileNotFoundError):
         lock = os.open(path / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
     try:
-        if _is_left(path, lock):
-            _remove(path)
+        if _is_leftover(path, lock):
+            _remove_folder(path)
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def _is_left(path: Path, lock: int | None) -> bool:
+def _is_leftover(path: Path, lock: int | None) -> bool:
+    """Whether the process of a scratch folder was killed: by its lock on this machine, else by age.
+
+    Args:
+        path: the folder.
+        lock: descriptor of its lock file, which stays locked if this returns True; None without it.
+    """
     inside = list(path.iterdir())
     if lock is None and inside:
-        return False  # none of ours
+        return False  # it is no scratch folder
     if lock is not None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        if os.read(lock, 1024) == _here():
+        if os.read(lock, 1024) == _machine_name():
             return True
     newest = max(item.lstat().st_mtime for item in (path, *inside))
-    # Killed before it had said where it is: it takes no time to get from there to here.
-    begun = all(item.name == _OWNER and not item.lstat().st_size for item in inside)
-    return newest < time.time() - (_MINUTE if begun else _WEEK)
+    # Killed right after it made the lock file, which takes a process no time.
+    has_only_lock = all(item.name == _OWNER and not item.lstat().st_size for item in inside)
+    return newest < time.time() - (_MINUTE if has_only_lock else _WEEK)
 
 
-def _here() -> bytes:
-    """This machine, as far as locks hold."""
+def _machine_name() -> bytes:
+    """Return the name of this machine, within which locks hold."""
     return platform.node().encode()
 
 
-def _remove(path: Path) -> None:
-    """Remove a folder, its lock last: one that is half gone is still known for what it is."""
+def _remove_folder(path: Path) -> None:
+    """Remove a folder, its lock file last, so that the rest is known for a scratch folder."""
     with suppress(OSError):
         for item in path.iterdir():
             if item.name == _OWNER:
@@ -150,15 +157,15 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def replace_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new; a device is written to.
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file's content, so that a crash leaves the old or the new; write to a device.
 
     Args:
-        path: the file; it keeps its mode if it is there.
-        content: what it is to hold.
+        path: the file; an existing one keeps its mode.
+        content: the new content.
 
     Raises:
-        OSError: it can't be written; nothing is left beside it.
+        OSError: it can't be written; no temporary file is left.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(content)
@@ -177,11 +184,11 @@ def replace_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def check_output(path: Path) -> None:
-    """Refuse a path that no file can be written to.
+def check_output_path(path: Path) -> None:
+    """Check that a file can be written to a path.
 
     Raises:
-        ConfigError: it is a folder, or in none.
+        ConfigError: the path is a folder, or its folder does not exist.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file, such as page.html.")
@@ -190,14 +197,14 @@ def check_output(path: Path) -> None:
 
 
 def write_output(text: str, path: Path) -> None:
-    """Write a file that a user has named, whole or not at all.
+    """Write a text to a file that a user named, whole or not at all.
 
     Raises:
         ConfigError: it can't be written there.
     """
-    check_output(path)
+    check_output_path(path)
     try:
-        replace_whole(path, text.encode())
+        replace_file(path, text.encode())
     except OSError as error:
         raise ConfigError(
             f"{path} can't be written: {error.strerror}", "name another file."
@@ -205,7 +212,7 @@ def write_output(text: str, path: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """The folder for jars and class archives; it need not exist yet.
+    """Return the folder for jars and class archives; it need not exist yet.
 
     `$LAKEPORT_CACHE`, else `$XDG_CACHE_HOME/lakeport`, else `~/.cache/lakeport`.
     """

@@ -1,13 +1,12 @@
-"""Warm sessions of a user, each one Spark that stays for a while: who shares one, and how.
+"""Warm sessions, processes of a user that keep Spark for later runs: how to find and start one.
 
-Sessions listen at sockets in a folder that only this user can open. A socket has the name of what
-two processes must have in common to be the same to Spark (`facts`, `key`). A run through a session
-has its own environment, working folder and streams. What a running JVM can't take over from it has
-to be the same from the start: limits, umask, namespaces, the variables that the JVM and its Python
-workers read, lakeport's code, Java and the jars.
+Sessions listen at sockets in a folder that only this user can open. A run through a session has its
+own environment, working folder and streams. What a running JVM can't take over from a run has to be
+the same from the start (`process_facts`): limits, umask, namespaces, the variables that the JVM and
+its Python workers read, lakeport's code, Java and the jars. A hash of it names the socket.
 
-The process that starts a session listens for it, so that whoever comes can connect at once, and
-waits for an answer. Only Python's own library is imported here: such a run begins here.
+The process that starts a session opens its socket, so that clients can connect at once and wait for
+an answer. Only the standard library is imported here, as a run through a session begins here.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.host.packages import bundled_java
+from lakeport.host.packages import find_bundled_java
 from lakeport.host.scratch import cache_folder
 
 IDLE_SECONDS: Final = 15 * 60.0
 MEMORY: Final = "2g"
 LISTENER: Final = 3
-"""The descriptor of a session's socket, in the process that is to be the session."""
+"""Descriptor of the session's socket in the session's process."""
 PROGRAM: Final = "lakeport.warm.session"
 _LOCK: Final = "lock"
 _LOG: Final = ".log"
-_LONGEST: Final = 1 << 18  # bytes of a message
-_FILES: Final = 16  # descriptors that come with a message at most
-_WAITING: Final = 128  # connections that nobody has taken up yet
+_MAX_MESSAGE_BYTES: Final = 1 << 18
+_MAX_FILES: Final = 16  # with one message
+_BACKLOG: Final = 128  # connections that wait to be accepted
 
 _NAMES: Final = {
     "AWS_CA_BUNDLE",
@@ -64,40 +63,42 @@ _NAMES: Final = {
     "XDG_CACHE_HOME",
     "YARN_CONF_DIR",
 }
-_STARTS: Final = ("AWS_EC2_METADATA_", "JAVA_TOOL_", "JDK_JAVA_", "KRB5", "LD_", "MALLOC_")
+_NAME_STARTS: Final = ("AWS_EC2_METADATA_", "JAVA_TOOL_", "JDK_JAVA_", "KRB5", "LD_", "MALLOC_")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _PYTHON: Final = ("PYTHON", "PYSPARK_")
-_HARMLESS: Final = {"PYTHONUNBUFFERED", "PYTHONWARNINGS"}  # they concern the client alone
+_CLIENT_ONLY: Final = {"PYTHONUNBUFFERED", "PYTHONWARNINGS"}
 _NAMESPACES: Final = ("ipc", "mnt", "net", "pid", "user")
-_BESIDE: Final = ("PATH", "TMPDIR", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE")
-_CODE: Final = Path(__file__).parents[1]
+_FURTHER_NAMES: Final = ("PATH", "TMPDIR", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE")
+_CODE_FOLDER: Final = Path(__file__).parents[1]
 _CODE_FILES: Final = (".py", ".jar", ".lock", ".so")
 
 
-class Unfit(Exception):
-    """This process can't use a warm session; says why."""
+class WarmSessionUnavailable(Exception):
+    """This process can't use a warm session; the message says why."""
 
 
-def environment() -> dict[str, str]:
-    """The variables that a warm session is started with: no others, and so no secrets.
+def session_environment() -> dict[str, str]:
+    """Return the variables for a new session's environment: only these, so that it has no secrets.
 
     Raises:
-        Unfit: as for `facts`.
+        WarmSessionUnavailable: as for `process_facts`.
     """
-    return _shared() | {name: os.environ[name] for name in _BESIDE if name in os.environ}
+    return _shared_variables() | {
+        name: os.environ[name] for name in _FURTHER_NAMES if name in os.environ
+    }
 
 
-def facts() -> dict[str, str]:
-    """What a process is to Spark, by names that can be shown.
+def process_facts() -> dict[str, str]:
+    """Return what a run and its session must have in common: name -> value, fit to be shown.
 
     Raises:
-        Unfit: the system lacks what a warm session is built on, or the environment has a proxy
-            whose address holds a password.
+        WarmSessionUnavailable: the system is not Linux, or the environment has a proxy whose
+            address holds a password.
     """
     home = os.environ.get("JAVA_HOME")
-    javas = (home and f"{home}/bin/java", shutil.which("java"), bundled_java())
-    found = {f"variable {name}": value for name, value in _shared().items()}
-    found |= {f"limit {name}": value for name, value in _limits()}
+    javas = (home and f"{home}/bin/java", shutil.which("java"), find_bundled_java())
+    found = {f"variable {name}": value for name, value in _shared_variables().items()}
+    found |= {f"limit {name}": value for name, value in _resource_limits()}
     for name in _NAMESPACES:
         with suppress(OSError):
             found[f"namespace {name}"] = str(Path(f"/proc/self/ns/{name}").readlink())
@@ -108,34 +109,38 @@ def facts() -> dict[str, str]:
         "encoding": f"{sys.getfilesystemencoding()} {_locale()}",
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
         "Python": f"{sys.executable} {sys.version}",
-        "Java": " ".join(map(_stamp, javas)),
-        "lakeport": f"{_CODE} {_fingerprint(_CODE)}",
+        "Java": " ".join(map(_program_stamp, javas)),
+        "lakeport": f"{_CODE_FOLDER} {_fingerprint(_CODE_FOLDER)}",
         "jars": _fingerprint(cache_folder() / "jars"),
     }
 
 
-def key(found: Mapping[str, str]) -> str:
-    """A short name of these facts."""
+def session_key(found: Mapping[str, str]) -> str:
+    """Return a short hash of the facts, the name of the session's socket."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _shared() -> dict[str, str]:
+def _shared_variables() -> dict[str, str]:
+    """Return the environment variables that a run and its session must have in common."""
     if sys.platform != "linux":
-        raise Unfit("warm sessions are for Linux")
+        raise WarmSessionUnavailable("warm sessions are for Linux")
     found = {}
     for name, value in os.environ.items():
         proxy = name.lower() in _PROXIES
         if proxy and "@" in value:
-            raise Unfit(f"the proxy in {name} has a password, which no session is to hold")
-        python = name.startswith(_PYTHON) and name not in _HARMLESS
-        if proxy or python or name in _NAMES or name.startswith(_STARTS):
+            raise WarmSessionUnavailable(
+                f"the proxy in {name} has a password, which no session is to hold"
+            )
+        python = name.startswith(_PYTHON) and name not in _CLIENT_ONLY
+        if proxy or python or name in _NAMES or name.startswith(_NAME_STARTS):
             found[name] = value
     return found
 
 
-def _limits() -> Iterator[tuple[str, str]]:
+def _resource_limits() -> Iterator[tuple[str, str]]:
+    """Yield name and values of each resource limit, but for core dumps."""
     for name in dir(resource):
-        # Core dumps are forbidden to every process of ours.
+        # lakeport forbids core dumps to all its processes.
         if name.startswith("RLIMIT_") and name != "RLIMIT_CORE":
             with suppress(OSError, ValueError):
                 yield name, "{} {}".format(*resource.getrlimit(getattr(resource, name)))
@@ -150,8 +155,8 @@ def _locale() -> str:
     return os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
 
 
-def _stamp(name: str | Path | None) -> str:
-    """Which program a name stands for, and since when."""
+def _program_stamp(name: str | Path | None) -> str:
+    """Return a program's real path and modification time; `none` if it does not exist."""
     with suppress(OSError):
         if name:
             real = Path(name).resolve(strict=True)
@@ -160,28 +165,29 @@ def _stamp(name: str | Path | None) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Which code a folder holds, by its files' sizes and times."""
+    """Return a short hash of the paths, sizes and times of the code files in a folder."""
     found = sorted(
-        f"{entry.path} {(told := entry.stat()).st_size} {told.st_mtime_ns}"
-        for entry in _files(str(folder))
+        f"{entry.path} {(status := entry.stat()).st_size} {status.st_mtime_ns}"
+        for entry in _walk_files(str(folder))
         if entry.name.endswith(_CODE_FILES)
     )
     return hashlib.sha256("\n".join(found).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+def _walk_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yield the files below a folder, without hidden ones."""
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue  # such as a jar that is being fetched
             if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
+                yield from _walk_files(entry.path)
             else:
                 yield entry
 
 
-class NotStarted(ConfigError):
-    """A session can't be started."""
+class WarmStartFailed(ConfigError):
+    """A warm session can't be started."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -191,42 +197,42 @@ class NotStarted(ConfigError):
 
 
 class Channel:
-    """One connection. Messages are objects that JSON can hold.
+    """One connection between a client and a session. Messages are JSON objects.
 
     Args:
-        connection: a socket that keeps messages apart; closed by `close`.
+        connection: a SOCK_SEQPACKET socket, which `close` closes.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
 
     def fileno(self) -> int:
-        """The socket's descriptor, for selectors."""
+        """Return the socket's descriptor, for selectors."""
         return self._socket.fileno()
 
     def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
-        """Send a message, and open files with it.
+        """Send a message, and descriptors of open files with it.
 
         Raises:
-            OSError: the other end has gone.
+            OSError: the other end is closed.
         """
         socket.send_fds(self._socket, [json.dumps(message).encode()], files)
 
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message and the files that came with it, which are the caller's to close.
+        """Return the next message and its file descriptors, which the caller closes.
 
         Args:
-            timeout: seconds.
+            timeout: seconds; None to wait for ever.
 
         Returns:
-            An empty message where the other end has gone.
+            An empty message if the other end is closed.
 
         Raises:
             TimeoutError: no message came in time.
         """
         self._socket.settimeout(timeout)
         try:
-            text, files, _, _ = socket.recv_fds(self._socket, _LONGEST, _FILES)
+            text, files, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, _MAX_FILES)
             return (json.loads(text) if text else {}), files
         except ConnectionError:
             return {}, []
@@ -234,73 +240,72 @@ class Channel:
             self._socket.settimeout(None)
 
     def close(self) -> None:
-        """Close this end in this process; others that were forked may have it, too."""
+        """Close this end in this process; forked ones may keep theirs."""
         self._socket.close()
 
 
-def find() -> Channel | None:
-    """Connect to the session that suits this process; None if none runs."""
-    with suppress(OSError, Unfit):
-        if any(_sockets()):  # which takes no time, as what follows does
-            return _connect(_folder() / key(facts()))
+def find_session() -> Channel | None:
+    """Connect to the running session that suits this process; None if there is none."""
+    with suppress(OSError, WarmSessionUnavailable):
+        if any(_sockets()):  # the facts take longer
+            return _connect(_sessions_folder() / session_key(process_facts()))
     return None
 
 
-def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
-    """Connect to the session that suits this process, and start it if none runs.
+def start_session(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
+    """Connect to the session that suits this process; start one if none runs.
 
     Args:
         idle: after how many seconds without a run a new one ends.
         memory: the largest heap of a new one's JVM.
 
     Raises:
-        NotStarted: there can be none.
+        WarmStartFailed: no session can run here.
     """
     try:
-        told = {"idle": idle, "memory": memory, "facts": facts()}
-        place = _folder() / key(facts())
+        parameters = {"idle": idle, "memory": memory, "facts": process_facts()}
+        place = _sessions_folder() / session_key(process_facts())
         place.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
         _check_private()
-        with locked():
+        with lock_sessions():
             with suppress(OSError):
                 return _connect(place)
             place.unlink(missing_ok=True)
             with _listen(place) as listener:
-                _launch(listener, place.with_suffix(_LOG), {"place": str(place), **told})
+                _launch_session(
+                    listener, place.with_suffix(_LOG), {"place": str(place), **parameters}
+                )
         return _connect(place)
-    except Unfit as error:
-        raise NotStarted(str(error)) from None
+    except WarmSessionUnavailable as error:
+        raise WarmStartFailed(str(error)) from None
     except OSError as error:
-        raise NotStarted(f"{_folder()}: {error.strerror or error}") from None
+        raise WarmStartFailed(f"{_sessions_folder()}: {error.strerror or error}") from None
 
 
-def failure() -> NotStarted:
-    """The error for a session that ended before it answered, with its last words."""
+def start_failure() -> WarmStartFailed:
+    """Return the error for a session that ended before it answered; it has its log's last line."""
     words = ""
     with suppress(OSError):
-        log = (_folder() / key(facts())).with_suffix(_LOG)
+        log = (_sessions_folder() / session_key(process_facts())).with_suffix(_LOG)
         words = log.read_text(errors="replace").strip().rpartition("\n")[2]
-    return NotStarted(words or "it ended")
+    return WarmStartFailed(words or "it ended")
 
 
-def sessions() -> list[Channel]:
-    """Connect to all sessions of this user; what killed ones left is removed."""
+def connect_sessions() -> list[Channel]:
+    """Connect to all sessions of this user; remove the sockets of killed ones."""
     found = []
     with suppress(OSError):
         for place in sorted(_sockets()):
-            with locked():
+            with lock_sessions():
                 try:
                     found.append(_connect(place))
                 except ConnectionRefusedError:
-                    remove(place)
+                    remove_session(place)
     return found
 
 
-def remove(place: Path) -> None:
-    """Remove a session's socket, and its log unless that says why there is none any more.
-
-    Nobody may be starting one meanwhile (`locked`).
-    """
+def remove_session(place: Path) -> None:
+    """Remove a session's socket, and its log if that is empty. Hold `lock_sessions` meanwhile."""
     place.unlink(missing_ok=True)
     log = place.with_suffix(_LOG)
     if log.exists() and not log.stat().st_size:
@@ -308,9 +313,9 @@ def remove(place: Path) -> None:
 
 
 @contextmanager
-def locked() -> Iterator[None]:
-    """Have nobody else start or end a session while the body runs."""
-    lock = os.open(_folder() / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def lock_sessions() -> Iterator[None]:
+    """Keep other processes from starting or ending sessions while the body runs."""
+    lock = os.open(_sessions_folder() / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -318,10 +323,16 @@ def locked() -> Iterator[None]:
         os.close(lock)
 
 
-def _launch(listener: socket.socket, log: Path, told: Mapping[str, object]) -> None:
-    """Start the process that is to be a session; it outlives this one."""
+def _launch_session(listener: socket.socket, log: Path, parameters: Mapping[str, object]) -> None:
+    """Start a session's process, which outlives this one.
+
+    Args:
+        listener: the session's socket.
+        log: file for its output.
+        parameters: JSON for its standard input.
+    """
     given = os.memfd_create("lakeport-warm")
-    os.write(given, json.dumps(told).encode())
+    os.write(given, json.dumps(parameters).encode())
     os.lseek(given, 0, os.SEEK_SET)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     streams = ((given, 0), (output, 1), (output, 2), (listener.fileno(), LISTENER))
@@ -329,7 +340,7 @@ def _launch(listener: socket.socket, log: Path, told: Mapping[str, object]) -> N
         os.posix_spawn(
             sys.executable,
             [sys.executable, "-P", "-m", PROGRAM],
-            environment(),
+            session_environment(),
             file_actions=[(os.POSIX_SPAWN_DUP2, *each) for each in streams],
             setsid=True,
         )
@@ -338,28 +349,28 @@ def _launch(listener: socket.socket, log: Path, told: Mapping[str, object]) -> N
         os.close(output)
 
 
-def _folder() -> Path:
+def _sessions_folder() -> Path:
     return cache_folder() / "warm"
 
 
 def _sockets() -> Iterator[Path]:
-    """The sessions' sockets; none where the folder is not this user's alone."""
+    """Return the paths of the sessions' sockets; raise OSError unless the folder is private."""
     _check_private()
-    return (file for file in _folder().iterdir() if not file.suffix and file.name != _LOCK)
+    return (file for file in _sessions_folder().iterdir() if not file.suffix and file.name != _LOCK)
 
 
 def _check_private() -> None:
-    """Raise OSError unless the folder is there, and nobody else has a say in it."""
-    found = _folder().lstat()
+    """Raise OSError unless the sessions' folder exists and only this user may open it."""
+    found = _sessions_folder().lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not ours or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{_folder()} is not this user's alone")
+        raise PermissionError(f"{_sessions_folder()} is not this user's alone")
 
 
 def _connect(place: Path) -> Channel:
     connection = _socket()
     try:
-        with _short(place) as short:
+        with _short_path(place) as short:
             connection.connect(short)
     except BaseException:
         connection.close()
@@ -369,9 +380,9 @@ def _connect(place: Path) -> Channel:
 
 def _listen(place: Path) -> socket.socket:
     listener = _socket()
-    with _short(place) as short:
+    with _short_path(place) as short:
         listener.bind(short)
-    listener.listen(_WAITING)
+    listener.listen(_BACKLOG)
     return listener
 
 
@@ -380,8 +391,8 @@ def _socket() -> socket.socket:
 
 
 @contextmanager
-def _short(place: Path) -> Iterator[str]:
-    """A name for a path that is short enough for a socket's address, whatever the folder's is."""
+def _short_path(place: Path) -> Iterator[str]:
+    """Yield a name for a path that is short enough for a socket's address."""
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{place.name}"

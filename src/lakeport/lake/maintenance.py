@@ -236,7 +236,7 @@ def _build_inventory(session: DeltaSession, location: TableLocation, before: flo
         DestinationError: the store refused.
     """
     removed = session.removed_paths(location.hadoop_uri)
-    root = session.qualified(location.hadoop_uri)
+    root = session.qualified_folder(location.hadoop_uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
     kept = _select_vacuumable(files, removed, before)

@@ -193,7 +193,7 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.engine.sql.policy import run_query
+        from lakeport.engine.sql.policy import query_table
         from lakeport.lake.snapshots import check_query_start, fetch_rows, read_table
 
         check_query_start(sql)
@@ -207,7 +207,7 @@ class Table:
 
             def job() -> pa.Table:
                 frame = read_table(spark, self._location.hadoop_uri, found)
-                return fetch_rows(run_query(frame, names, sql, limit), self.uri, found)
+                return fetch_rows(query_table(frame, names, sql, limit), self.uri, found)
 
             seconds = min(timeout, threading.TIMEOUT_MAX)
             try:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from lakeport.errors import BadRecord
-from lakeport.host.process import command_line, masked
+from lakeport.host.process import command_line, mask_command_line
 from lakeport.loading.quarantine import Rejections
 from lakeport.loading.report import Failure, LandingReport, Timeline
 from lakeport.model import EngineReport, ExpectationResult, Landed, StreamReport
@@ -142,7 +142,9 @@ class ReportBuilder:
             warnings=tuple(self._warnings),
             error=Failure.of(error).scrubbed(self._secrets) if error else None,
             parser=parser(),
-            command=None if self._command is None else masked(self._command, self._secrets),
+            command=None
+            if self._command is None
+            else mask_command_line(self._command, self._secrets),
             reasons=reasons,
             spans=spans,
             streams_left_out=left_out,

@@ -21,7 +21,7 @@ from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.threads import choose_engine
 from lakeport.errors import LakeportError
-from lakeport.storage.checks import CheckItem, Checks, item_of
+from lakeport.storage.checks import CheckItem, Checks, run_check
 from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _check_store(config: DestinationConfig, storage: Storage, *, tables: bool) -
         failed |= item.status == "failed"
         yield item
     if config.run_id and config.file_type != "delta" and not failed:
-        yield item_of("journal", lambda: _read_journal(storage))
+        yield run_check("journal", lambda: _read_journal(storage))
 
 
 def _read_journal(storage: Storage) -> str:
@@ -140,7 +140,7 @@ def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
         logs.append(begun())
         return "Spark runs, and has a log store for this place"
 
-    found = item_of("spark", start)
+    found = run_check("spark", start)
     yield found
     if found.status == "failed":
         return
@@ -173,7 +173,7 @@ def _try_step(name: str, step: Callable[[], None], words: str) -> CheckItem:
         step()
         return words
 
-    return item_of(name, run)
+    return run_check(name, run)
 
 
 def _run_within(

@@ -227,8 +227,8 @@ def prepare(
     request = SessionRequest(
         needs,
         config.spark,
-        keep=keep,
-        also=also | config.jars,
+        keep_context=keep,
+        optional_needs=also | config.jars,
         warm=config.warm if warm else "off",
     )
     engine = choose_engine(config.engine, request)

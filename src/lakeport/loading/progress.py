@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Protocol, TextIO
 
-from lakeport.host.activity import Activity, running
+from lakeport.host.activity import Activity, current_activities
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _MOST_ACTIVITIES = 4  # shown at once
@@ -259,7 +259,7 @@ class Progress:
                 try:
                     now = time.monotonic()
                     self.display.draw(
-                        ProgressState(self.label, self._began, now, running(), self.note)
+                        ProgressState(self.label, self._began, now, current_activities(), self.note)
                     )
                 except Exception:  # whatever is wrong with the display, the load goes on
                     return

@@ -23,9 +23,9 @@ from lakeport.config.lake import read_lake
 from lakeport.config.load import load_target
 from lakeport.config.sources import FilesSource
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.sql.frames import cast_to
+from lakeport.engine.sql.frames import cast_frame
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
-from lakeport.host.scratch import scratch
+from lakeport.host.scratch import scratch_folder
 from lakeport.lake.records import PlainRecord
 from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, RejectedKind
@@ -466,7 +466,7 @@ def _replay_part(
     transforms: Mapping[str, Any],
 ) -> Replayed:
     """Land one run's records, or a part of them, as a load of JSON lines."""
-    with scratch("replay") as folder:
+    with scratch_folder("replay") as folder:
         source = folder / "records.jsonl"
         names = _write_records(source, lines)
         if names is None:
@@ -492,7 +492,7 @@ def _replay_part(
                 target = target.model_copy(update=_table_keys(now, names, target))
         elif not transforms["python"]:
             known = pa.schema(column for column in now or () if not has_untyped(column.type))
-            transforms = {**transforms, "python": lambda frame: cast_to(frame, known)}
+            transforms = {**transforms, "python": lambda frame: cast_frame(frame, known)}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:

@@ -31,7 +31,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from lakeport.host.activity import activity, joining
+from lakeport.host.activity import activity, load_initializer
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.prepare import PreparedLoad, check_streams, prepare
@@ -219,7 +219,7 @@ class _LoadRun:
     def _land_flushes(self, source: OpenedSource) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
         with wait_unless_interrupted(
-            ThreadPoolExecutor(1, "lakeport-flush", joining())
+            ThreadPoolExecutor(1, "lakeport-flush", load_initializer())
         ) as executor:
             landing: Future[None] | None = None
             if self.rules:
@@ -271,7 +271,7 @@ class _LoadRun:
         elif by_stream:
             size = sum(max(0, batch.bytes) for batch in flush.batches)
             threads = _streams_at_once(len(by_stream), size, self.engine.most_streams)
-            with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
+            with ThreadPoolExecutor(threads, "lakeport-stream", load_initializer()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakeport.host.activity import advance
+from lakeport.host.activity import add_progress
 from lakeport.loading.expect.arrow import CheckCounts, RowChecker
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.casting import cast_batch
@@ -92,7 +92,7 @@ def name_contents(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str
 def _show_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and add their rows to the activity that this thread works for."""
     for batch in batches:
-        advance(rows=batch.num_rows)
+        add_progress(rows=batch.num_rows)
         yield batch
 
 

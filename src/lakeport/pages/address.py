@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.host.scratch import Scratch
+from lakeport.host.scratch import ScratchFolder
 
 LOOPBACK: Final = "127.0.0.1"
 _WAITING: Final = 128
@@ -161,7 +161,7 @@ def open_browser(url: str) -> Iterator[None]:
     """
     folder = None
     with suppress(ConfigError, OSError):
-        folder = Scratch("ui")
+        folder = ScratchFolder("ui")
         way = folder.path / "open.html"
         way.write_text(_WAY.format(url=escape(url)), "utf-8")
         # Some programs are waited for.

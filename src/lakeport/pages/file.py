@@ -15,7 +15,7 @@ import msgspec
 
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError
-from lakeport.host.scratch import check_output, write_output
+from lakeport.host.scratch import check_output_path, write_output
 from lakeport.html import document
 from lakeport.html.document import Page, render_template
 from lakeport.html.facts import RunFacts
@@ -93,7 +93,7 @@ def page(
         >>> import lakeport
         >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
     """
-    check_output(Path(output))
+    check_output_path(Path(output))
     made = build_page_file(load_target(to, keys), run, masked=mask)
     write_output(made.html, Path(output))
     return made

@@ -29,7 +29,7 @@ from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, T
 from lakeport.destinations import open_storage, open_table
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
-from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query
+from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query_frames
 from lakeport.errors import LakeportError, SourceError
 from lakeport.lake.table import Table
 from lakeport.loading.batches import Policies, columns_of, union_columns
@@ -304,7 +304,7 @@ class ResultPlanner:
             *(f"NULL AS {quote_identifier(name)}" for name in names)
         )
         name_frames(session, {SOURCE: nulls})
-        return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
+        return EACH_ALONE if is_row_wise(query_frames(session, sql, {}), SOURCE) else AT_ONCE
 
     def _plan_batch(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
         """Return the result of a load for a batch without rows; `frames`: tables by their names."""

@@ -30,9 +30,9 @@ from lakeport.destinations import open_storage
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError, LakeportError, LoadsFailed
-from lakeport.host.activity import carried, whole
-from lakeport.host.packages import missing
-from lakeport.host.process import available_cores, command_line, masked
+from lakeport.host.activity import attribute_to_load, bind_activity
+from lakeport.host.packages import missing_extra_error
+from lakeport.host.process import available_cores, command_line, mask_command_line
 from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.progress import show_progress
 from lakeport.loading.report import Failure, Observer, fan_out
@@ -216,7 +216,7 @@ def run_load(
     """
     own, begin = LoadObserver(load.name, observer), time.monotonic()
     error: BaseException | None = None
-    with whole(load.name), cancellation.activate():
+    with attribute_to_load(load.name), cancellation.activate():
         try:
             cancellation.check()
             observer.on_begun(load.name)
@@ -577,7 +577,7 @@ class _PipelineRun:
             self.observer,
             full_refresh=name in self.full_refresh,
         )
-        self.running[executor.submit(carried(work))] = name
+        self.running[executor.submit(bind_activity(work))] = name
 
     def _take_result(self, done: Future[Any]) -> LoadReport:
         """Record the end of a load whose thread is done; return its report."""
@@ -641,7 +641,7 @@ class _PipelineRun:
             tuple(self.reports.values()),
             self.earlier.run_id,
             tuple(self.warnings),
-            None if command is None else masked(command, known),
+            None if command is None else mask_command_line(command, known),
         )
 
     def _save_report(self, report: PipelineReport | None = None) -> None:
@@ -675,5 +675,5 @@ def _open_lineage(
         from lakeport.pipeline.lineage import LineageObserver
     except ImportError:
         problem = "lineage is sent by the package `openlineage-python`, which is not installed"
-        raise missing(problem, "lineage") from None
+        raise missing_extra_error(problem, "lineage") from None
     return LineageObserver(lake, lineage, warn)

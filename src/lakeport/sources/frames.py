@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from lakeport.engine.sql.frames import digest_of, normalise_frame, untyped_columns, void_marked
+from lakeport.engine.sql.frames import (
+    find_untyped_in_frame,
+    frame_digest,
+    normalise_frame,
+    void_marked,
+)
 from lakeport.errors import SourceError
-from lakeport.host.activity import advance
+from lakeport.host.activity import add_progress
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.casting import normalise_schema
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
@@ -133,8 +138,8 @@ def _make_spark_batch(frame: Any, stream: str, digest: bool) -> Batch:
         stream,
         0,
         frame=plain,
-        digest=digest_of(plain) if digest else "",
-        untyped=untyped_columns(found, plain),
+        digest=frame_digest(plain) if digest else "",
+        untyped=find_untyped_in_frame(found, plain),
     )
 
 
@@ -160,7 +165,7 @@ def _spool_batch(
             while batch is not None and not full:
                 writer.write_batch(batch.replace_schema_metadata(None))
                 rows += batch.num_rows
-                advance(batch.nbytes, rows=batch.num_rows)
+                add_progress(batch.nbytes, rows=batch.num_rows)
                 full = file.tell() >= split_bytes
                 batch = next(waiting, None)
     return Batch(

@@ -25,10 +25,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import ConfigError, LakeportError, SourceError
-from lakeport.host.scratch import scratch
+from lakeport.host.scratch import scratch_folder
 from lakeport.model import Flush, Split
 from lakeport.sources.input.lines import count_lines
-from lakeport.storage.base import created
+from lakeport.storage.base import create_object
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -89,7 +89,7 @@ class SpoolLocation:
             with create_private_file(Path(name)) as file:
                 yield file
         else:
-            with created(self.storage, name) as file:
+            with create_object(self.storage, name) as file:
                 yield file
 
 
@@ -121,7 +121,7 @@ def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocat
     """
     mount, storage = (None, None) if engine.is_local else _open_shared_spool(config)
     folder = config.spool_dir if mount is None else str(mount)
-    with scratch(parent=folder) as path:
+    with scratch_folder(parent=folder) as path:
         try:
             yield SpoolLocation(path, storage, engine.is_local, mount)
         finally:

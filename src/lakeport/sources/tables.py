@@ -205,7 +205,7 @@ class DeltaTable:
         self.storage = _open_storage(place, config)
         spark = engine.require_spark("a Delta table as a source")
         self._engine, self._roots = spark, config.table_roots
-        spark.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        spark.configure_store(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         self.log = DeltaLog(self.storage, "")
         check_log(self.storage, "", self._roots)
         state = self.log.state()

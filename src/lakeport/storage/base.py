@@ -1,4 +1,4 @@
-"""The base of all storages: keys below one prefix, listed, read by ranges, and put."""
+"""Base of the clouds' storages: objects below one prefix, listed, read in ranges, and put."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
-from lakeport.host.packages import PACKAGES
+from lakeport.host.packages import EXTRA_PACKAGES
 from lakeport.model import Level, Staged, StageWriter, Storage, StoredObject
 from lakeport.storage.checks import honours_create_only
-from lakeport.storage.retry import CloudSettings, Connection, NotFound, found, replaced
+from lakeport.storage.retry import (
+    CloudSettings,
+    Connection,
+    NotFound,
+    replaced_error,
+    retry_not_found,
+)
 
 MAX_KEY_BYTES = 1024
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
@@ -27,22 +33,22 @@ _RULE = (
     "hold backslashes or control characters, and must be Unicode text"
 )
 
-_LEAST = 256 << 10
-_MOST = 8 << 20
+_MIN_READ_AHEAD = 256 << 10
+_MAX_READ_AHEAD = 8 << 20
 
 _SDK_MODULES = (
-    *(name for names in PACKAGES.values() for name in names),
-    *(f"lakeport.storage.{extra}.store" for extra in PACKAGES),
+    *(name for names in EXTRA_PACKAGES.values() for name in names),
+    *(f"lakeport.storage.{extra}.store" for extra in EXTRA_PACKAGES),
     "google.auth.transport.requests",
     "google.oauth2.service_account",
 )
 
 _READ_BUFFER = 64 << 10
-_LEVEL_PAGES = 10
+_MAX_LEVEL_PAGES = 10
 
 
 def clean_prefix(text: str, name: str = "object_key_path") -> str:
-    """A prefix as users write it -> without slashes at its ends and without empty parts.
+    """Return a prefix without slashes at its ends and without empty parts.
 
     Raises:
         ConfigError: a part climbs out of the prefix or holds control characters.
@@ -52,13 +58,13 @@ def clean_prefix(text: str, name: str = "object_key_path") -> str:
     """
     parts = [part for part in text.split("/") if part]
     for part in parts:
-        if _bad(unquote(part)):
+        if _is_unsafe(unquote(part)):
             raise ConfigError(f"`{name}` has the part {part!r}", f"{_RULE}.")
     return "/".join(parts)
 
 
 def join_key(prefix: str, key: str) -> str:
-    """The full key of `key` below a clean prefix; an empty `key` is the prefix itself.
+    """Return the full key of `key` below a clean prefix; for an empty `key` the prefix itself.
 
     Raises:
         DestinationError: the key is not a plain relative one, or longer than 1,024 bytes.
@@ -66,7 +72,7 @@ def join_key(prefix: str, key: str) -> str:
     >>> join_key("raw", "events/20240101-000000.parquet")
     'raw/events/20240101-000000.parquet'
     """
-    if key and any(not part or _bad(part) for part in key.split("/")):
+    if key and any(not part or _is_unsafe(part) for part in key.split("/")):
         raise DestinationError(f"{key!r} is not a safe object name", f"{_RULE}.")
     full = "/".join(part for part in (prefix, key) if part)
     size = len(full.encode())
@@ -78,30 +84,31 @@ def join_key(prefix: str, key: str) -> str:
     return full
 
 
-def under(prefix: str, full: str) -> str:
-    """The key of a full key relative to a clean prefix.
+def relative_key(prefix: str, full: str) -> str:
+    """Return a full key without the clean prefix that it begins with.
 
-    >>> under("raw", "raw/a/b")
+    >>> relative_key("raw", "raw/a/b")
     'a/b'
     """
     return full[len(prefix) + 1 :] if prefix else full
 
 
-def _bad(part: str) -> bool:
+def _is_unsafe(part: str) -> bool:
+    """Whether a part of a key climbs out of the prefix, or holds a forbidden character."""
     return part in {".", ".."} or _FORBIDDEN.search(part) is not None
 
 
 @contextmanager
-def created(storage: Storage, key: str) -> Iterator[BinaryIO]:
-    """Write a new object, which is there whole once the body has ended, and not at all otherwise.
+def create_object(storage: Storage, key: str) -> Iterator[BinaryIO]:
+    """Open a new object for writing; it appears whole after the body, and not if the body fails.
 
     Raises:
-        ObjectExists: something has that name.
+        ObjectExists: an object has that name.
         DestinationError: the store refuses.
     """
     writer = storage.stage(key, "application/octet-stream")
     try:
-        yield cast(BinaryIO, _Written(writer))
+        yield cast(BinaryIO, _StageFile(writer))
         done = writer.finish()
     except BaseException:
         writer.abort()
@@ -111,8 +118,8 @@ def created(storage: Storage, key: str) -> Iterator[BinaryIO]:
     storage.discard(staged)
 
 
-class _Written(io.RawIOBase):
-    """A stage writer as a file."""
+class _StageFile(io.RawIOBase):
+    """File object that writes to a stage writer."""
 
     def __init__(self, writer: StageWriter) -> None:
         self._writer = writer
@@ -125,10 +132,10 @@ class _Written(io.RawIOBase):
 
 
 class RangedReader(io.RawIOBase):
-    """One object, read in ranges.
+    """File object that reads one stored object in ranges.
 
-    The read-ahead starts at 256 KiB, doubles up to 8 MiB while reads follow each other, and starts
-    anew after a jump: small random reads stay cheap, a scan needs few requests.
+    Each request reads ahead: 256 KiB at first, twice as much for each read in sequence up to 8 MiB,
+    and 256 KiB again after a seek. Small random reads stay cheap, a scan needs few requests.
 
     Args:
         fetch: `fetch(start, end)` returns the bytes of that half-open range.
@@ -143,7 +150,7 @@ class RangedReader(io.RawIOBase):
         self._at = 0
         self._buffer = memoryview(b"")
         self._start = 0
-        self._ahead = _LEAST
+        self._ahead = _MIN_READ_AHEAD
         self.name = name
 
     def readable(self) -> bool:
@@ -155,11 +162,11 @@ class RangedReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Position in bytes."""
+        """Return the position in bytes."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position; nothing is fetched."""
+        """Move to a position and return it; nothing is fetched."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"position {base + offset} is before the start of {self.name}")
@@ -167,7 +174,7 @@ class RangedReader(io.RawIOBase):
         return self._at
 
     def readinto(self, target: Any, /) -> int:
-        """Fill a buffer as far as the object goes; fewer bytes only at its end."""
+        """Fill a buffer; return the number of bytes, fewer than fit only at the object's end."""
         view = memoryview(target).cast("B")
         wanted = max(0, min(len(view), self._size - self._at))
         filled = 0
@@ -179,9 +186,12 @@ class RangedReader(io.RawIOBase):
         return filled
 
     def _available(self, wanted: int) -> memoryview:
+        """Return up to `wanted` bytes at the position; fetch a range if none are buffered."""
         end = self._start + len(self._buffer)
         if not self._start <= self._at < end:
-            self._ahead = min(_MOST, self._ahead * 2) if self._at == end else _LEAST
+            self._ahead = (
+                min(_MAX_READ_AHEAD, self._ahead * 2) if self._at == end else _MIN_READ_AHEAD
+            )
             last = min(self._size, self._at + max(wanted, self._ahead))
             data = self._fetch(self._at, last)
             if not data:
@@ -191,29 +201,29 @@ class RangedReader(io.RawIOBase):
         return self._buffer[offset : offset + wanted]
 
 
-_honoured: dict[tuple[str, str], bool] = {}
-"""Endpoint and folder -> whether the store honours create-only conditions, once probed."""
+_honours_conditions: dict[tuple[str, str], bool] = {}
+"""Endpoint and URI -> whether the store honours create-only conditions, once probed."""
 
 
 class ListingPage(NamedTuple):
-    """One page of a listing, with full keys as `CloudStorage._rows` gets it.
+    """One page of a listing. `CloudStorage._list_page` returns it with full keys.
 
     Attributes:
-        objects: without what only stands for a folder.
-        following: token of the next page; empty if there is none.
-        folders: names of the folders, where one level was asked for.
+        objects: the objects, without those that only mark a folder.
+        next_token: token of the next page; empty after the last one.
+        folders: names of the folders, if one level was asked for.
     """
 
     objects: Sequence[StoredObject]
-    following: str
+    next_token: str
     folders: Sequence[str] = ()
 
 
 class CloudStorage(Storage, ABC):
-    """The base of the clouds' storages: all of `model.Storage` but staging.
+    """Base of the clouds' storages: all of `model.Storage` but staging and publishing.
 
-    Each cloud's class names its place, stages and publishes, and sends the requests below:
-    `_put`, `_has_mark`, `_read`, `_size_and_version`, `_rows` and `_delete`.
+    Each cloud's class adds these, its URIs, and the requests `_put`, `_has_mark`, `_read`,
+    `_size_and_version`, `_list_page` and `_delete`.
     """
 
     __slots__ = ()
@@ -224,87 +234,88 @@ class CloudStorage(Storage, ABC):
     @property
     @abstractmethod
     def connection(self) -> Connection:
-        """This process's client."""
+        """This process's connection to the store."""
 
     @property
     def listed_at_once(self) -> int:
-        """A page of S3 and of Google; Azure's has 5,000."""
+        """Objects on a page of a listing by S3 and Google; Azure's has 5,000."""
         return 1000
 
     def needs_unique_names(self) -> bool:
-        """Whether the store ignores create-only conditions, so that names must not clash at all.
+        """Whether the store ignores create-only conditions, so that names have to be unique.
 
-        The clouds honour them; any other endpoint is probed once per process.
+        The clouds honour them; any other endpoint is probed once in a process.
 
         Raises:
-            DestinationError: the probe can't be written.
+            DestinationError: the store refuses the probe.
         """
         if self.settings.is_native:
             return False
-        if self._place not in _honoured:
-            _honoured[self._place] = honours_create_only(self)
-        return not _honoured[self._place]
+        if self._probed_place not in _honours_conditions:
+            _honours_conditions[self._probed_place] = honours_create_only(self)
+        return not _honours_conditions[self._probed_place]
 
     def sends_conditions(self) -> bool:
-        """Whether to send the condition: always, unless a probe showed that it is of no use."""
-        return _honoured.get(self._place, True)
+        """Whether to send conditions: always, unless a probe showed that the store ignores them."""
+        return _honours_conditions.get(self._probed_place, True)
 
     @property
-    def _place(self) -> tuple[str, str]:
+    def _probed_place(self) -> tuple[str, str]:
+        """Key of this storage in `_honours_conditions`."""
         return self.settings.endpoint, self.uri()
 
     def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object carries the mark of what was staged."""
-        return bool(self._carries(key, str(staged.token["id"]), said=False))
+        """Whether the visible object has the mark of the staged one."""
+        return bool(self._find_mark(key, str(staged.token["id"]), exists=False))
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object.
 
-        A lost or untrue answer is made up for where reading is allowed; where it is not, the
-        object counts as somebody else's.
+        If the name is taken, the object's mark shows whether this write made it and its answer was
+        lost. Without permission to read, the object counts as somebody else's.
         """
         mark = uuid.uuid4().hex
         try:
             self._put(key, data, mark, "" if create_only else None)
         except ObjectExists:
-            if not self._readably_marked(key, mark):
+            if not self._is_ours(key, mark):
                 raise
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Write an object anew, unless it is another one meanwhile; see `model.Storage`."""
+        """Replace an object's content by `change(content)`; see `model.Storage`."""
         mark = uuid.uuid4().hex
         size, version = self._size_and_version(key)
         data = change(self._read(key, 0, size, version))
         try:
             self._put(key, data, mark, version)
         except DestinationError:
-            if not self._readably_marked(key, mark):
+            if not self._is_ours(key, mark):
                 raise
 
     def get(self, key: str) -> bytes | None:
-        """Read one small object whole."""
+        """Return the content of a small object; None if there is none."""
         try:
             return self._read(key)
         except NotFound:
             return None
 
     def open(self, key: str) -> BinaryIO:
-        """Open an object; it is an error if it is replaced while it is read."""
+        """Open an object for reading; a read fails if another one has replaced it."""
         size, version = self._size_and_version(key)
 
         def fetch(start: int, end: int) -> bytes:
             try:
                 return self._read(key, start, end, version)
             except NotFound:
-                raise replaced(self.uri(key)) from None
+                raise replaced_error(self.uri(key)) from None
 
         reader = RangedReader(fetch, size, self.uri(key))
         return cast(BinaryIO, io.BufferedReader(reader, _READ_BUFFER))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Objects named `prefix` or below it and behind `after`, in the order of their keys' bytes.
+        """Yield the objects named `prefix` or below it, by key, from the first after `after` on.
 
-        Where the store can't begin at a key, the others are listed, too, and left out here.
+        If the store can't begin at a key, objects before it are listed, too, and left out here.
         """
         if prefix > after:
             first = self._page(prefix, limit=1)
@@ -313,8 +324,8 @@ class CloudStorage(Storage, ABC):
             yield from (found for found in page.objects if found.key > after)
 
     def level(self, prefix: str) -> Level:
-        """What lies right in the folder `prefix`, as far as ten pages tell."""
-        pages = list(islice(self._pages(prefix, one_level=True), _LEVEL_PAGES))
+        """Return the folders and objects right in the folder `prefix`, of ten pages at most."""
+        pages = list(islice(self._pages(prefix, one_level=True), _MAX_LEVEL_PAGES))
         folders = {name for page in pages for name in page.folders}
         objects = tuple(found for page in pages for found in page.objects)
         return Level(tuple(sorted(folders)), objects)
@@ -322,56 +333,57 @@ class CloudStorage(Storage, ABC):
     def _pages(
         self, prefix: str, *, one_level: bool = False, after: str = ""
     ) -> Iterator[ListingPage]:
-        """The pages of what lies below a folder."""
+        """Yield the pages of a listing of a folder; `one_level` leaves out subfolders' content."""
         token = ""
         while True:
             page = self._page(prefix, below=True, one_level=one_level, token=token, after=after)
             yield page
-            if not (token := page.following):
+            if not (token := page.next_token):
                 return
 
     def delete(self, key: str) -> None:
-        """Remove an object."""
+        """Remove an object; fine if there is none."""
         try:
             self._delete(key)
         except NotFound:
             return
 
     def shorten_deadline(self) -> None:
-        """Give the requests that come next a few seconds together."""
+        """Have the next requests share a few seconds in place of their deadlines."""
         self.connection.retrier.shorten_deadline()
 
     @abstractmethod
-    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
-        """Write an object that carries a mark.
+    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+        """Write an object with a mark in its metadata.
 
         Args:
             key: its name.
             data: its content.
-            mark: tells it from what others write.
-            over: the version that it replaces; empty: nothing has the name; None: no matter what.
+            mark: an id by which this write is known from others.
+            replaces: the version that it has to replace; empty: no object may have the name; None:
+                any.
         """
 
     @abstractmethod
     def _has_mark(self, key: str, mark: str) -> bool:
-        """Whether the visible object carries that mark.
+        """Whether the visible object has this mark in its metadata.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no object.
             PermissionRefused: reading is not allowed.
         """
 
     @abstractmethod
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Read an object whole, or bytes of that version.
+        """Return an object's content; of a `version`, the bytes from `start` up to `end`.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no object, or not that version.
         """
 
     @abstractmethod
     def _size_and_version(self, key: str) -> tuple[int, str]:
-        """An object's size, and what `_read` knows this version of it by."""
+        """Return an object's size in bytes, and its version as `_read` takes it."""
 
     def _page(
         self,
@@ -383,29 +395,35 @@ class CloudStorage(Storage, ABC):
         limit: int = 0,
         after: str = "",
     ) -> ListingPage:
-        """One page of the keys that begin with `prefix`, or lie `below` that folder.
+        """Return one page of the objects whose keys begin with `prefix`, with keys below the root.
 
         Args:
-            prefix: how keys begin.
-            below: leave out other keys that begin alike.
-            one_level: list folders in that folder instead of what is in them.
-            token: what the page before returned; empty for the first one.
-            limit: how many objects, where not as many as there may be.
+            prefix: the beginning of the keys.
+            below: only objects in the folder `prefix`.
+            one_level: list the folders in that folder, and not their content.
+            token: `next_token` of the page before; empty for the first one.
+            limit: the most objects; 0 for as many as a page has.
             after: keys up to this one may be left out.
         """
         full = join_key(self.prefix, prefix)
         start = f"{full}/" if below and full else full
-        behind = join_key(self.prefix, after) if after else ""
-        rows, following, prefixes = self._rows(start, one_level, token, limit, behind)
+        after = join_key(self.prefix, after) if after else ""
+        rows, next_token, prefixes = self._list_page(start, one_level, token, limit, after)
         return ListingPage(
-            [replace(row, key=under(self.prefix, row.key)) for row in rows if row.key[-1] != "/"],
-            following,
+            [
+                replace(row, key=relative_key(self.prefix, row.key))
+                for row in rows
+                if row.key[-1] != "/"
+            ],
+            next_token,
             [name for each in prefixes if (name := each[len(start) :].rstrip("/"))],
         )
 
     @abstractmethod
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
-        """One page of what begins with `start`, with full keys; folders as keys begin in them."""
+    def _list_page(
+        self, start: str, one_level: bool, token: str, limit: int, after: str
+    ) -> ListingPage:
+        """Request a page of keys that begin with `start`; return full keys and folder prefixes."""
 
     @abstractmethod
     def _delete(self, key: str) -> None:
@@ -415,19 +433,29 @@ class CloudStorage(Storage, ABC):
             NotFound: there is none.
         """
 
-    def _readably_marked(self, key: str, mark: str) -> bool:
+    def _is_ours(self, key: str, mark: str) -> bool:
+        """Whether an object that the store says exists has the mark; False if it can't be read."""
         try:
-            return bool(self._carries(key, mark, said=True))
+            return bool(self._find_mark(key, mark, exists=True))
         except PermissionRefused:
             return False
 
-    def _carries(self, key: str, mark: str, *, said: bool) -> bool | None:
-        """As `_has_mark`; None where there is no object, which the store may have `said` to exist.
+    def _find_mark(self, key: str, mark: str, *, exists: bool) -> bool | None:
+        """Return whether the visible object has the mark; None if there is no object.
 
-        Then it is looked for again.
+        Args:
+            key: the object's.
+            mark: see `_put`.
+            exists: whether the store has just said that the object exists: a 404 is stale then,
+                and the request is repeated for 1.6 s.
+
+        Raises:
+            PermissionRefused: reading is not allowed.
         """
         try:
-            return found(lambda: self._has_mark(key, mark)) if said else self._has_mark(key, mark)
+            if exists:
+                return retry_not_found(lambda: self._has_mark(key, mark))
+            return self._has_mark(key, mark)
         except NotFound:
             return None
 
@@ -442,4 +470,4 @@ def preload_sdks() -> None:
         with suppress(ImportError):
             import_module(name)
     with suppress(Exception):
-        import_module("lakeport.storage.s3.client").read_models()
+        import_module("lakeport.storage.s3.client").load_models()

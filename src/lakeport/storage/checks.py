@@ -1,4 +1,4 @@
-"""Connection tests: one item for each thing tried, and the probe of a store's conditions."""
+"""Connection tests of stores, and the probe whether a store honours create-only conditions."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ Status = Literal["ok", "failed", "skipped"]
 Checks = Iterator["CheckItem"]
 
 _BODY = b"lakeport: written by a connection test\n"
-_REFUSED_SKEW = 15 * 60
-_NOTED_SKEW = 60
+_MAX_SKEW_SECONDS = 15 * 60
+_NOTED_SKEW_SECONDS = 60
 
 
 class ConditionUnknown(DestinationError):
-    """The store does not know the condition at all, and refuses the request because of it."""
+    """The store refuses a request because it does not know the condition."""
 
 
 def honours_create_only(storage: Storage) -> bool:
-    """Whether the store refuses to overwrite, both by a put and by publishing a staged object.
+    """Whether the store refuses to overwrite an object, by a put and by publishing a staged one.
 
-    One fixed object is created where it is absent; every later probe is refused and leaves nothing
-    behind, if what is staged may be dropped.
+    The probe is one fixed object, created if absent. Every later probe is refused and leaves
+    nothing behind, if the permissions allow to drop a staged object.
 
     Raises:
-        DestinationError: the probe can't be written.
+        DestinationError: the store refuses the probe.
     """
     try:
-        if _put(storage) and _put(storage):
+        if _put_probe(storage) and _put_probe(storage):
             return False
-        return not _publish(storage)
+        return not _publish_probe(storage)
     except ConditionUnknown:
-        storage.put(PROBE_KEY, _PROBE_BODY)  # fails if the condition was not what it did not know
+        storage.put(PROBE_KEY, _PROBE_BODY)  # fails if the store refused for another reason
         return False
 
 
-def unfit_for_tables(store: str, condition: str) -> DestinationError:
-    """The error for Delta tables in a store that overwrites, though asked not to.
+def unsafe_for_tables_error(store: str, condition: str) -> DestinationError:
+    """Return the error for Delta tables in a store that ignores create-only conditions.
 
     Args:
-        store: how the sentence calls it.
-        condition: what it was asked with.
+        store: the sentence's words for the store.
+        condition: the header or parameter that it ignores.
     """
     return DestinationError(
         f"{store} ignores {condition}: two writers of a Delta table would overwrite each other's "
@@ -61,7 +61,8 @@ def unfit_for_tables(store: str, condition: str) -> DestinationError:
     )
 
 
-def _put(storage: Storage) -> bool:
+def _put_probe(storage: Storage) -> bool:
+    """Put the probe object on the condition that it is absent; return whether that succeeded."""
     try:
         storage.put(PROBE_KEY, _PROBE_BODY, create_only=True)
     except ObjectExists:
@@ -69,7 +70,8 @@ def _put(storage: Storage) -> bool:
     return True
 
 
-def _publish(storage: Storage) -> bool:
+def _publish_probe(storage: Storage) -> bool:
+    """Stage and publish the probe object again; return whether it was overwritten."""
     try:
         writer = storage.stage(PROBE_KEY, "text/plain")
         writer.write(_PROBE_BODY)
@@ -87,13 +89,13 @@ def _publish(storage: Storage) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One thing that a connection test looked at.
+    """Result of one step of a connection test.
 
     Attributes:
-        name: what was looked at, in one or two words.
-        status: `failed` if a load would fail because of it, `skipped` if it can't be told.
+        name: the step, in one or two words.
+        status: `failed` if a load would fail because of it, `skipped` if nothing is known.
         detail: what was found; never a secret.
-        hint: the permission, role, key or setting to change; empty where nothing has to.
+        hint: the permission, role, key or setting to change; empty if none has to be.
     """
 
     name: str
@@ -102,31 +104,31 @@ class CheckItem:
     hint: str = ""
 
 
-def item_of(name: str, step: Callable[[], str]) -> CheckItem:
-    """An item from a step that returns what it found, or raises."""
+def run_check(name: str, step: Callable[[], str]) -> CheckItem:
+    """Run a step that returns what it found, or raises LakeportError; return its item."""
     try:
         return CheckItem(name, "ok", step())
     except LakeportError as error:
-        return _failed(name, error)
+        return _failed_item(name, error)
 
 
-def _failed(name: str, error: LakeportError) -> CheckItem:
+def _failed_item(name: str, error: LakeportError) -> CheckItem:
     return CheckItem(name, "failed", error.message, error.hint)
 
 
 class CloudCheck(ABC):
-    """The connection test of a cloud; what can't work any more after a failure is left out.
+    """Connection test of a cloud; steps that can't work after a failed one are left out.
 
     Args:
-        storage: where to write. A test has seconds, so that its own requests wait less.
+        storage: where to write. The test's requests have short deadlines.
     """
 
     condition: ClassVar[str] = "If-None-Match"
-    """What create-only writes are asked for with."""
+    """The header or parameter of create-only writes."""
     upload: ClassVar[str]
-    """What objects are staged with."""
+    """The kind of upload that stages objects."""
     endpoint: ClassVar[str]
-    """The setting that names another endpoint than the cloud's own."""
+    """The config key of an endpoint that is not the cloud's own."""
 
     def __init__(self, storage: Any) -> None:
         settings = replace(
@@ -138,33 +140,33 @@ class CloudCheck(ABC):
         self.storage = replace(storage, settings=settings)
 
     def items(self, *, tables: bool = False) -> Checks:
-        """Try credentials, the place, writing and create-only, one item each.
+        """Yield an item each for credentials, the bucket, writing and create-only writes.
 
         Args:
-            tables: whether to try what Delta tables need beyond that: create-only writes that are
-                honoured, reading and listing.
+            tables: whether to test what Delta tables need, too: honoured create-only conditions,
+                reading and listing.
         """
-        found = item_of("credentials", self.credentials)
+        found = run_check("credentials", self.check_credentials)
         yield found
         if found.status == "failed":
             return
-        place = self.place()
-        yield from place
-        if place[0].status != "failed":
+        items = self.check_place()
+        yield from items
+        if items[0].status != "failed":
             yield from self._writing(tables)
-            yield from self.further()
+            yield from self.check_more()
 
     @abstractmethod
-    def credentials(self) -> str:
-        """Where they were found; raises if they are not accepted."""
+    def check_credentials(self) -> str:
+        """Return where the credentials were found; raise if they are not accepted."""
 
-    def place(self) -> list[CheckItem]:
-        """Whether the bucket or container is there, first; then what its answer tells."""
+    def check_place(self) -> list[CheckItem]:
+        """Return an item for the bucket or container first, then those of its answer's headers."""
         name, bucket = "bucket", self.storage.bucket
         try:
             status, headers = self.storage.connection.probe_bucket(bucket)
         except LakeportError as error:
-            return [_failed(name, error)]
+            return [_failed_item(name, error)]
         uri = replace(self.storage, prefix="").uri()
         if status == 404:
             hint = f"check `bucket` and `{self.endpoint}`; lakeport never creates a bucket."
@@ -174,21 +176,20 @@ class CloudCheck(ABC):
             found = CheckItem(name, "skipped", what)
         else:
             found = CheckItem(name, "ok", f"{uri} can be reached")
-        return [found, *self.told(headers), clock_item(headers)]
+        return [found, *self.check_headers(headers), check_clock(headers)]
 
-    def told(self, headers: Mapping[str, str]) -> list[CheckItem]:
-        """What this cloud's answer about a bucket tells beside the time."""
+    def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
+        """Return items for headers of the bucket's answer, beside the clock's; none by default."""
         return []
 
-    def further(self) -> Checks:
-        """What this cloud alone has to be asked."""
+    def check_more(self) -> Checks:
+        """Yield items that only this cloud has; none by default."""
         yield from ()
 
     def _writing(self, tables: bool) -> Checks:
-        """Whether objects can be put and staged, and whether the store keeps from overwriting.
+        """Yield items for writing, create-only writes and, with `tables`, reading and listing.
 
-        The object that this takes is removed where that is allowed; elsewhere it is one for ever.
-        Delta tables have to be read and listed too, and can't do without the condition.
+        The probe object is removed afterwards if that is allowed; otherwise one object stays.
         """
         storage = self.storage
 
@@ -205,26 +206,27 @@ class CloudCheck(ABC):
             next(iter(storage.list(PROBE_KEY)), None)
             return "objects can be listed"
 
-        found = item_of("write", write)
+        found = run_check("write", write)
         yield found
         if found.status == "failed":
             return
         try:
-            yield self._honouring(honours_create_only(storage), tables)
+            yield self._condition_item(honours_create_only(storage), tables)
         except LakeportError as error:
-            yield _failed(self.upload, error)
+            yield _failed_item(self.upload, error)
         if tables:
-            yield item_of("read", read)
-            yield item_of("list", listed)
+            yield run_check("read", read)
+            yield run_check("list", listed)
         with contextlib.suppress(LakeportError):
             storage.delete(PROBE_KEY)
 
-    def _honouring(self, honoured: bool, tables: bool) -> CheckItem:
+    def _condition_item(self, honoured: bool, tables: bool) -> CheckItem:
+        """Return the item for create-only writes: `failed` only if `tables` need the condition."""
         name = "conditional writes"
         if honoured:
             return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
         if tables:
-            return _failed(name, unfit_for_tables("the store", self.condition))
+            return _failed_item(name, unsafe_for_tables_error("the store", self.condition))
         return CheckItem(
             name,
             "ok",
@@ -233,10 +235,10 @@ class CloudCheck(ABC):
         )
 
 
-def clock_item(headers: Mapping[str, str]) -> CheckItem:
-    """How far this machine's clock is from the store's, by the answer's `Date`.
+def check_clock(headers: Mapping[str, str]) -> CheckItem:
+    """Return the item for this machine's clock, against the header `Date` of the store's answer.
 
-    >>> clock_item({}).status
+    >>> check_clock({}).status
     'skipped'
     """
     text = next((value for name, value in headers.items() if name.lower() == "date"), "")
@@ -246,10 +248,10 @@ def clock_item(headers: Mapping[str, str]) -> CheckItem:
         return CheckItem("clock", "skipped", "the store does not tell the time")
     skew = time.time() - theirs
     words = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's"
-    if abs(skew) > _REFUSED_SKEW:
+    if abs(skew) > _MAX_SKEW_SECONDS:
         hint = (
             "set the clock (`timedatectl set-ntp true`): requests are refused from 15 minutes on."
         )
         return CheckItem("clock", "failed", f"this machine's clock is {words}", hint)
-    noted = "set the clock: it drifts." if abs(skew) > _NOTED_SKEW else ""
+    noted = "set the clock: it drifts." if abs(skew) > _NOTED_SKEW_SECONDS else ""
     return CheckItem("clock", "ok", f"this machine's clock is {words}", noted)

@@ -1,4 +1,4 @@
-"""Storage on the local disk."""
+"""Storage in a folder of the local disk."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lakeport.errors import (
     PermissionRefused,
 )
 from lakeport.model import Level, Staged, Storage, StoredObject
-from lakeport.storage.checks import CheckItem, item_of
-from lakeport.storage.retry import replaced
+from lakeport.storage.checks import CheckItem, run_check
+from lakeport.storage.retry import replaced_error
 
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
@@ -41,24 +41,30 @@ _HINTS: Mapping[int, str] = {
 }
 
 STAGING = "_lakeport/staging"
-"""Folder of files that are not visible yet, and of what crashed runs left."""
+"""Folder of staged files that are not visible yet, and of those that crashed runs left."""
 
 PRIVATE = "_lakeport/quarantine"
-"""Folder whose files hold records as they came: only their owner may read them."""
+"""Folder of quarantined records: only the owner of its files may read them."""
 
 _WEEK = 7 * 24 * 3600
 
 
 @contextlib.contextmanager
-def translated(action: str, uri: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into a `DestinationError` that names the file."""
+def translate_os_errors(action: str, uri: str) -> Iterator[None]:
+    """Raise an `OSError` of the body as a `DestinationError` that names the file.
+
+    Args:
+        action: a verb for the message, such as `read`.
+        uri: the file or folder.
+    """
     try:
         yield
     except OSError as error:
-        raise _failure(action, uri, error) from error
+        raise _describe_os_error(action, uri, error) from error
 
 
-def _failure(action: str, uri: str, error: OSError) -> DestinationError:
+def _describe_os_error(action: str, uri: str, error: OSError) -> DestinationError:
+    """Return lakeport's error for an `OSError`; ObjectExists if the file exists."""
     if isinstance(error, FileExistsError):
         return ObjectExists(f"{uri} exists already", "a create-only write takes the next name.")
     what = f"can't {action} {uri}: {error.strerror or type(error).__name__}"
@@ -67,32 +73,32 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
     return kind(what, hint)
 
 
-def _entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """What lies in a folder, by name; the names of folders end with a slash."""
+def _scan_folder(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """Return the entries of a folder, sorted by name; names of folders end with a slash."""
     with os.scandir(folder) as entries:
         return sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
         )
 
 
-def _walk(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
-    """Files below a folder and behind `after`, in the order of their keys; links are left out."""
-    for name, entry in _entries(folder):
+def _walk_files(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
+    """Yield the files below a folder with keys after `after`, sorted by key; no symbolic links."""
+    for name, entry in _scan_folder(folder):
         with contextlib.suppress(FileNotFoundError):
             if name.endswith("/"):
-                yield from _walk(entry.path, prefix + name, after)
+                yield from _walk_files(entry.path, prefix + name, after)
             elif prefix + name > after and entry.is_file(follow_symlinks=False):
-                yield stored(prefix + name, entry.stat(follow_symlinks=False))
+                yield describe_file(prefix + name, entry.stat(follow_symlinks=False))
 
 
-def stored(key: str, found: os.stat_result) -> StoredObject:
-    """Describe a file; its etag changes with the content."""
+def describe_file(key: str, found: os.stat_result) -> StoredObject:
+    """Return size, time and etag of a file; the etag changes with the content."""
     etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
     return StoredObject(key, found.st_size, etag, found.st_mtime)
 
 
 class Crc32:
-    """A CRC32 in the manner of `hashlib`'s digests; an MD5 takes eight times as long."""
+    """CRC32 with the interface of `hashlib`'s digests; an MD5 takes eight times as long."""
 
     name = "crc32"
 
@@ -100,28 +106,28 @@ class Crc32:
         self._crc = 0
 
     def update(self, data: bytes | memoryview, /) -> None:
-        """Take bytes."""
+        """Add bytes."""
         self._crc = zlib.crc32(data, self._crc)
 
     def digest(self) -> bytes:
-        """The checksum of all bytes so far."""
+        """Return the checksum of all bytes so far."""
         return self._crc.to_bytes(4, "big")
 
 
 def checksum_of(digest: Any) -> str:
-    """Return a digest as `model.Staged` has it."""
+    """Return a digest as text for `model.Staged.checksum`: its name and base64."""
     return f"{digest.name}:{base64.b64encode(digest.digest()).decode()}"
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
-    """Whether a file's content has a checksum that `model.Staged` has."""
+    """Whether a file's content has the CRC32 that `model.Staged.checksum` says."""
     digest: Any = Crc32
     with path.open("rb") as file:
         return checksum_of(hashlib.file_digest(file, digest)) == checksum
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the file system can."""
+    """Make the names in a folder durable by fsync; do nothing if the file system can't."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -153,10 +159,10 @@ def make_folder(folder: Path, *, private: bool = False) -> None:
 
 
 def link_or_rename(source: Path, target: Path) -> None:
-    """Give a file a second name that nothing has; without hard links, rename it.
+    """Give a file a second name that must be free; rename it if there are no hard links.
 
     Raises:
-        FileExistsError: something has that name.
+        FileExistsError: the name is taken.
     """
     try:
         os.link(source, target, follow_symlinks=False)
@@ -167,9 +173,9 @@ def link_or_rename(source: Path, target: Path) -> None:
 
 
 def _reserve_and_rename(source: Path, target: Path) -> None:
-    """Publish without hard links: whoever creates the reservation may rename.
+    """Rename a file to a free name: only the process that creates a reservation file may do so.
 
-    A crash leaves at worst a stale reservation: that name counts as taken until the sweep.
+    After a crash a stale reservation may remain: the name counts as taken until `sweep`.
     """
     name = hashlib.sha256(os.fsencode(os.path.realpath(target))).hexdigest()
     reservation = source.parent / f"{name}.reserved"
@@ -184,9 +190,9 @@ def _reserve_and_rename(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class LocalStorage(Storage):
-    """A folder of this machine; it and its parents are created when first written to.
+    """Files below a folder of this machine, which the first write creates.
 
-    A key that leaves the root is a `DestinationError`, as is what the disk refuses.
+    Methods raise DestinationError for a key that leaves the root, and for what the disk refuses.
 
     Attributes:
         root: path of the folder; made absolute.
@@ -206,7 +212,7 @@ class LocalStorage(Storage):
 
     @property
     def listed_at_once(self) -> int:
-        """None: a listing reads the whole folder, and one file is looked up in no time."""
+        """0: a listing reads the whole folder, and one file is found without a listing."""
         return 0
 
     def uri(self, key: str = "") -> str:
@@ -218,19 +224,19 @@ class LocalStorage(Storage):
         return f"file://{self.uri(key)}"
 
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
-        """Begin a file; the disk keeps no content type."""
+        """Begin a staged file; the disk keeps no content type."""
         self._path(key)
-        return LocalStageWriter(self, key, self._new_staging())
+        return LocalStageWriter(self, key, self._new_staging_path())
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Make a staged file visible; nothing happens if it is already, under that key.
+        """Make a staged file visible under a key; fine if it is already.
 
         Raises:
             ObjectExists: another file has that name.
             DestinationError: the staged file is gone, or the disk refuses.
         """
-        target, source = self._path(key), self._staged(staged)
-        with translated("publish", self.uri(key)):
+        target, source = self._path(key), self._staged_path(staged)
+        with translate_os_errors("publish", self.uri(key)):
             make_folder(target.parent)
             try:
                 link_or_rename(source, target)
@@ -240,14 +246,14 @@ class LocalStorage(Storage):
             sync_folder(target.parent)
 
     def discard(self, staged: Staged) -> None:
-        """Drop the staging name; a published file stays visible. Never raises."""
+        """Remove the staging name; a published file stays visible. Never raises."""
         with contextlib.suppress(OSError, DestinationError):
-            self._staged(staged).unlink()
+            self._staged_path(staged).unlink()
 
     def owned(self, staged: Staged, key: str) -> bool:
-        """Tell whether the visible file is this staged one."""
-        target, source = self._path(key), self._staged(staged)
-        with translated("look at", self.uri(key)):
+        """Whether the visible file is this staged one."""
+        target, source = self._path(key), self._staged_path(staged)
+        with translate_os_errors("look at", self.uri(key)):
             if not target.is_file():
                 return False
             if source.exists():
@@ -261,11 +267,11 @@ class LocalStorage(Storage):
         """Write one small file whole, and durably.
 
         Raises:
-            ObjectExists: `create_only`, and something has that name.
+            ObjectExists: `create_only`, and the name is taken.
         """
-        target, source = self._path(key), self._new_staging()
+        target, source = self._path(key), self._new_staging_path()
         private = key.startswith(f"{PRIVATE}/")
-        with translated("write", self.uri(key)):
+        with translate_os_errors("write", self.uri(key)):
             try:
                 with source.open("xb") as file:
                     if private:
@@ -283,64 +289,64 @@ class LocalStorage(Storage):
                 source.unlink(missing_ok=True)
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a file's content; see `model.Storage`.
+        """Replace a file's content by `change(content)`; see `model.Storage`.
 
         Raises:
-            DestinationError: it is gone or another one, or the disk refuses.
+            DestinationError: the file was removed or replaced meanwhile, or the disk refuses.
         """
-        path = self._existing(key)
-        with translated("read", self.uri(key)):
-            before = stored(key, path.stat())
+        path = self._existing_path(key)
+        with translate_os_errors("read", self.uri(key)):
+            before = describe_file(key, path.stat())
             data = change(path.read_bytes())
-            if stored(key, path.stat()) != before:
-                raise replaced(self.uri(key))
+            if describe_file(key, path.stat()) != before:
+                raise replaced_error(self.uri(key))
         self.put(key, data)
 
     def get(self, key: str) -> bytes | None:
-        """Read one small file; None when there is none."""
-        with translated("read", self.uri(key)):
+        """Return the content of a small file; None if there is none."""
+        with translate_os_errors("read", self.uri(key)):
             try:
-                return self._existing(key).read_bytes()
+                return self._existing_path(key).read_bytes()
             except FileNotFoundError:
                 return None
 
     def open(self, key: str) -> BinaryIO:
         """Open a file for reading."""
-        with translated("read", self.uri(key)):
-            return self._existing(key).open("rb")
+        with translate_os_errors("read", self.uri(key)):
+            return self._existing_path(key).open("rb")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Files at or below `prefix` and behind `after`, sorted; symbolic links are left out."""
+        """Yield the files at or below `prefix` after `after`, sorted by key; no symbolic links."""
         start = self._path(prefix) if prefix else Path(self.root)
-        with translated("list", self.uri(prefix)):
+        with translate_os_errors("list", self.uri(prefix)):
             if start.is_file() and not start.is_symlink():
                 if prefix > after:
-                    yield stored(prefix, start.stat())
+                    yield describe_file(prefix, start.stat())
             elif start.is_dir():
-                yield from _walk(str(start), f"{prefix}/" if prefix else "", after)
+                yield from _walk_files(str(start), f"{prefix}/" if prefix else "", after)
 
     def level(self, prefix: str) -> Level:
-        """What lies right in the folder `prefix`; symbolic links are left out."""
+        """Return the folders and files right in the folder `prefix`; no symbolic links."""
         start = self._path(prefix) if prefix else Path(self.root)
         folders, files = [], []
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
-        with translated("list", self.uri(prefix)), absent:
-            for name, entry in _entries(str(start)):
+        with translate_os_errors("list", self.uri(prefix)), absent:
+            for name, entry in _scan_folder(str(start)):
                 if name.endswith("/"):
                     folders.append(name[:-1])
                 elif entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):
                         found = entry.stat(follow_symlinks=False)
-                        files.append(stored(f"{prefix}/{name}".lstrip("/"), found))
+                        files.append(describe_file(f"{prefix}/{name}".lstrip("/"), found))
         return Level(tuple(sorted(folders)), tuple(files))
 
     def delete(self, key: str) -> None:
         """Remove a file; fine if there is none."""
-        with translated("delete", self.uri(key)):
+        with translate_os_errors("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try writing and create-only, one item each; tables need no more of a disk."""
+        """Yield an item each for writing and create-only writes; `tables` need no more."""
         key = f"_lakeport/check-{uuid.uuid4().hex}"
 
         def write() -> str:
@@ -356,19 +362,19 @@ class LocalStorage(Storage):
                 self.delete(key)
             raise LakeportError(f"{self.uri()} let a file be overwritten", "use another folder.")
 
-        found = item_of("write", write)
+        found = run_check("write", write)
         yield found
         if found.status == "ok":
-            yield item_of("conditional writes", refuse)
+            yield run_check("conditional writes", refuse)
 
     def sweep(self, older_than_seconds: float = _WEEK) -> int:
-        """Remove what crashed runs left in the staging folder; return the number of files.
+        """Remove old files of crashed runs from the staging folder; return their number.
 
-        Published files are safe: only their staging name goes. A run that is still to be repeated
-        with its `run_id` after that time stages its batch again."""
+        Published files stay: only their staging name goes. A run that is repeated with its `run_id`
+        after that time stages its batch again."""
         removed = 0
         oldest = time.time() - older_than_seconds
-        with translated("sweep", self.uri(STAGING)):
+        with translate_os_errors("sweep", self.uri(STAGING)):
             for path in sorted(Path(self.root, STAGING).glob("*")):
                 with contextlib.suppress(FileNotFoundError):
                     if path.lstat().st_mtime < oldest:
@@ -377,52 +383,56 @@ class LocalStorage(Storage):
         return removed
 
     def _path(self, key: str) -> Path:
+        """Return the path of a key; raise DestinationError if its folder is not below the root."""
         segments = key.split("/")
-        if "\0" in key or not _encodable(key) or any(p in ("", ".", "..") for p in segments):
+        if "\0" in key or not _is_encodable(key) or any(p in ("", ".", "..") for p in segments):
             raise DestinationError(
                 f"the key {key!r} does not name a file below {self.root}",
                 "use folder names separated by `/`.",
             )
         path = Path(self.root, *segments)
-        self._inside(path.parent, key)
+        self._check_inside(path.parent, key)
         return path
 
-    def _existing(self, key: str) -> Path:
+    def _existing_path(self, key: str) -> Path:
+        """Return the path of a key whose file, too, has to be below the root, links resolved."""
         path = self._path(key)
-        self._inside(path, key)
+        self._check_inside(path, key)
         return path
 
-    def _inside(self, path: Path, key: str) -> None:
+    def _check_inside(self, path: Path, key: str) -> None:
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
             raise DestinationError(
                 f"the key {key!r} leaves {self.root} through a symbolic link",
                 "remove the link, or make its target the destination's `path`.",
             )
 
-    def _staged(self, staged: Staged) -> Path:
+    def _staged_path(self, staged: Staged) -> Path:
+        """Return the path of a staged file."""
         return self._path(f"{STAGING}/{staged.token['name']}")
 
-    def _new_staging(self) -> Path:
+    def _new_staging_path(self) -> Path:
+        """Return a new path in the staging folder, which is created if need be."""
         path = self._path(f"{STAGING}/{secrets.token_hex(16)}")
-        with translated("create", self.uri(STAGING)):
+        with translate_os_errors("create", self.uri(STAGING)):
             make_folder(path.parent)
         return path
 
 
 class LocalStageWriter:
-    """A file below the staging folder while it is written. Implements `model.StageWriter`."""
+    """Writes a file in the staging folder. Implements `model.StageWriter`."""
 
     def __init__(self, storage: LocalStorage, key: str, path: Path) -> None:
         self._uri = storage.uri(key)
         self._path = path
         self._bytes = 0
         self._crc = Crc32()
-        with translated("stage", self._uri):
+        with translate_os_errors("stage", self._uri):
             self._file = path.open("xb", buffering=1 << 20)
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes."""
-        with translated("stage", self._uri):
+        """Append bytes; return their number."""
+        with translate_os_errors("stage", self._uri):
             written = self._file.write(data)
         self._crc.update(data)
         self._bytes += written
@@ -430,7 +440,7 @@ class LocalStageWriter:
 
     def finish(self) -> Mapping[str, Any]:
         """Make the bytes durable; return `token`, `bytes` and `checksum`."""
-        with translated("stage", self._uri):
+        with translate_os_errors("stage", self._uri):
             self._file.flush()
             os.fsync(self._file.fileno())
             written = os.fstat(self._file.fileno()).st_mtime_ns
@@ -443,14 +453,14 @@ class LocalStageWriter:
         }
 
     def abort(self) -> None:
-        """Drop what was written. Never raises."""
+        """Remove the file. Never raises."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         with contextlib.suppress(OSError):
             self._file.close()
 
 
-def _encodable(key: str) -> bool:
+def _is_encodable(key: str) -> bool:
     try:
         os.fsencode(key)
     except UnicodeEncodeError:

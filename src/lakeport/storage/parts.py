@@ -1,4 +1,4 @@
-"""Upload a stream of bytes in parts, with its checksum and size along the way."""
+"""The upload of a stream of bytes in parts, with its checksum: one loop for all clouds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import io
 import uuid
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -16,13 +15,17 @@ import google_crc32c
 
 
 class Chunker:
-    """Cuts what is written into parts, and knows the checksum of all that was cut.
+    """Cuts a stream of bytes into parts, and computes their checksum.
 
     Args:
-        size: bytes of part number n, counted from 1.
+        size: returns the bytes of part number n, counted from 1.
+
+    Attributes:
+        number: how many parts were cut so far.
+        bytes: how many bytes these have.
 
     >>> chunker = Chunker(lambda number: 4)
-    >>> list(chunker.feed(b"abcdef")), chunker.rest(), chunker.bytes
+    >>> list(chunker.feed(b"abcdef")), chunker.flush(), chunker.bytes
     ([b'abcd'], b'ef', 6)
     """
 
@@ -34,7 +37,7 @@ class Chunker:
         self.bytes = 0
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
-        """Take bytes; yield each part that they complete."""
+        """Append bytes; yield each part that they complete."""
         view = memoryview(data).cast("B")
         while len(view):
             room = self._size(self.number + 1) - self._buffer.tell()
@@ -43,13 +46,13 @@ class Chunker:
                 yield self._cut()
             view = view[room:]
 
-    def rest(self) -> bytes:
-        """The bytes behind the last complete part; they count as cut afterwards."""
+    def flush(self) -> bytes:
+        """Cut off the bytes after the last complete part and return them; may be empty."""
         return self._cut() if self._buffer.tell() else b""
 
     @property
     def checksum(self) -> str:
-        """CRC32C of all bytes cut so far, in base64."""
+        """CRC32C of all parts so far, in base64."""
         return _base64(self._crc)
 
     def _cut(self) -> bytes:
@@ -62,68 +65,89 @@ class Chunker:
 
 
 class CloudStageWriter(ABC):
-    """Uploads parts while the encoder goes on. Implements `model.StageWriter`.
+    """Uploads parts in threads while the caller writes. Implements `model.StageWriter`.
 
-    A failure of an upload comes out of a later `write` or of `finish`. One part more than there
-    are threads is in memory at the most.
+    A cloud's class begins the upload, sends a part and makes the token for `publish`. A failure
+    raises from a later `write` or from `finish`. At most one part more than there are threads is in
+    memory.
 
     Args:
-        size: bytes of part number n, counted from 1.
-        threads: how many parts are under way at the most.
+        storage: where the object will be.
+        key: its name there.
+        content_type: its media type.
+        part_bytes: returns the bytes of part number n, counted from 1.
+        threads: how many parts are sent at once.
     """
 
-    def __init__(self, size: Callable[[int], int], threads: int) -> None:
+    def __init__(
+        self,
+        storage: Any,
+        key: str,
+        content_type: str,
+        part_bytes: Callable[[int], int],
+        threads: int,
+    ) -> None:
+        self._storage, self._key, self._content_type = storage, key, content_type
         self._id = uuid.uuid4().hex
-        self._chunker = Chunker(size)
+        self._chunker = Chunker(part_bytes)
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeport-upload")
-        self._running: deque[Future[Any]] = deque()
+        self._parts: list[Future[Any]] = []
+        self._begun = self._pool.submit(self._begin)
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; waits while as many parts as there are threads are under way."""
+        """Append bytes and return their number; wait if all threads have parts to send."""
         for part in self._chunker.feed(data):
-            self._submit(self._send, self._chunker.number, part)
+            self._submit(part)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
-        """Send the rest and wait until all parts are stored."""
-        self._send_rest(self._chunker.rest())
-        while self._running:
-            self._running.popleft().result()
+        """Send the last part and wait for all; return `token`, `bytes` and `checksum`."""
+        self._send_last(self._chunker.flush())
+        self._begun.result()
+        parts = [part.result() for part in self._parts]
         self._pool.shutdown()
         return {
-            "token": {"id": self._id, **self._token()},
+            "token": {"id": self._id, **self._token(parts)},
             "bytes": self._chunker.bytes,
             "checksum": f"crc32c:{self._chunker.checksum}",
         }
 
     def abort(self) -> None:
-        """Drop what has not begun and wait for the rest. Never raises."""
-        self._running.clear()
+        """Cancel the parts that wait for a thread, and wait for the others. Never raises."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run a call in the background; wait first while too many are under way."""
-        while len(self._running) >= self._threads:
-            self._running.popleft().result()
-        self._running.append(self._pool.submit(call, *arguments))
-        return self._running[-1]
+    def _submit(self, part: bytes) -> None:
+        """Have a thread send the part that was cut last; wait first while all have one."""
+        if len(self._parts) >= self._threads:
+            self._parts[-self._threads].result()
+        number = max(1, self._chunker.number)
+        self._parts.append(self._pool.submit(self._send, number, part))
 
-    def _send_rest(self, rest: bytes) -> None:
-        if rest:
-            self._submit(self._send, self._chunker.number, rest)
+    def _send_last(self, part: bytes) -> None:
+        """Send the bytes after the last whole part, if there are any."""
+        if part:
+            self._submit(part)
+
+    def _begin(self) -> Any:
+        """Begin the upload, in a thread, if the cloud needs that; return what `_send` needs."""
+        return None
 
     @abstractmethod
-    def _send(self, number: int, part: bytes) -> None:
-        """Upload a part."""
+    def _send(self, number: int, part: bytes) -> Any:
+        """Send a part, in a thread; return what `_token` needs to know of it."""
 
     @abstractmethod
-    def _token(self) -> dict[str, Any]:
-        """What publishing needs, beside the object's mark, once all parts are stored."""
+    def _token(self, parts: list[Any]) -> dict[str, Any]:
+        """Return what `publish` needs beside the object's mark.
+
+        Args:
+            parts: what `_send` has returned for each part, in their order.
+        """
 
 
 def crc32c_text(data: bytes) -> str:
-    """CRC32C in base64, as S3 and Google Cloud Storage write it.
+    """Return the CRC32C of some bytes in base64, as S3 and Google Cloud Storage write it.
 
     >>> crc32c_text(b"123456789")
     '4waSgw=='
@@ -132,7 +156,7 @@ def crc32c_text(data: bytes) -> str:
 
 
 def md5_text(data: bytes) -> str:
-    """MD5 in base64, as the header Content-MD5 has it.
+    """Return the MD5 of some bytes in base64, as the header Content-MD5 has it.
 
     >>> md5_text(b"")
     '1B2M2Y8AsgTpgAmY7PhCfg=='

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from lakeport.host.process import die_with, verb_of
+from lakeport.host.process import command_name, die_with_parent
 
 PASSED_ON: Final = (
     signal.SIGINT,
@@ -102,7 +102,7 @@ class Command:
     @property
     def shown(self) -> str:
         """The command, without what may be secret in it."""
-        verb = verb_of(self.arguments)
+        verb = command_name(self.arguments)
         return f"{self.program} {verb}".strip()
 
 
@@ -111,19 +111,19 @@ def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:
 
     Args:
         command: what is to run.
-        door: into the JVM, see `lease.lend`.
+        door: into the JVM, see `lease.set_lease`.
         parent: the process that forked this one, with the forwarded signals blocked.
     """
     code = _FAILED
     try:
-        die_with(parent)
+        die_with_parent(parent)
         _take_signals(command.ignored)
         _take_streams(command)
         _take_place(command)
         from lakeport.cli import app  # as late as a run: a session starts without them
         from lakeport.engine.spark import lease
 
-        lease.lend(**door)
+        lease.set_lease(**door)
         code = app.start(command.program, command.arguments)
     except KeyboardInterrupt:
         code = _INTERRUPTED

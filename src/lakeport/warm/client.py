@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.process import verb_of
-from lakeport.host.warm import Channel, NotStarted, begin, failure, find
+from lakeport.host.process import command_name
+from lakeport.host.warm import Channel, WarmStartFailed, find_session, start_failure, start_session
 from lakeport.warm.child import PASSED_ON, Command
 
 _OPTION: Final = "--warm"
@@ -91,7 +91,7 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         can't go on, if so.
     """
     option, rest = option_of(arguments)
-    if program == "lakeport" and verb_of(rest) not in _COMMANDS:
+    if program == "lakeport" and command_name(rest) not in _COMMANDS:
         return None, list(arguments), None
     if option and program == "lakeport":
         split = rest.index("--") if "--" in rest else len(rest)
@@ -101,9 +101,9 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
     if wanted in ("off", "false") or alone:
         return None, rest, None
     try:
-        channel = begin() if wanted == "start" else find()
+        channel = start_session() if wanted == "start" else find_session()
         return (None if channel is None else _run(channel, program, rest, wanted)), rest, None
-    except (Lost, NotStarted) as problem:
+    except (Lost, WarmStartFailed) as problem:
         return None, rest, problem
 
 
@@ -119,7 +119,7 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
                 at_work
                 and not patient
                 and program == "lakeport"
-                and verb_of(arguments) not in LOADS
+                and command_name(arguments) not in LOADS
             ):
                 return None  # others are quick without Spark, or need none
             limit = _TURN_SECONDS if at_work else _START_SECONDS
@@ -141,7 +141,7 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
     finally:
         channel.close()
     if wanted == "start":
-        raise failure()
+        raise start_failure()
     return None
 
 

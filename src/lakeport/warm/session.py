@@ -29,8 +29,8 @@ from pkgutil import walk_packages
 from typing import Any, Final, NoReturn
 
 import lakeport
-from lakeport.host.process import die_with, forbid_core_dumps
-from lakeport.host.warm import LISTENER, Channel, locked, remove
+from lakeport.host.process import die_with_parent, forbid_core_dumps
+from lakeport.host.warm import LISTENER, Channel, lock_sessions, remove_session
 from lakeport.warm.child import PASSED_ON, Command, become
 
 _BESIDE: Final = (
@@ -146,8 +146,8 @@ class WarmSession:
         """Take up no more runs; the one under way goes on."""
         if not self._ending:
             self._ending = True
-            with locked():
-                remove(Path(self._told["place"]))
+            with lock_sessions():
+                remove_session(Path(self._told["place"]))
             self._selector.unregister(self._listener)
             self._listener.close()
             while self._waiting:
@@ -295,19 +295,19 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
     """
     driver: Any = None
     try:
-        die_with(parent)
+        die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        from lakeport.engine.spark.jvm.launch import start_ahead  # the server needs none of it
+        from lakeport.engine.spark.jvm.launch import start_jvm_ahead  # the server needs none of it
 
         settings = {**_SETTINGS, "spark.driver.memory": memory}
-        start_ahead(settings)
+        start_jvm_ahead(settings)
         from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.jvm import jars
         from lakeport.engine.spark.jvm.calls import java_class
         from lakeport.engine.spark.session import DriverSession
 
-        driver = DriverSession(SessionRequest(jars.with_cached(()), settings))
+        driver = DriverSession(SessionRequest(jars.with_cached_needs(()), settings))
         context: Any = driver.context
         gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
         driver.warm()
@@ -327,7 +327,7 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
 
 def _await_end(server: Channel, driver: Any) -> bool:
     """Wait for the end of a run; return whether there may be another one."""
-    while driver.alive:
+    while driver.is_alive:
         with suppress(TimeoutError):
             return bool(server.receive(_LOOK_SECONDS)[0])
     return False

@@ -19,7 +19,7 @@ def running(data: Path) -> Iterator[dict[str, Site]]:
     Args:
         data: a folder for the stores' data.
     """
-    driver = DriverSession.start(SessionRequest({"delta", "s3a", "azure"}))
+    driver = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
     try:
         with (
             Minio(data / "minio") as minio,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.storage.base import clean_prefix, join_key, under
+from lakeport.storage.base import clean_prefix, join_key, relative_key
 from lakeport.writers.naming import (
     check_date_format,
     object_folder,
@@ -73,7 +73,7 @@ def _check_key(prefix: str, key: str) -> None:
     except (ConfigError, DestinationError):
         return
     _inside(clean, full, _C0)
-    if key and under(clean, full) != key:
+    if key and relative_key(clean, full) != key:
         raise Changed("a key is not found again below its prefix", prefix, key, full)
 
 

@@ -428,7 +428,7 @@ def test_version(capsys: Cap) -> None:
 
 
 def test_version_without_java(monkeypatch: pytest.MonkeyPatch, capsys: Cap) -> None:
-    monkeypatch.setattr(java, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(java, "_list_programs", lambda: iter(()))
     assert main(["version"]) == 0
     assert "Java 17, 21 or 25 is needed, found none" in capsys.readouterr().out
 

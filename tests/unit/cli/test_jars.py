@@ -19,7 +19,7 @@ Cap = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mirror in a folder that has all jars, and an empty cache."""
-    for jar, file in zip(jars_for(JARS), jars.ensure(JARS), strict=False):
+    for jar, file in zip(jars_for(JARS), jars.ensure_jars(JARS), strict=False):
         place = tmp_path / "mirror" / jar.path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(file)
@@ -70,11 +70,11 @@ def test_a_warm_session_starts_with_delta_s_jars(
     there: list[bool] = []
 
     def begin(idle: float, memory: str) -> dict[str, object]:
-        there.append(not jars.missing(["delta"]))
+        there.append(not jars.missing_jars(["delta"]))
         return {"process": 7, "idle": idle, "memory": memory}
 
-    monkeypatch.setattr(warm, "find", lambda: None)
-    monkeypatch.setattr(warm, "begin", begin)
+    monkeypatch.setattr(warm, "find_session", lambda: None)
+    monkeypatch.setattr(warm, "start_session", begin)
     monkeypatch.setattr(warm, "_ask", lambda session, what: session)
     assert main(["warm", "start"]) == 0
     assert capsys.readouterr().err == "" and there == [True]

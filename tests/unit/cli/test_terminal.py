@@ -66,7 +66,7 @@ def test_a_terminal_may_be_left_alone(tmp_path: Path) -> None:
 
 
 def test_jars_that_are_there_fit_a_narrow_terminal() -> None:
-    jars.ensure(["delta"])
+    jars.ensure_jars(["delta"])
     text = screen("jars", columns=60)
     last = text[text.rindex("\x1b[2K") + 4 :] if "\x1b[2K" in text else text
     *lines, hint, _ = last.replace("\x1b[?25h", "").split("\r\n")

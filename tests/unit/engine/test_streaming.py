@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.engine.sql.streaming import _Folder
+from lakeport.engine.sql.streaming import _HadoopFolder
 
 
 def test_a_file_that_cannot_be_written_is_closed_and_removed(
@@ -22,9 +22,9 @@ def test_a_file_that_cannot_be_written_is_closed_and_removed(
     system = SimpleNamespace(
         create=lambda *_: stream, delete=lambda path, _: heard.append(f"delete {path[-4:]}")
     )
-    folder: Any = object.__new__(_Folder)
+    folder: Any = object.__new__(_HadoopFolder)
     folder._system = system
-    monkeypatch.setattr(_Folder, "_child", lambda self, name: name)
+    monkeypatch.setattr(_HadoopFolder, "_child", lambda self, name: name)
     with pytest.raises(OSError, match="no room"):
         folder.write("lakeport.json", "{}")
     assert heard == ["close", "delete .tmp"]

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport.cli.app import main
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.spark.engine import _is_own
+from lakeport.engine.spark.engine import _is_custom_hook
 from lakeport.engine.threads import ThreadEngine, choose_engine
 from lakeport.errors import ConfigError, InputError
 
@@ -210,4 +210,4 @@ def test_an_engine_is_chosen_once_and_begins_nothing() -> None:
     ],
 )
 def test_sessions_that_name_what_commits_go_through(key: str, value: str, own: bool) -> None:
-    assert _is_own(key, value) == own
+    assert _is_custom_hook(key, value) == own

@@ -5,34 +5,34 @@ from threading import Event
 
 from lakeport.host.activity import (
     activity,
-    advance,
-    carried,
-    joining,
-    reached,
-    reached_share,
-    running,
-    whole,
-    working_for,
+    add_progress,
+    attribute_to_load,
+    bind_activity,
+    current_activities,
+    current_load,
+    load_initializer,
+    set_progress,
+    set_progress_share,
 )
 
 
 def test_nothing_goes_on_outside_of_activities() -> None:
-    advance(5, rows=1)
-    assert running() == ()
+    add_progress(5, rows=1)
+    assert current_activities() == ()
     with activity("reading", "a", total=10, rows_total=3):
-        advance(4, rows=1)
-        (now,) = running()
+        add_progress(4, rows=1)
+        (now,) = current_activities()
         assert (now.what, now.name, now.done, now.rows) == ("reading", "a", 4, 1)
         assert (now.total, now.rows_total, now.share) == (10, 3, 0.4)
-    assert running() == ()
+    assert current_activities() == ()
 
 
 def test_an_inner_activity_takes_the_place_of_the_outer_one_for_its_thread() -> None:
     with activity("reading"):
         with activity("starting Spark"):
-            advance(1)
-        advance(2)
-        assert [each.done for each in running()] == [2]
+            add_progress(1)
+        add_progress(2)
+        assert [each.done for each in current_activities()] == [2]
 
 
 def test_an_activity_that_fails_is_over() -> None:
@@ -41,43 +41,43 @@ def test_an_activity_that_fails_is_over() -> None:
             raise ValueError
     except ValueError:
         pass
-    assert running() == ()
+    assert current_activities() == ()
 
 
 def test_many_threads_work_for_one_activity() -> None:
     with activity("writing", total=8000), ThreadPoolExecutor(8) as threads:
-        work = carried(lambda: [advance(1, rows=2) for _ in range(1000)])
+        work = bind_activity(lambda: [add_progress(1, rows=2) for _ in range(1000)])
         for done in [threads.submit(work) for _ in range(8)]:
             done.result()
-        threads.submit(advance, 5).result()  # works for nothing
-        (now,) = running()
+        threads.submit(add_progress, 5).result()  # works for nothing
+        (now,) = current_activities()
         assert (now.done, now.rows) == (8000, 16000)
 
 
 def test_what_is_done_in_all_may_be_told_instead() -> None:
     with activity("reading", total=200):
-        reached(50, 3)
-        assert (running()[0].done, running()[0].rows) == (50, 3)
-        reached_share(0.5)
-        assert running()[0].done == 100
+        set_progress(50, 3)
+        assert (current_activities()[0].done, current_activities()[0].rows) == (50, 3)
+        set_progress_share(0.5)
+        assert current_activities()[0].done == 100
     with activity("reading"):
-        reached_share(0.5)
-        assert running()[0].done == 0
+        set_progress_share(0.5)
+        assert current_activities()[0].done == 0
 
 
 def test_more_than_there_is_has_no_share() -> None:
     with activity("unpacking", total=10):
-        advance(11)
-        assert running()[0].share is None and running()[0].left(1e9) is None
+        add_progress(11)
+        assert current_activities()[0].share is None and current_activities()[0].left(1e9) is None
     with activity("reading", total=-1, rows_total=4):
-        advance(rows=1)
-        assert running()[0].share == 0.25
+        add_progress(rows=1)
+        assert current_activities()[0].share == 0.25
 
 
 def test_things_are_counted() -> None:
     with activity("fetching", "jars", total=10, count_total=2):
-        reached(6, count=1)
-        (now,) = running()
+        set_progress(6, count=1)
+        (now,) = current_activities()
         assert (now.count, now.count_total, now.done, now.share) == (1, 2, 6, 0.6)
 
 
@@ -92,10 +92,10 @@ def test_who_waits_for_it_is_not_told_beside_it() -> None:
 
         fetched = threads.submit(fetch)
         begun.wait()
-        assert [each.what for each in running()] == ["fetching"]
+        assert [each.what for each in current_activities()] == ["fetching"]
         over.set()
         fetched.result()
-        assert [each.what for each in running()] == ["starting Spark"]
+        assert [each.what for each in current_activities()] == ["starting Spark"]
 
 
 def test_what_goes_on_says_which_of_several_loads_it_is_a_part_of() -> None:
@@ -105,15 +105,18 @@ def test_what_goes_on_says_which_of_several_loads_it_is_a_part_of() -> None:
         with activity("writing"):
             begun.set()
             seen.wait(60)
-        return working_for()
+        return current_load()
 
-    with whole("flights"), ThreadPoolExecutor(1, initializer=joining()) as threads:
+    with (
+        attribute_to_load("flights"),
+        ThreadPoolExecutor(1, initializer=load_initializer()) as threads,
+    ):
         done = threads.submit(work)
         with activity("reading"):
             begun.wait(60)
-            assert {each.what: each.of for each in running()} == dict.fromkeys(
+            assert {each.what: each.of for each in current_activities()} == dict.fromkeys(
                 ("reading", "writing"), "flights"
             )
         seen.set()
         assert done.result() == "flights"
-    assert working_for() == ""
+    assert current_load() == ""

@@ -5,16 +5,16 @@ import shlex
 
 import pytest
 
-from lakeport.host.process import command_line, masked, started_by
+from lakeport.host.process import command_line, mask_command_line, record_command_line
 
 CANARY = 'cana"ry\\5f3a-é'
 
 
 def test_what_began_a_run_is_known_while_it_goes_on() -> None:
     assert command_line() is None
-    with started_by("lakeport", ["land", "-"]):
+    with record_command_line("lakeport", ["land", "-"]):
         assert command_line() == ("lakeport", "land", "-")
-        with started_by("target-lakeport", []):
+        with record_command_line("target-lakeport", []):
             assert command_line() == ("target-lakeport",)
         assert command_line() == ("lakeport", "land", "-")
     assert command_line() is None
@@ -28,14 +28,16 @@ def test_secrets_of_an_inline_config_are_masked_however_they_are_escaped(
     values = {"path": "/lake", "aws_secret_access_key": CANARY, "spark": {"x.password": CANARY}}
     text = json.dumps(values)
     arguments = [*option, text] if option else [f"--config_json={text}"]
-    safe = masked(arguments, [CANARY] if known else [])
+    safe = mask_command_line(arguments, [CANARY] if known else [])
     assert "5f3a" not in str(safe)
     found = json.loads(safe[-1].removeprefix("--config_json="))
     assert found["path"] == "/lake" and found["spark"] == {"x.password": "**********"}
 
 
 def test_known_secrets_and_what_looks_like_one_are_masked_anywhere() -> None:
-    safe = masked(["land", "https://a/b.csv?sig=AbC", "--to", "s3://k:5f3a-5f3a@b"], ["5f3a-5f3a"])
+    safe = mask_command_line(
+        ["land", "https://a/b.csv?sig=AbC", "--to", "s3://k:5f3a-5f3a@b"], ["5f3a-5f3a"]
+    )
     assert safe == ("land", "https://a/b.csv?sig=**********", "--to", "s3://k:**********@b")
 
 
@@ -50,7 +52,7 @@ def test_known_secrets_and_what_looks_like_one_are_masked_anywhere() -> None:
 )
 def test_what_holds_no_secret_stays_as_it_was_typed(line: str) -> None:
     arguments = shlex.split(line)
-    assert masked(arguments, ["5f3a-5f3a"]) == tuple(arguments)
+    assert mask_command_line(arguments, ["5f3a-5f3a"]) == tuple(arguments)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +71,15 @@ def test_what_holds_no_secret_stays_as_it_was_typed(line: str) -> None:
 )
 @pytest.mark.parametrize("form", [["--from-tap", "{}"], ["--from-tap={}"]])
 def test_secrets_among_a_taps_arguments_are_masked(form: list[str], tap: str) -> None:
-    safe = masked(["land", *(part.format(tap) for part in form), "--to", "./lake"], [])
+    safe = mask_command_line(["land", *(part.format(tap) for part in form), "--to", "./lake"], [])
     assert "5f3a" not in str(safe) and "**********" in str(safe)
     assert safe[-2:] == ("--to", "./lake")
 
 
 def test_a_tiny_secret_of_a_tap_is_masked_and_no_more_than_that() -> None:
-    safe = masked(["land", "--from-tap", "tap-X --token X --config X.json --state=a"], [])
+    safe = mask_command_line(
+        ["land", "--from-tap", "tap-X --token X --config X.json --state=a"], []
+    )
     assert safe[-1] == "tap-X --token '**********' --config X.json --state=a"
     plain = "tap-x --config tap.json --catalog 'a b.json' -p props.json"
-    assert masked(["--from-tap", plain], []) == ("--from-tap", plain)
+    assert mask_command_line(["--from-tap", plain], []) == ("--from-tap", plain)

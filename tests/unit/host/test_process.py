@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.process import is_there, start_bound
+from lakeport.host.process import is_running, start_bound_process
 
 STARTER = """
 import os, signal, subprocess, sys, threading, time
-from lakeport.host.process import start_bound
+from lakeport.host.process import start_bound_process
 
 def start():
-    child = start_bound([sys.executable, "-c", "import time; time.sleep(600)"], **options)
+    child = start_bound_process([sys.executable, "-c", "import time; time.sleep(600)"], **options)
     print(child.pid, flush=True)
 
 options = {"stdin": subprocess.PIPE, "start_new_session": True}
@@ -37,7 +37,7 @@ os._exit(3)
 
 def _gone(process: int) -> bool:
     for _ in range(1200):
-        if not is_there(process) or _is_dead(process):
+        if not is_running(process) or _is_dead(process):
             return True
         time.sleep(0.05)
     return False
@@ -64,7 +64,7 @@ def test_it_is_killed_with_the_process(how: str) -> None:
         bound = int(starter.stdout.readline())
         forked = int(starter.stdout.readline()) if how == "fork" else 0
         try:
-            assert is_there(bound)  # although the thread is over that wanted it
+            assert is_running(bound)  # although the thread is over that wanted it
             if how == "kill":
                 starter.kill()
             else:
@@ -83,7 +83,7 @@ def test_it_has_what_any_process_has() -> None:
 
     def start() -> None:
         command = [sys.executable, "-c", "import os; print(os.getpid(), os.getsid(0))"]
-        with start_bound(command, stdout=subprocess.PIPE, start_new_session=True) as bound:
+        with start_bound_process(command, stdout=subprocess.PIPE, start_new_session=True) as bound:
             out, _ = bound.communicate()
             told.append((out, bound.pid, bound.returncode))
 
@@ -96,4 +96,4 @@ def test_it_has_what_any_process_has() -> None:
 
 def test_what_can_t_be_started_is_an_error() -> None:
     with pytest.raises(OSError, match="no-such-folder"):
-        start_bound(["true"], cwd="/no-such-folder")
+        start_bound_process(["true"], cwd="/no-such-folder")

@@ -14,12 +14,12 @@ import pytest
 
 from lakeport.errors import ConfigError
 from lakeport.host import scratch as module
-from lakeport.host.scratch import Scratch, scratch, sweep
+from lakeport.host.scratch import ScratchFolder, remove_leftovers, scratch_folder
 
 OWNER = """
 import sys, time
-from lakeport.host.scratch import Scratch
-made = Scratch("spark", sys.argv[1])
+from lakeport.host.scratch import ScratchFolder
+made = ScratchFolder("spark", sys.argv[1])
 (made.path / "records.jsonl").write_text("{}")
 (made.path / "sub").mkdir()
 (made.path / "sub" / "more").write_text("")
@@ -58,11 +58,11 @@ def left(parent: Path, name: str = "lakeport-abcd1234", *files: str) -> Path:
 
 
 def test_a_folder_is_private_and_goes_with_its_body(tmp_path: Path) -> None:
-    with scratch(parent=tmp_path) as folder:
+    with scratch_folder(parent=tmp_path) as folder:
         assert folder.stat().st_mode & 0o777 == 0o700
         assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
     assert list(tmp_path.iterdir()) == []
-    made = Scratch("jobs", tmp_path)
+    made = ScratchFolder("jobs", tmp_path)
     made.remove()
     made.remove()
     assert list(tmp_path.iterdir()) == []
@@ -71,11 +71,11 @@ def test_a_folder_is_private_and_goes_with_its_body(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_goes_with_the_next_folder(tmp_path: Path) -> None:
     process, folder = owner(tmp_path)
     try:
-        with scratch(parent=tmp_path):
+        with scratch_folder(parent=tmp_path):
             assert (folder / "records.jsonl").exists()
     finally:
         kill(process)
-    with scratch(parent=tmp_path):
+    with scratch_folder(parent=tmp_path):
         assert not folder.exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -87,10 +87,10 @@ def test_what_is_not_ours_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     kill(process)
     named_alike = left(tmp_path, "lakeport-analysis", "results.csv")
     monkeypatch.setattr(module.os, "getuid", lambda: 12345)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert folder.exists()
     monkeypatch.undo()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not folder.exists()
     assert {path.name for path in tmp_path.iterdir()} == {
         "data",
@@ -105,7 +105,7 @@ def test_a_link_in_a_folder_is_not_followed(tmp_path: Path) -> None:
     process, folder = owner(tmp_path)
     kill(process)
     (folder / "link").symlink_to(outside)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not folder.exists()
     assert (outside / "kept").exists()
 
@@ -116,10 +116,10 @@ def test_locks_of_another_machine_tell_nothing(
     process, folder = owner(tmp_path)
     kill(process)
     monkeypatch.setattr(module.platform, "node", lambda: "another")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert folder.exists()
     age(folder)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not folder.exists()
 
 
@@ -132,7 +132,7 @@ def test_a_place_without_room_is_named(
 
     with monkeypatch.context() as patch, pytest.raises(ConfigError) as caught:
         patch.setattr(os, call, full)
-        Scratch("spark", tmp_path)
+        ScratchFolder("spark", tmp_path)
     assert caught.value.message.endswith(f"{tmp_path}: No space left on device")
     assert "`df -i`" in caught.value.hint
 
@@ -145,10 +145,10 @@ def test_a_folder_whose_process_was_killed_before_it_held_the_lock_goes_soon(
     for name in files:
         (folder / name).write_bytes(b"")
     os.utime(folder)
-    Scratch("new", tmp_path).remove()
+    ScratchFolder("new", tmp_path).remove()
     assert folder.exists()  # its process may be about to
     hour_ago = time.time() - 3600
     for path in (*folder.iterdir(), folder):
         os.utime(path, (hour_ago, hour_ago))
-    Scratch("new", tmp_path).remove()
+    ScratchFolder("new", tmp_path).remove()
     assert not folder.exists()

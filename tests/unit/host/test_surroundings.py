@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.process import Surroundings
+from lakeport.host.process import ProcessContext
 
 
 def test_a_worker_has_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ONLY_THERE", "1")
     monkeypatch.setenv("SPARK_OWN", "worker")
-    given = Surroundings({"PATH": "/bin", "NEW": "x", "SPARK_OWN": "run"}, "/")
+    given = ProcessContext({"PATH": "/bin", "NEW": "x", "SPARK_OWN": "run"}, "/")
     before = dict(os.environ)
     try:
-        given.take()
+        given.apply()
         assert os.environ["PATH"] == "/bin"
         assert os.environ["NEW"] == "x"
         assert "ONLY_THERE" not in os.environ
@@ -35,9 +35,9 @@ def test_a_folder_that_is_gone_is_left_alone(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    here = Surroundings.here()
+    here = ProcessContext.current()
     assert here.folder == ""
     assert here.environment == dict(os.environ)
-    here.take()
-    Surroundings(here.environment, str(gone)).take()
+    here.apply()
+    ProcessContext(here.environment, str(gone)).apply()
     monkeypatch.chdir(tmp_path)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from lakeport.host import warm as identity
-from lakeport.host.warm import Unfit
+from lakeport.host.warm import WarmSessionUnavailable
 
 
 def key() -> str:
-    return identity.key(identity.facts())
+    return identity.session_key(identity.process_facts())
 
 
 def test_the_same_process_is_the_same() -> None:
@@ -49,13 +49,13 @@ def test_what_goes_with_the_run_does_not(name: str, monkeypatch: pytest.MonkeyPa
     before = key()
     monkeypatch.setenv(name, "other")
     assert key() == before
-    assert name not in identity.environment()
+    assert name not in identity.session_environment()
 
 
 def test_a_password_of_a_proxy_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://ada:secret@proxy:3128")
-    for asked in (identity.facts, identity.environment):
-        with pytest.raises(Unfit, match="HTTPS_PROXY") as refused:
+    for asked in (identity.process_facts, identity.session_environment):
+        with pytest.raises(WarmSessionUnavailable, match="HTTPS_PROXY") as refused:
             asked()
         assert "secret" not in str(refused.value)
 
@@ -73,7 +73,7 @@ def test_other_code_or_jars_are_another_session(
 
 
 def test_limits_and_umask_count() -> None:
-    program = "from lakeport.host import warm as i; print(i.key(i.facts()))"
+    program = "from lakeport.host import warm as i; print(i.session_key(i.process_facts()))"
     found = {
         subprocess.run(
             ["sh", "-c", f'{before}; exec "$0" -c "$1"', sys.executable, program],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.host import warm as meeting
-from lakeport.host.warm import Channel, NotStarted
+from lakeport.host.warm import Channel, WarmStartFailed
 
 
 @pytest.fixture(autouse=True)
@@ -47,22 +47,24 @@ def test_messages_and_files_arrive(ends: tuple[Channel, Channel], tmp_path: Path
 
 def test_a_session_is_begun_once_and_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[socket.socket] = []
-    monkeypatch.setattr(meeting, "_launch", lambda listener, *_: begun.append(listener.dup()))
-    assert meeting.find() is None
-    assert meeting.sessions() == []
-    first, second, found = meeting.begin(), meeting.begin(), meeting.find()
+    monkeypatch.setattr(
+        meeting, "_launch_session", lambda listener, *_: begun.append(listener.dup())
+    )
+    assert meeting.find_session() is None
+    assert meeting.connect_sessions() == []
+    first, second, found = meeting.start_session(), meeting.start_session(), meeting.find_session()
     assert found is not None
     assert len(begun) == 1
-    (listed,) = meeting.sessions()
+    (listed,) = meeting.connect_sessions()
     assert folder.stat().st_mode & 0o777 == 0o700
     begun[0].close()  # it was killed
     for channel in (first, second, found, listed):
         assert channel.receive(5) == ({}, [])
         channel.close()
-    assert meeting.find() is None
-    assert meeting.sessions() == []
+    assert meeting.find_session() is None
+    assert meeting.connect_sessions() == []
     assert [each.name for each in folder.iterdir()] == ["lock"]
-    meeting.begin().close()
+    meeting.start_session().close()
     assert len(begun) == 2
     begun[1].close()
 
@@ -70,17 +72,17 @@ def test_a_session_is_begun_once_and_found(folder: Path, monkeypatch: pytest.Mon
 def test_a_folder_of_others_is_not_used(folder: Path) -> None:
     folder.mkdir(parents=True, mode=0o755)
     folder.chmod(0o755)
-    assert meeting.find() is None
-    assert meeting.sessions() == []
-    with pytest.raises(NotStarted, match="not this user's alone"):
-        meeting.begin()
+    assert meeting.find_session() is None
+    assert meeting.connect_sessions() == []
+    with pytest.raises(WarmStartFailed, match="not this user's alone"):
+        meeting.start_session()
 
 
 def test_a_session_s_last_words_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(listener: socket.socket, log: Path, told: object) -> None:
         log.write_text("first\nno Java is there\n")
 
-    monkeypatch.setattr(meeting, "_launch", launch)
-    with pytest.raises(NotStarted):
-        meeting.begin()
-    assert "no Java is there" in str(meeting.failure())
+    monkeypatch.setattr(meeting, "_launch_session", launch)
+    with pytest.raises(WarmStartFailed):
+        meeting.start_session()
+    assert "no Java is there" in str(meeting.start_failure())

@@ -50,7 +50,7 @@ def test_mistakes_do_not_wait_for_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lakeport.land([{"id": 1}], tmp_path, table="t")
-    monkeypatch.delattr(DriverSession, "start")
+    monkeypatch.delattr(DriverSession, "acquire")
     with pytest.raises(ConfigError, match=said):
         ask(lakeport.Table(tmp_path / "t"))
 

@@ -23,7 +23,7 @@ class FakeEngine(ThreadEngine):
 
     @classmethod
     def choose(cls, name: str, request: SessionRequest) -> FakeEngine:
-        cls.asked.append((frozenset(request.needs), frozenset(request.also)))
+        cls.asked.append((frozenset(request.needs), frozenset(request.optional_needs)))
         return cls()
 
     def require_spark(self, what: str) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lakeport.errors import BadRecord, SchemaConflict
-from lakeport.host.process import started_by
+from lakeport.host.process import record_command_line
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport
@@ -77,7 +77,7 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_document_tells_when_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     report = builder(("canary-5f3a",))
-    with started_by("lakeport", ["land", "-", "--to", "s3://canary-5f3a@b/c"]):
+    with record_command_line("lakeport", ["land", "-", "--to", "s3://canary-5f3a@b/c"]):
         begun = builder(("canary-5f3a",))
     assert report.finish().command is None
     with begun.timeline.stage("writing", "a") as start:

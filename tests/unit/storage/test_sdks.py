@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.errors import MissingDependency
 from lakeport.storage import base
-from lakeport.storage.s3.client import AwsSettings, S3Connection, _models, read_models
+from lakeport.storage.s3.client import AwsSettings, S3Connection, _model_loader, load_models
 
 SETTINGS = AwsSettings(access_key_id="a", secret_access_key="b", region="eu-west-1")
 
@@ -27,7 +27,7 @@ def serve():
     while SDKS[0] not in sys.modules and time.monotonic() < end:
         time.sleep(0.01)
 
-daemon._LEISURE_SECONDS = 0.01
+daemon._PRELOAD_DELAY_SECONDS = 0.01
 spark.manager = serve
 daemon.main()
 print([name in sys.modules for name in SDKS])
@@ -47,8 +47,8 @@ def test_a_folder_of_the_users_is_looked_into(
 ) -> None:
     monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
     S3Connection(SETTINGS)
-    assert str(tmp_path) in _models(str(tmp_path)).search_paths
-    assert str(tmp_path) not in _models(None).search_paths
+    assert str(tmp_path) in _model_loader(str(tmp_path)).search_paths
+    assert str(tmp_path) not in _model_loader(None).search_paths
 
 
 def test_what_is_not_installed_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_what_is_not_installed_is_passed_over(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "botocore.config", None)
     base.preload_sdks()
     with pytest.raises(MissingDependency):
-        read_models()
+        load_models()
 
 
 @pytest.mark.parametrize(

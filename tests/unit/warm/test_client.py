@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.host.warm import Channel, NotStarted
+from lakeport.host.warm import Channel, WarmStartFailed
 from lakeport.warm import client
 from lakeport.warm.child import Command
 from lakeport.warm.client import Lost, _RunFollower, option_of
@@ -129,7 +129,7 @@ def test_who_waits_for_a_turn(
     ours, theirs = ends
     monkeypatch.setenv("LAKEPORT_WARM", "auto")
     monkeypatch.setattr(client, "_TURN_SECONDS", 0.01)
-    for name in ("begin", "find"):
+    for name in ("start_session", "find_session"):
         monkeypatch.setattr(client, name, lambda: ours)
     for answer in answers:
         theirs.send(answer)
@@ -142,11 +142,11 @@ def test_a_session_that_ends_before_the_turn(
 ) -> None:
     ours, theirs = ends
     monkeypatch.setenv("LAKEPORT_WARM", "auto")
-    for name in ("begin", "find"):
+    for name in ("start_session", "find_session"):
         monkeypatch.setattr(client, name, lambda: ours)
     theirs.close()
     assert client.run_in_session("lakeport", ["land"]) == (None, ["land"], None)
-    assert isinstance(client.run_in_session("lakeport", ["land", "--warm"])[2], NotStarted)
+    assert isinstance(client.run_in_session("lakeport", ["land", "--warm"])[2], WarmStartFailed)
 
 
 def test_a_command_that_cannot_be_sent_leaves_no_file_open(

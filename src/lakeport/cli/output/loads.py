@@ -12,7 +12,7 @@ from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import cells, padded, shown
 from lakeport.cli.pages import leave_page
-from lakeport.host.scratch import check_output, write_output
+from lakeport.host.scratch import check_output_path, write_output
 from lakeport.loading.progress import ProgressState, format_duration, format_line
 from lakeport.loading.report import fan_out
 from lakeport.pages.file import build_single_page_file
@@ -153,7 +153,7 @@ def observer(output: Output, page: Path | None) -> PipelineObserver:
     shown = JsonLoads(output) if isinstance(output, Json) else Loads(output)
     if page is None:
         return shown
-    check_output(page)
+    check_output_path(page)
     return fan_out(_PipelinePage(page, output), shown)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
-from lakeport.host.process import verb_of
+from lakeport.host.process import command_name
 from lakeport.loading.progress import (
     Display,
     Lines,
@@ -106,7 +106,7 @@ def begin_early(arguments: Sequence[str]) -> None:
     Args:
         arguments: the command line behind the program's name.
     """
-    verb = verb_of(arguments)
+    verb = command_name(arguments)
     if verb in _LABELS and _QUIET.isdisjoint(arguments):
         begin(_LABELS[verb], sys.stdout, sys.stderr)
 

@@ -1,1 +1,1 @@
-"""Spark: which one, how it is started or joined, how work is run on it, how it fails."""
+"""Spark: the session of this process, its JVM, and the jobs that run there."""

@@ -33,11 +33,11 @@ ADDRESS: Final = "LAKEPORT_STANDBY"
 _PIPES: Final = 3  # standard input, output and error
 _TAKEN: Final = b"+"
 _HAND_OVER_SECONDS: Final = 60.0  # the standby may have to import for a while yet
-_LEISURE_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
+_PRELOAD_DELAY_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
 
 # What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
 # datasets take 50 ms, which others need not wait for.
-_WARM: Final = (
+_MODULES: Final = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.csv",
@@ -65,7 +65,7 @@ _WARM: Final = (
 _STORES: Final = "lakeport.storage.base"
 
 
-def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a daemon on standby, in a process group of its own; it ends with this process.
 
     Args:
@@ -74,9 +74,9 @@ def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
     """
     from subprocess import DEVNULL
 
-    from lakeport.host.process import forbid_core_dumps, start_bound
+    from lakeport.host.process import forbid_core_dumps, start_bound_process
 
-    process = start_bound(
+    process = start_bound_process(
         [sys.executable, "-m", "lakeport.engine.spark.daemon", str(address)],
         stdin=DEVNULL,
         stdout=DEVNULL,
@@ -88,7 +88,7 @@ def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
     return process
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end_standby(process: subprocess.Popen[bytes]) -> None:
     """End a daemon on standby, and the workers that it has forked. Fine if it has ended."""
     if process.returncode is None:  # else the number may be another's by now
         with suppress(ProcessLookupError, PermissionError):
@@ -96,8 +96,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def listen(address: str) -> socket.socket:
-    """Open the socket at which `take_over` waits; its file appears once it can be reached."""
+def open_socket(address: str) -> socket.socket:
+    """Open the socket at which `replace_daemon` waits; its file appears once it can be reached."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(1)
@@ -105,7 +105,7 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-def take_over(listener: socket.socket) -> socket.socket:
+def replace_daemon(listener: socket.socket) -> socket.socket:
     """Wait for the daemon that Spark starts, and become it: its pipes, environment and path.
 
     Returns:
@@ -127,7 +127,7 @@ def take_over(listener: socket.socket) -> socket.socket:
     return connection
 
 
-def hand_over(address: str) -> bool:
+def hand_over_to_standby(address: str) -> bool:
     """Have the daemon on standby take this process' place, and wait until it ends.
 
     Returns:
@@ -160,25 +160,25 @@ def main() -> None:
     With an address as its argument: on standby. Else whoever is on standby serves, if anybody is.
     """
     address = os.environ.get(ADDRESS)
-    if _on_standby():
-        listener = listen(sys.argv[1])
-        _prepare()
-        connection = take_over(listener)  # noqa: F841  # the placeholder ends with it
-    elif address and hand_over(address):
+    if _is_standby():
+        listener = open_socket(sys.argv[1])
+        _import_modules()
+        connection = replace_daemon(listener)  # noqa: F841  # the placeholder ends with it
+    elif address and hand_over_to_standby(address):
         return
     else:
-        _prepare()
+        _import_modules()
     from pyspark import daemon
 
-    _leave_out_jar()
-    daemon.worker = _freeze_after(daemon.worker)
+    _remove_spark_jar()
+    daemon.worker = _freeze_new_modules(daemon.worker)
     if "SPARK_REUSE_WORKER" not in os.environ:  # a worker for each task: see the warm sessions
-        signal.signal(signal.SIGALRM, _prepare_more)
-        signal.setitimer(signal.ITIMER_REAL, _LEISURE_SECONDS)  # forks have no timer
+        signal.signal(signal.SIGALRM, _preload_sdks)
+        signal.setitimer(signal.ITIMER_REAL, _PRELOAD_DELAY_SECONDS)  # forks have no timer
     daemon.manager()
 
 
-def _leave_out_jar() -> None:
+def _remove_spark_jar() -> None:
     """Take Spark's own jar, which has no Python, off the path on which modules are looked for.
 
     Each worker would read the jar's list of files twice, as PySpark has its importers forget what
@@ -189,40 +189,40 @@ def _leave_out_jar() -> None:
         sys.path_importer_cache.pop(entry, None)
 
 
-def _on_standby() -> bool:
+def _is_standby() -> bool:
     return sys.argv[1:] != [] and Path(sys.argv[1]).is_absolute()  # Spark gives a module's name
 
 
-def _prepare() -> None:
+def _import_modules() -> None:
     """Import what tasks need."""
-    from lakeport.host.packages import pandas_hidden
+    from lakeport.host.packages import hide_pandas
 
-    for name in _WARM:
+    for name in _MODULES:
         try:
             importlib.import_module(name)
         except ImportError:
             # A task that needs it says so itself; the daemon must come up in any case.
             continue
-    with suppress(ImportError), pandas_hidden():
+    with suppress(ImportError), hide_pandas():
         importlib.import_module("pyarrow").scalar(None)  # it looks for pandas now, and in vain
-    _freeze()
+    _freeze_objects()
 
 
-def _prepare_more(number: int, frame: object) -> None:
+def _preload_sdks(number: int, frame: object) -> None:
     """Load what tasks need that reach a store; workers of one task would each do it."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(ImportError):
         importlib.import_module(_STORES).preload_sdks()
-    _freeze()
+    _freeze_objects()
 
 
-def _freeze() -> None:
+def _freeze_objects() -> None:
     """Have the collector pass over all that is there now."""
     gc.collect()
     gc.freeze()
 
 
-def _freeze_after(worker: _W) -> _W:
+def _freeze_new_modules(worker: _W) -> _W:
     """A worker whose collector passes over the modules that its tasks have loaded.
 
     Spark collects after each task: 20 to 30 ms where a store's SDK is loaded.
@@ -232,7 +232,7 @@ def _freeze_after(worker: _W) -> _W:
         known = len(sys.modules)  # those of the daemon grow
         code = worker(*connection)
         if len(sys.modules) > known:
-            _freeze()
+            _freeze_objects()
         return code
 
     return cast("_W", work)

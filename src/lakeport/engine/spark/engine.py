@@ -8,11 +8,11 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
-from lakeport.engine.spark import adopt, jobs, workers
-from lakeport.engine.spark.filesystems import hand_over
-from lakeport.engine.spark.jobs import JobLabel, Reading
+from lakeport.engine.spark import active_context, jobs, workers
+from lakeport.engine.spark.filesystems import configure_store
+from lakeport.engine.spark.jobs import JobLabel, ReadingFrame
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.tasks import gather
+from lakeport.engine.tasks import gather_results
 from lakeport.model import EngineReport
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SparkEngine(Engine):
         request: the session that it asks for.
 
     Raises:
-        LakeportError: as `DriverSession.start`.
+        LakeportError: as `DriverSession.acquire`.
     """
 
     name: ClassVar[str] = "spark"
@@ -51,7 +51,7 @@ class SparkEngine(Engine):
         self._counted, self._thread = threading.Lock(), threading.get_ident()
         self._named = ExitStack()
         self._jobs = self._tasks = 0
-        self.session = DriverSession.start(request, user=self)
+        self.session = DriverSession.acquire(request, user=self)
         self._queue = jobs.JobQueue(self.session, self._count)
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted
@@ -59,7 +59,7 @@ class SparkEngine(Engine):
         if self.adopted:
             with suppress(Exception):  # a session that has ended is told of where it is used
                 told = self.session.spark.conf.getAll  # what the context was given is in it, too
-        self.commits_by_log = not any(_is_own(key, value) for key, value in told.items())
+        self.commits_by_log = not any(_is_custom_hook(key, value) for key, value in told.items())
 
     def run_tasks(
         self,
@@ -73,9 +73,9 @@ class SparkEngine(Engine):
         """Run `function` on every item in Spark tasks; see `Engine.run_tasks`."""
         if not items:
             return []
-        request = jobs.Request(step, function, items, sizes)
-        outcomes = self._queue.outcomes(request, self.run)
-        return gather(outcomes, discard)
+        request = jobs.TaskRequest(step, function, items, sizes)
+        outcomes = self._queue.run_request(request, self.run)
+        return gather_results(outcomes, discard)
 
     def run_frame(
         self,
@@ -100,9 +100,9 @@ class SparkEngine(Engine):
         schema: pa.Schema,
         items: Sequence[T],
         read: Callable[[T], Iterator[pa.RecordBatch]],
-    ) -> Reading[T]:
+    ) -> ReadingFrame[T]:
         """Return a Spark frame whose tasks read one item each; see `Reading`."""
-        return Reading(self.session, session, schema, items, read)
+        return ReadingFrame(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
         """Run a function that calls Spark itself, in a thread; return its result.
@@ -158,28 +158,28 @@ class SparkEngine(Engine):
         from lakeport.engine.spark.delta.session import DeltaSession
 
         if self.session.adopted:
-            adopt.check(self.session.spark, needs)
-        elif self.session.context and not needs <= self.session.needs and self.session.lacking:
-            raise self.session.lacking
+            active_context.check_session(self.session.spark, needs)
+        elif self.session.context and not needs <= self.session.needs and self.session.jar_error:
+            raise self.session.jar_error
         if settings is not None:
-            hand_over(self.session, root, settings, commits=True)
+            configure_store(self.session, root, settings, commits=True)
         self.name_jobs(step)
         return DeltaSession(self.session.spark, self.secrets)
 
     def name_jobs(self, step: str) -> None:
         """Have Spark name the jobs that this thread starts; a user's thread and session stay."""
         if not self.adopted or self._thread != threading.get_ident():
-            self._named.enter_context(jobs.call_sites_kept())
+            self._named.enter_context(jobs.keep_call_sites())
             JobLabel(step, self.run).name_jobs(self.session.context)
 
-    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
+    def configure_store(self, root: str, settings: Mapping[str, str]) -> None:
         """Have Spark's file systems reach a store; waits for Spark.
 
         Args:
             root: the store's root, or a folder in it, as Hadoop names it.
             settings: what Hadoop's connector needs for that root, secrets included.
         """
-        hand_over(self.session, root, settings)
+        configure_store(self.session, root, settings)
 
     @property
     def is_local(self) -> bool:
@@ -198,7 +198,7 @@ class SparkEngine(Engine):
 
     def check_workers(self, packages: Sequence[str]) -> None:
         """See that Spark's workers have what tasks import; see `Engine.check_workers`."""
-        workers.check(self.session, packages)
+        workers.check_packages(self.session, packages)
 
     @property
     def cores(self) -> int:
@@ -214,11 +214,11 @@ class SparkEngine(Engine):
         """Have Spark and its Python workers start; never waits."""
         self.session.begin()
         if self.has_own_workers:
-            self.session.warm()
+            self.session.warm_up_workers()
 
     def report(self) -> EngineReport:
         """Return the engine with its jobs and tasks so far; never waits."""
-        version, application = self.session.identity()
+        version, application = self.session.spark_identity()
         return EngineReport(
             self.name, version, self.session.master, application, self._jobs, self._tasks
         )
@@ -243,12 +243,12 @@ class SparkEngine(Engine):
             self._tasks += tasks
 
 
-def _is_own(key: str, value: str) -> bool:
+def _is_custom_hook(key: str, value: str) -> bool:
     """Whether a setting of Spark's names something that commits go through, which is not Delta's.
 
-    >>> _is_own("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
+    >>> _is_custom_hook("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     True
-    >>> _is_own("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
+    >>> _is_custom_hook("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
     False
     """
     if key == _CATALOG:

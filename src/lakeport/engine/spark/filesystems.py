@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from lakeport.engine.failures import translate_errors
-from lakeport.engine.spark import adopt
+from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
 
@@ -30,10 +30,10 @@ _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
-_handed: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
+_configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
 
-def hand_over(
+def configure_store(
     session: DriverSession, root: str, settings: Mapping[str, str], *, commits: bool = False
 ) -> None:
     """Have the session's file systems reach a store; waits for the session.
@@ -51,14 +51,14 @@ def hand_over(
     context, place = session.context, store_root(root)
     with _lock:
         # An adopted context has a `DriverSession` for each load.
-        known = _handed.setdefault(context, {})
+        known = _configured.setdefault(context, {})
         if known.get(place) != settings:
             if commits and place.startswith("s3a:"):
-                adopt.check(session.spark, frozenset({"delta", "s3a"}))
-                _check_flags(session, urlsplit(place).netloc)
-            if not session.adopted and _speaks_tls(place, settings):
-                trust(context)
-            _set(session, place, settings, known.get(place))
+                active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
+                _check_create_flags(session, urlsplit(place).netloc)
+            if not session.adopted and _uses_tls(place, settings):
+                trust_certificates(context)
+            _apply_settings(session, place, settings, known.get(place))
             known[place] = dict(settings)
 
 
@@ -72,23 +72,23 @@ def store_root(root: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _set(
+def _apply_settings(
     session: DriverSession,
     place: str,
     settings: Mapping[str, str],
     before: Mapping[str, str] | None,
 ) -> None:
     """Set what is new; a connector that was opened with other settings is opened anew."""
-    session.configure(settings)
+    session.set_hadoop_settings(settings)
     if before is None:
         return
     with translate_errors(session.secrets):
         for key in before.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
-        _close(session, place)
+        _close_file_system(session, place)
 
 
-def _close(session: DriverSession, place: str) -> None:
+def _close_file_system(session: DriverSession, place: str) -> None:
     """Close the file system object of a store, which Hadoop and Delta keep."""
     jvm, conf = session.context._jvm, session.context._jsc.hadoopConfiguration()
     if "delta" in session.needs:
@@ -96,13 +96,13 @@ def _close(session: DriverSession, place: str) -> None:
     java_class(jvm, _FILE_SYSTEM).get(java_class(jvm, "java.net.URI")(place), conf).close()
 
 
-def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:
+def _uses_tls(place: str, settings: Mapping[str, str]) -> bool:
     parts = urlsplit(place)
     wanted = settings.get(f"fs.s3a.bucket.{parts.netloc}.connection.ssl.enabled")
     return parts.scheme == "s3a" and wanted != "false"
 
 
-def _check_flags(session: DriverSession, bucket: str) -> None:
+def _check_create_flags(session: DriverSession, bucket: str) -> None:
     """Refuse S3A's options for faster creates, which let a commit overwrite another."""
     conf = session.context._jsc.hadoopConfiguration()
     for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
@@ -119,7 +119,7 @@ def _check_flags(session: DriverSession, bucket: str) -> None:
             )
 
 
-def bundled_certificates(environ: Mapping[str, str]) -> bytes:
+def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
     """The certificates that botocore would trust instead of its own, as a PEM file's content.
 
     Args:
@@ -128,7 +128,7 @@ def bundled_certificates(environ: Mapping[str, str]) -> bytes:
     Returns:
         Nothing for a file that can't be read: the AWS SDK for Python refuses it.
 
-    >>> bundled_certificates({})
+    >>> read_ca_bundle({})
     b''
     """
     path = environ.get("AWS_CA_BUNDLE") or environ.get("REQUESTS_CA_BUNDLE")
@@ -141,7 +141,7 @@ def bundled_certificates(environ: Mapping[str, str]) -> bytes:
         return b""
 
 
-def trust(context: SparkContext) -> None:
+def trust_certificates(context: SparkContext) -> None:
     """Have the driver's JVM trust the bundled certificates too, beside those of Java's own.
 
     It counts for connections that are opened afterwards. A trust store that the JVM was given, by
@@ -150,7 +150,7 @@ def trust(context: SparkContext) -> None:
     gateway: Any = context._gateway
     java: Any = gateway.jvm.java
     system = java.lang.System
-    if system.getProperty(_TRUST_STORE) or not (pem := bundled_certificates(os.environ)):
+    if system.getProperty(_TRUST_STORE) or not (pem := read_ca_bundle(os.environ)):
         return
     store = java.security.KeyStore.getInstance("JKS")
     own = Path(system.getProperty("java.home"), "lib", "security", "cacerts")

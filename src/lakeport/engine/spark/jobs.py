@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lakeport.engine.failures import translate
-from lakeport.engine.tasks import Outcome, Policy, gather
+from lakeport.engine.tasks import FailurePolicy, TaskOutcome, gather_results
 from lakeport.errors import LakeportError
-from lakeport.host.activity import carried, reached_share, working_for
+from lakeport.host.activity import bind_activity, current_load, set_progress_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,11 +32,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
-_LEAVE_SECONDS: Final = 3.0
-_LOOK_SECONDS: Final = 1.0
+_CANCEL_SECONDS: Final = 3.0
+_POLL_SECONDS: Final = 1.0
 _JOBS_AT_ONCE: Final = 4
 _SMALL_BYTES: Final = 8 << 20
-_BEFORE_SMALL: Final = 2  # jobs: fewer at once means larger ones
+_JOBS_BEFORE_SMALL: Final = 2  # jobs: fewer at once means larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class JobLabel:
 
 
 @dataclass(eq=False)
-class Request:
+class TaskRequest:
     """Tasks that are to run in Spark, and their outcomes once they have ended.
 
     Attributes:
@@ -88,7 +88,7 @@ class Request:
     function: Callable[[Any], list[Any]]
     items: Sequence[Any]
     sizes: Sequence[int] = ()
-    outcomes: Future[list[Outcome]] = field(default_factory=Future)
+    outcomes: Future[list[TaskOutcome]] = field(default_factory=Future)
 
     @property
     def is_small(self) -> bool:
@@ -111,10 +111,10 @@ class JobQueue:
         """Begin without requests."""
         self._session, self._count = session, count
         self._changed = threading.Condition()
-        self._waiting: list[Request] = []
+        self._waiting: list[TaskRequest] = []
         self._running = 0
 
-    def outcomes(self, request: Request, run: str) -> list[Outcome]:
+    def run_request(self, request: TaskRequest, run: str) -> list[TaskOutcome]:
         """Have a request's tasks run, in a job of this thread or another one's; return outcomes.
 
         Args:
@@ -124,19 +124,19 @@ class JobQueue:
         Raises:
             LakeportError: the job failed; see `run_in_group`.
         """
-        most = _BEFORE_SMALL if request.is_small else _JOBS_AT_ONCE
+        most = _JOBS_BEFORE_SMALL if request.is_small else _JOBS_AT_ONCE
         with self._changed:
             self._waiting.append(request)
             try:
                 self._changed.wait_for(lambda: self._running < most or request not in self._waiting)
-                taken = self._share(request) if request in self._waiting else []
+                taken = self._take_shared(request) if request in self._waiting else []
                 self._running += bool(taken)
             except BaseException:
                 self._waiting = [each for each in self._waiting if each is not request]
                 raise
         if taken:
             try:
-                self._run(taken, run)
+                self._run_requests(taken, run)
             except BaseException as error:  # an interrupt: those that wait for it must not wait on
                 for each in taken:
                     if not each.outcomes.done():
@@ -148,7 +148,7 @@ class JobQueue:
                     self._changed.notify_all()
         return request.outcomes.result()
 
-    def _share(self, request: Request) -> list[Request]:
+    def _take_shared(self, request: TaskRequest) -> list[TaskRequest]:
         """Take a request and those that share its job off the list."""
         taken = [
             each
@@ -158,7 +158,7 @@ class JobQueue:
         self._waiting = [each for each in self._waiting if each not in taken]
         return taken
 
-    def _run(self, requests: Sequence[Request], run: str) -> None:
+    def _run_requests(self, requests: Sequence[TaskRequest], run: str) -> None:
         """Run requests as one job, or one by one where it fails; set the outcomes of each."""
         others = len(requests) - 1
         step = requests[0].step + (f", and {others:,} more" if others else "")
@@ -169,7 +169,7 @@ class JobQueue:
                 requests[0].outcomes.set_exception(error)
             else:  # whose failure it was shows when each has a job of its own
                 for each in requests:
-                    self._run([each], run)
+                    self._run_requests([each], run)
         else:
             for each, outcomes in zip(requests, found, strict=True):
                 each.outcomes.set_result(outcomes)
@@ -184,16 +184,16 @@ def run_tasks(
     discard: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every item, as a job of its own; see `Engine.run_tasks`."""
-    (outcomes,) = run_job(session, label, [Request(label.step, function, items)])
-    return gather(outcomes, discard)
+    (outcomes,) = run_job(session, label, [TaskRequest(label.step, function, items)])
+    return gather_results(outcomes, discard)
 
 
 def run_job(
     session: DriverSession,
     label: JobLabel,
-    requests: Sequence[Request],
+    requests: Sequence[TaskRequest],
     count: Callable[[int], None] = lambda tasks: None,
-) -> list[list[Outcome]]:
+) -> list[list[TaskOutcome]]:
     """Run the tasks of some requests as one Spark job; return the outcomes of each request.
 
     Args:
@@ -210,24 +210,26 @@ def run_job(
             stack.enter_context(shared_folder(session)) if len(each.items) > 1 else ""
             for each in requests
         ]
-        policies = [Policy(session.attempts, each, session.surroundings) for each in folders]
+        policies = [
+            FailurePolicy(session.attempts, each, session.process_context) for each in folders
+        ]
         work = [(each.function, policy) for each, policy in zip(requests, policies, strict=True)]
         task = partial(_run_items, work)
 
-        def job() -> list[tuple[int, Outcome]]:
-            found: list[tuple[int, Outcome]] = context.runJob(
+        def job() -> list[tuple[int, TaskOutcome]]:
+            found: list[tuple[int, TaskOutcome]] = context.runJob(
                 context.parallelize(tasks, len(tasks)), task
             )
             return found
 
         outcomes = run_in_group(session, label, job)
-    found: list[list[Outcome]] = [[] for _ in requests]
+    found: list[list[TaskOutcome]] = [[] for _ in requests]
     for place, outcome in outcomes:
         found[place].append(outcome)
     return found
 
 
-def _assign_items(requests: Sequence[Request], cores: int) -> list[list[tuple[int, int, Any]]]:
+def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tuple[int, int, Any]]]:
     """Share the items of some requests out to tasks, of about equal size: (request, number, item).
 
     Each item of a single request is a task. Items of several become as many tasks as there are
@@ -260,15 +262,15 @@ def run_frame(
     """
     with shared_folder(session) as flags:
         names = df.columns
-        policy = Policy(session.attempts, flags, session.surroundings)
+        policy = FailurePolicy(session.attempts, flags, session.process_context)
         task = partial(_run_batches, function, policy, names)
 
-        def job() -> list[Outcome]:
+        def job() -> list[TaskOutcome]:
             rows = map_in_arrow(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = run_in_group(session, label, job)
-        return gather(outcomes, discard), len(outcomes)
+        return gather_results(outcomes, discard), len(outcomes)
 
 
 @contextmanager
@@ -283,19 +285,19 @@ def shared_folder(session: DriverSession) -> Iterator[str]:
 
 
 def _run_items(
-    work: Sequence[tuple[Callable[[Any], list[Any]], Policy]],
+    work: Sequence[tuple[Callable[[Any], list[Any]], FailurePolicy]],
     tasks: Iterable[list[tuple[int, int, Any]]],
-) -> Iterator[tuple[int, Outcome]]:
+) -> Iterator[tuple[int, TaskOutcome]]:
     attempt = attempt_number()
     for task in tasks:
         for place, number, item in task:
             function, policy = work[place]
-            yield place, policy.outcome(number, attempt, partial(function, item))
+            yield place, policy.run_task(number, attempt, partial(function, item))
 
 
 def _run_batches(
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
-    policy: Policy,
+    policy: FailurePolicy,
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -304,7 +306,7 @@ def _run_batches(
 
     number = 0 if (context := TaskContext.get()) is None else context.partitionId()
     named = (batch.rename_columns(names) for batch in batches)
-    outcome = policy.outcome(number, attempt_number(), partial(function, named, number))
+    outcome = policy.run_task(number, attempt_number(), partial(function, named, number))
     yield pa.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(outcome)]})
 
 
@@ -357,7 +359,7 @@ def run_in_group(
         LakeportError: what `failures.translate` makes of the failure.
     """
     context = session.context
-    tag, pool = f"lakeport-{uuid.uuid4()}", working_for() or "default"
+    tag, pool = f"lakeport-{uuid.uuid4()}", current_load() or "default"
     found: list[R] = []
     failed: list[BaseException] = []
     done = threading.Event()
@@ -369,7 +371,7 @@ def run_in_group(
             context.setLocalProperty("spark.scheduler.pool", pool)  # each of loads has its own
             # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
             context.setLocalProperty("spark.rdd.scope.noOverride", "true")
-            with call_sites_kept():
+            with keep_call_sites():
                 found.append(job())
         except BaseException as error:
             failed.append(error)
@@ -378,14 +380,14 @@ def run_in_group(
 
     threading.Thread(target=run, name=tag, daemon=True).start()
     threading.Thread(
-        target=carried(_report_progress), args=(context, tag, done), daemon=True
+        target=bind_activity(_report_progress), args=(context, tag, done), daemon=True
     ).start()
     try:
         if not done.wait(seconds):
             raise TimeoutError
     except BaseException:
-        threading.Thread(target=_cancel, args=(context, tag, done), daemon=True).start()
-        done.wait(_LEAVE_SECONDS if seconds is None else 0)
+        threading.Thread(target=_cancel_jobs, args=(context, tag, done), daemon=True).start()
+        done.wait(_CANCEL_SECONDS if seconds is None else 0)
         raise
     if failed:
         failure = translate(failed[0], session.secrets)
@@ -394,7 +396,7 @@ def run_in_group(
 
 
 @contextmanager
-def call_sites_kept() -> Iterator[None]:
+def keep_call_sites() -> Iterator[None]:
     """Keep pyspark's actions, such as `collect`, from naming call sites by lines of our files."""
     from pyspark.traceback_utils import SCCallSiteSync
 
@@ -405,11 +407,11 @@ def call_sites_kept() -> Iterator[None]:
         SCCallSiteSync._spark_stack_depth -= 1
 
 
-def _cancel(context: SparkContext, tag: str, done: threading.Event) -> None:
+def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None:
     """Cancel a tag's jobs until `done`, as the next one may be submitted after the first call."""
     with suppress(Exception):  # in a thread: a JVM that is busy, or gone, may not answer
         context.cancelJobsWithTag(tag)
-        while not done.wait(_LOOK_SECONDS):
+        while not done.wait(_POLL_SECONDS):
             context.cancelJobsWithTag(tag)
 
 
@@ -417,17 +419,17 @@ def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> 
     """Report the share of a job's tasks that have ended, until `done`."""
     with suppress(Exception):  # the job says what is wrong with Spark
         tracker = context.statusTracker()
-        while not done.wait(_LOOK_SECONDS):
+        while not done.wait(_POLL_SECONDS):
             ids = list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
             jobs = filter(None, map(tracker.getJobInfo, ids))
             found = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
             stages = [stage for stage in found if stage is not None and stage.numTasks]
             if stages:
                 tasks = sum(stage.numTasks for stage in stages)
-                reached_share(sum(stage.numCompletedTasks for stage in stages) / tasks)
+                set_progress_share(sum(stage.numCompletedTasks for stage in stages) / tasks)
 
 
-class Reading(Generic[T]):
+class ReadingFrame(Generic[T]):
     """A frame whose tasks read one item each.
 
     A task that fails ends as if there were no more rows, as Spark would log whatever it raises:
@@ -456,18 +458,18 @@ class Reading(Generic[T]):
 
         from lakeport.engine.sql.frames import spark_schema
 
-        class Outcomes(AccumulatorParam[list[Outcome]]):
-            def zero(self, value: list[Outcome]) -> list[Outcome]:
+        class Outcomes(AccumulatorParam[list[TaskOutcome]]):
+            def zero(self, value: list[TaskOutcome]) -> list[TaskOutcome]:
                 return []
 
             def addInPlace(  # noqa: N802  # as pyspark calls it
-                self, one: list[Outcome], other: list[Outcome]
-            ) -> list[Outcome]:
+                self, one: list[TaskOutcome], other: list[TaskOutcome]
+            ) -> list[TaskOutcome]:
                 return one + other
 
-        self._failed: Accumulator[list[Outcome]] = session.context.accumulator([], Outcomes())
-        policy = Policy(session.attempts, surroundings=session.surroundings)
-        task = partial(_read, read, list(items), policy, self._failed)
+        self._failed: Accumulator[list[TaskOutcome]] = session.context.accumulator([], Outcomes())
+        policy = FailurePolicy(session.attempts, process_context=session.process_context)
+        task = partial(_read_items, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = spark_schema(schema)
         self.frame: DataFrame = map_in_arrow(spark.range(0, count, 1, count), task, columns)
@@ -488,20 +490,20 @@ class Reading(Generic[T]):
         _accumulatorRegistry.pop(self._failed.aid, None)
 
 
-def _read(
+def _read_items(
     read: Callable[[T], Iterator[pa.RecordBatch]],
     items: list[T],
-    policy: Policy,
-    failed: Accumulator[list[Outcome]],
+    policy: FailurePolicy,
+    failed: Accumulator[list[TaskOutcome]],
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    if policy.surroundings is not None:
-        policy.surroundings.take()
+    if policy.process_context is not None:
+        policy.process_context.apply()
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
         if number >= len(items):
             return
         try:
             yield from read(items[number])
         except Exception as error:
-            failed += [policy.failed(number, attempt_number(), error)]
+            failed += [policy.failed_outcome(number, attempt_number(), error)]
             return

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import translate_errors
-from lakeport.engine.spark import adopt
+from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jvm import gateway
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
-from lakeport.host.process import Surroundings
+from lakeport.host.process import ProcessContext
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -27,16 +27,16 @@ _NONE_SUITS: Final = (
 )
 
 
-_door: tuple[int, str, frozenset[str]] | None = None
+_lease_arguments: tuple[int, str, frozenset[str]] | None = None
 
 
-def lend(port: int, secret: str, needs: Collection[str]) -> None:
+def set_lease(port: int, secret: str, needs: Collection[str]) -> None:
     """Have this process, a run in a warm session, use that one's Spark; see `Lease`."""
-    global _door
-    _door = port, secret, frozenset(needs)
+    global _lease_arguments
+    _lease_arguments = port, secret, frozenset(needs)
 
 
-def lease_for(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> Lease | None:
+def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> Lease | None:
     """Return a lease, not opened yet, if this process has one and it suits the load.
 
     Args:
@@ -51,12 +51,12 @@ def lease_for(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> 
         return None
     if settings:
         reason = "the run has `spark` settings of its own"
-    elif _door is None:
+    elif _lease_arguments is None:
         reason = "none suits this process, or it is at work"
-    elif lacking := needs - _door[-1]:
+    elif lacking := needs - _lease_arguments[-1]:
         reason = f"it lacks the jars for {', '.join(sorted(lacking))}"
     else:
-        return Lease(*_door)
+        return Lease(*_lease_arguments)
     if warm == "require":
         raise ConfigError(
             f"`warm: require`, and no warm session can be used: {reason}", _NONE_SUITS
@@ -74,22 +74,22 @@ class Lease:
 
     Attributes:
         surroundings: what tasks of this run are to find around them.
-        alive: whether it has not been given back.
+        is_alive: whether it has not been given back.
     """
 
     def __init__(self, port: int, secret: str, needs: frozenset[str]) -> None:
-        self.surroundings = Surroundings.here()
+        self.process_context = ProcessContext.current()
         self.needs = needs
-        self.alive = True
+        self.is_alive = True
         self._door = port, secret
 
     def open(self) -> SparkContext:
         """Join the session's JVM."""
-        client = gateway.join(*self._door)
+        client = gateway.join_jvm(*self._door)
         try:
-            return _context(client)
+            return _join_context(client)
         except BaseException:
-            adopt.reset_pyspark(None, Path())
+            active_context.reset_pyspark(None, Path())
             raise
 
     def java_session(self, context: SparkContext) -> JavaObject:
@@ -109,14 +109,14 @@ class Lease:
             fast, timeout: without effect.
         """
         del fast, timeout
-        self.alive = False
+        self.is_alive = False
         if context is not None:
             scratch = Path(str(context._temp_dir))
             shutil.rmtree(scratch, ignore_errors=True)
-            adopt.reset_pyspark(context, scratch.parents[1])
+            active_context.reset_pyspark(context, scratch.parents[1])
 
 
-def _context(client: ClientServer) -> SparkContext:
+def _join_context(client: ClientServer) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     jvm: Any = client.jvm
@@ -124,12 +124,12 @@ def _context(client: ClientServer) -> SparkContext:
         shared = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext")(
             java_class(jvm, "org.apache.spark.SparkContext").getOrCreate()
         )
-        adopt.detach()
+        active_context.forget_stopped_gateway()
         conf = SparkConf(_jvm=jvm, _jconf=shared.getConf())
         context = SparkContext(conf=conf, gateway=client, jsc=shared)
         java_class(jvm, _GATEWAY).keep(context._javaAccumulator)
     # It is others' as well: what a function of the user's does to it concerns this run alone.
     context.stop = lambda: None  # type: ignore[method-assign]
-    adopt.silence_loggers(context)
+    active_context.silence_loggers(context)
     context.pythonExec = sys.executable
     return context

@@ -21,31 +21,31 @@ from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.failures import translate, translate_errors
-from lakeport.engine.spark import adopt
+from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped_error
-from lakeport.engine.spark.lease import Lease, lease_for
+from lakeport.engine.spark.lease import Lease, find_lease
 from lakeport.engine.spark.settings import (
-    attempts_of,
-    check,
-    cores_of,
+    check_settings,
     heap_mb,
-    is_local,
-    master_of,
+    is_local_master,
+    local_cores,
+    master_url,
+    task_attempts,
 )
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.activity import activity
-from lakeport.host.process import Surroundings
-from lakeport.host.scratch import Scratch
+from lakeport.host.process import ProcessContext
+from lakeport.host.scratch import ScratchFolder
 from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 
 
 class _StartUp(threading.Event):
@@ -72,7 +72,7 @@ class _StartUp(threading.Event):
 class DriverSession:
     """The Spark session that the loads of this process share, and its state.
 
-    Make one with `DriverSession.start`. All methods may be called from any thread.
+    Make one with `DriverSession.acquire`. All methods may be called from any thread.
 
     Attributes:
         needs: names of `jars.JARS` that it has.
@@ -81,7 +81,7 @@ class DriverSession:
         streams: number of streaming queries on it; while there is one, nothing takes its place.
         secrets: values that were handed over and must not be in any message.
         start_up: from when to when it started; one waits for it.
-        lacking: why the jars of `also` could not be had; None where they could.
+        lacking: why the jars of `optional_needs` could not be had; None where they could.
     """
 
     _current: ClassVar[DriverSession | None] = None
@@ -94,7 +94,7 @@ class DriverSession:
         self.adopted = False
         self.streams = 0
         self.secrets: set[str] = set()
-        self.lacking: LakeportError | None = None
+        self.jar_error: LakeportError | None = None
         self._given = dict(settings)
         self._owner = os.getpid()
         self._lock = threading.RLock()
@@ -106,25 +106,30 @@ class DriverSession:
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
         self._launch: Launch | Lease | None = None
-        self._builder = threading.Thread(target=self._build, name="lakeport-spark", daemon=True)
+        self._builder = threading.Thread(
+            target=self._start_spark, name="lakeport-spark", daemon=True
+        )
         self._folder: Path | None = None
         self._identity = ("", "")
-        self._also = frozenset[str]()
+        self._optional_needs = frozenset[str]()
         self._users: WeakKeyDictionary[object, int] = WeakKeyDictionary()
-        self._master = master_of(settings)
-        self.attempts = attempts_of({"spark.master": self._master, **settings})
-        check(settings)
-        self._own = partial(Launch, given=settings, small=request.small)
-        if adopt.find() is None:
-            self.needs, self._also = jars.with_cached(needs), frozenset(request.also)
+        self._master = master_url(settings)
+        self.attempts = task_attempts({"spark.master": self._master, **settings})
+        check_settings(settings)
+        self._own = partial(Launch, settings=settings, quick_start=request.quick_start)
+        if active_context.find_context() is None:
+            self.needs, self._optional_needs = (
+                jars.with_cached_needs(needs),
+                frozenset(request.optional_needs),
+            )
             heap_mb(settings)
-            self._launch = lease = lease_for(request.warm, settings, needs)
+            self._launch = lease = find_lease(request.warm, settings, needs)
             self.needs = lease.needs if lease is not None else self.needs
         else:
             self.begin()
 
     @classmethod
-    def start(cls, request: SessionRequest, user: object = None) -> DriverSession:
+    def acquire(cls, request: SessionRequest, user: object = None) -> DriverSession:
         """Adopt the active session, take up our own again, or make one that begins when asked.
 
         A process has one JVM: where its session has not what is needed, and loads use it, this
@@ -142,12 +147,12 @@ class DriverSession:
         with cls._changed:
             while True:
                 current = cls._current
-                if current is not None and current._serves(request):
+                if current is not None and current._suits(request):
                     break
                 if current is not None and not current.adopted:
-                    current._check_idle(request)
-                    if current._users and current._usable:
-                        current._wait_for_others()
+                    current._check_unused(request)
+                    if current._users and current._is_usable:
+                        current._wait_for_users()
                         continue
                     current.stop()
                     if current._builder.is_alive():
@@ -165,7 +170,7 @@ class DriverSession:
             self._changed.notify_all()
 
     @classmethod
-    def forget(cls) -> None:
+    def reset_after_fork(cls) -> None:
         """Begin anew in a process that was forked, as the session is its parent's."""
         cls._current, cls._changed = None, threading.Condition()
 
@@ -174,7 +179,7 @@ class DriverSession:
         """Whether more than one load or command uses the session."""
         return len(self._users) > 1
 
-    def _wait_for_others(self) -> None:
+    def _wait_for_users(self) -> None:
         """Wait a moment for the session's users; refuse to wait for what this thread does itself.
 
         Raises:
@@ -186,7 +191,7 @@ class DriverSession:
                 "end it first, or give both the same `spark` settings.",
             )
         with activity("waiting for", "another load's Spark"):
-            self._changed.wait(_LOOK_SECONDS)
+            self._changed.wait(_POLL_SECONDS)
 
     def begin(self) -> None:
         """Begin to start, unless that was done; never waits.
@@ -197,10 +202,12 @@ class DriverSession:
         with self._lock:
             if self._begun or self._stopped:
                 return
-            if (running := adopt.find()) is not None:
-                self._adopt(running)
+            if (running := active_context.find_context()) is not None:
+                self._adopt_context(running)
             else:
-                self._launch = self._launch or self._own(find_java(), self.needs, also=self._also)
+                self._launch = self._launch or self._own(
+                    find_java(), self.needs, optional_needs=self._optional_needs
+                )
                 atexit.register(self.stop)
                 self.start_up.begin()
                 self._builder.start()
@@ -240,24 +247,24 @@ class DriverSession:
             return self._session
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the JVM runs, or has not been started yet."""
-        return self._launch is None or self._launch.alive
+        return self._launch is None or self._launch.is_alive
 
     @property
-    def surroundings(self) -> Surroundings | None:
+    def process_context(self) -> ProcessContext | None:
         """Return what tasks of a warm session's JVM take on of this process; else None."""
-        return self._launch.surroundings if isinstance(self._launch, Lease) else None
+        return self._launch.process_context if isinstance(self._launch, Lease) else None
 
     @property
     def is_local(self) -> bool:
         """Whether tasks run on this machine and see its disk."""
-        return is_local(self._master)
+        return is_local_master(self._master)
 
     @property
     def cores(self) -> int:
         """How many tasks run at once; waits for the context only on a cluster."""
-        return cores_of(self._master) if self.is_local else int(self.context.defaultParallelism)
+        return local_cores(self._master) if self.is_local else int(self.context.defaultParallelism)
 
     @property
     def master(self) -> str:
@@ -273,7 +280,7 @@ class DriverSession:
             return "lent by a warm session"
         return f"a session of lakeport's own on {self.master}"
 
-    def identity(self) -> tuple[str, str]:
+    def spark_identity(self) -> tuple[str, str]:
         """Return Spark's version and application id, which is empty before a start; never waits.
 
         A session of our own is of the version that is installed, so a load that fails before the
@@ -286,7 +293,7 @@ class DriverSession:
         version, application = self._identity
         return version or installed("pyspark"), application
 
-    def configure(self, settings: Mapping[str, str]) -> None:
+    def set_hadoop_settings(self, settings: Mapping[str, str]) -> None:
         """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
 
         Args:
@@ -298,7 +305,7 @@ class DriverSession:
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
-    def warm(self) -> None:
+    def warm_up_workers(self) -> None:
         """Begin to start the Python workers, and have them load what tasks need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
@@ -317,7 +324,7 @@ class DriverSession:
         if self._wants_workers:
             self._wants_workers = None  # they are being started
             threading.Thread(
-                target=_warm_workers, args=(self,), name="lakeport-warm", daemon=True
+                target=_run_warm_up_job, args=(self,), name="lakeport-warm", daemon=True
             ).start()
 
     def job_folder(self) -> Path | None:
@@ -330,7 +337,7 @@ class DriverSession:
             if self._folder is None and jvm is not None:
                 self._folder = jvm.folder / "failed"
             elif self._folder is None:
-                self._folder = (made := Scratch("jobs")).path
+                self._folder = (made := ScratchFolder("jobs")).path
                 finalize(self, made.remove)
             return self._folder
 
@@ -359,24 +366,28 @@ class DriverSession:
             launch.refresh_archive()
 
     @property
-    def _usable(self) -> bool:
+    def _is_usable(self) -> bool:
         """Whether the session runs, or may yet."""
-        return self.alive and not self._stopped and self._error is None
+        return self.is_alive and not self._stopped and self._error is None
 
-    def _serves(self, request: SessionRequest) -> bool:
+    def _suits(self, request: SessionRequest) -> bool:
         """Whether a new run can go on with this session."""
-        fitting = self._begun or adopt.find() is None
-        if not self._usable or self.adopted or not fitting or request.settings != self._given:
+        fitting = self._begun or active_context.find_context() is None
+        if not self._is_usable or self.adopted or not fitting or request.settings != self._given:
             return False
-        known = self.needs | self._also if self.lacking is None else self.needs | request.also
-        if not request.needs <= self.needs or not request.also <= known:
+        known = (
+            self.needs | self._optional_needs
+            if self.jar_error is None
+            else self.needs | request.optional_needs
+        )
+        if not request.needs <= self.needs or not request.optional_needs <= known:
             return False
         return request.warm != ("off" if isinstance(self._launch, Lease) else "require")
 
-    def _check_idle(self, request: SessionRequest) -> None:
+    def _check_unused(self, request: SessionRequest) -> None:
         """Refuse to end a session of our own that a query or a frame is bound to."""
         alive = not self._stopped and self._context is not None
-        if not alive or not (self.streams or request.keep is self._context):
+        if not alive or not (self.streams or request.keep_context is self._context):
             return
         bound = "a stream runs" if self.streams else "the frame was made"
         lacking = ", ".join(sorted(request.needs - self.needs))
@@ -387,7 +398,7 @@ class DriverSession:
             "adopts it.",
         )
 
-    def _adopt(self, context: SparkContext) -> None:
+    def _adopt_context(self, context: SparkContext) -> None:
         from pyspark.sql import SparkSession
 
         with translate_errors():
@@ -396,14 +407,14 @@ class DriverSession:
         self.adopted = True
         self._context = context
         self._master = str(context.master)
-        self.attempts = attempts_of(dict(conf.getAll()) | {"spark.master": self._master})
+        self.attempts = task_attempts(dict(conf.getAll()) | {"spark.master": self._master})
         self.start_up.set()
 
-    def _build(self) -> None:
+    def _start_spark(self) -> None:
         """Body of the background thread: the JVM, then the context."""
-        adopt.silence_lost_calls()
+        active_context.silence_lost_calls()
         try:
-            context = self._open()
+            context = self._open_context()
             with self._lock:
                 self._context, late = context, self._stopped
             if late and self._launch is not None:
@@ -413,27 +424,29 @@ class DriverSession:
         finally:
             self.start_up.set()
 
-    def _open(self) -> SparkContext:
+    def _open_context(self) -> SparkContext:
         launch = self._launch
         assert launch is not None
         context = launch.open()
         if isinstance(launch, Launch):
-            self.needs, self.lacking = launch.needs, launch.lacking
+            self.needs, self.jar_error = launch.needs, launch.jar_error
         return context
 
 
-os.register_at_fork(after_in_child=DriverSession.forget)
+os.register_at_fork(after_in_child=DriverSession.reset_after_fork)
 
 
-def _warm_workers(session: DriverSession) -> None:
+def _run_warm_up_job(session: DriverSession) -> None:
     """Run a small job that starts the Python workers and their imports; never fails."""
     with suppress(Exception):
         session.start_up.wait()
         if not (session._awaited or session._stopped):  # else others want their cores
-            run_tasks(session, JobLabel("start Python workers"), _warm_worker, range(session.cores))
+            run_tasks(
+                session, JobLabel("start Python workers"), _import_in_worker, range(session.cores)
+            )
 
 
-def _warm_worker(number: int) -> list[int]:
+def _import_in_worker(number: int) -> list[int]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

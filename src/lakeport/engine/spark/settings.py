@@ -91,11 +91,11 @@ def session_settings(
     Raises:
         ConfigError: a key of the mapping looks like a secret, or is not Spark's.
     """
-    check(settings)
-    master = master_of(settings)
+    check_settings(settings)
+    master = master_url(settings)
     result = {"spark.master": master, **_BASE}
-    if is_local(master):
-        cores = cores_of(master)
+    if is_local_master(master):
+        cores = local_cores(master)
         result |= _LOCAL | {
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
@@ -116,7 +116,7 @@ def session_settings(
     return result
 
 
-def check(settings: Mapping[str, str]) -> None:
+def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse what must not be among Spark's settings.
 
     Raises:
@@ -138,24 +138,24 @@ def check(settings: Mapping[str, str]) -> None:
             )
 
 
-def master_of(settings: Mapping[str, str]) -> str:
+def master_url(settings: Mapping[str, str]) -> str:
     """Where Spark runs: this machine, all of it, unless the user says otherwise."""
     return settings.get("spark.master", "local[*]")
 
 
-def is_local(master: str) -> bool:
+def is_local_master(master: str) -> bool:
     """Whether tasks run on this machine, in the driver's own process.
 
-    >>> is_local("local[*]"), is_local("spark://host:7077"), is_local("local-cluster[2,1,1024]")
-    (True, False, False)
+    >>> [is_local_master(each) for each in ("local[*]", "local", "local-cluster[2,1,1024]")]
+    [True, True, False]
     """
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def cores_of(master: str) -> int:
+def local_cores(master: str) -> int:
     """How many tasks a local master runs at once.
 
-    >>> cores_of("local[3]"), cores_of("local"), cores_of("local[4,2]")
+    >>> local_cores("local[3]"), local_cores("local"), local_cores("local[4,2]")
     (3, 1, 4)
     """
     match = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,.*)?\])?", master)
@@ -164,7 +164,7 @@ def cores_of(master: str) -> int:
     return available_cores() if match[1] == "*" else max(1, int(match[1]))
 
 
-def attempts_of(settings: Mapping[str, str]) -> int:
+def task_attempts(settings: Mapping[str, str]) -> int:
     """How often Spark tries a task before its job fails."""
     match = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\s*\])?", settings["spark.master"])
     if match is not None:

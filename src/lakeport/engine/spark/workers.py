@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from lakeport.engine.spark.jobs import JobLabel, run_in_group
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
-from lakeport.host.packages import requirement
+from lakeport.host.packages import pip_requirement
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _Answer = tuple[str, str, list[str]]
-_asked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
-_SILENCE: Final = 60.0
+_checked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
+_SILENCE_SECONDS: Final = 60.0
 
 _ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
 _SHIPPED: Final = (
@@ -34,10 +34,10 @@ _WAITING: Final = (
     "no worker has taken a task for %d s: has the cluster free cores and memory for one "
     "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
 )
-_SEVERAL: Final = 2  # tasks for each core, so that no worker is left out
+_TASKS_PER_CORE: Final = 2  # tasks for each core, so that no worker is left out
 
 
-def check(session: DriverSession, packages: Sequence[str] = ()) -> None:
+def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
     """Ask the workers for their packages, before anything is written; once for each session.
 
     Args:
@@ -50,25 +50,25 @@ def check(session: DriverSession, packages: Sequence[str] = ()) -> None:
         SparkFailure: Spark did not start, or has no workers.
     """
     context = session.context
-    known = _asked.setdefault(context, set())
+    known = _checked.setdefault(context, set())
     names = [name for name in (*_ALWAYS, *packages) if (context.pythonExec, name) not in known]
     if not names:
         return
-    tasks = max(1, session.cores) * _SEVERAL
+    tasks = max(1, session.cores) * _TASKS_PER_CORE
 
     def ask() -> list[_Answer]:
         found: list[_Answer] = (
-            context.parallelize(range(tasks), tasks).mapPartitions(_look(names)).collect()
+            context.parallelize(range(tasks), tasks).mapPartitions(_package_finder(names)).collect()
         )
         return found
 
-    silence = threading.Timer(_SILENCE, _log.warning, [_WAITING, _SILENCE])
+    silence = threading.Timer(_SILENCE_SECONDS, _log.warning, [_WAITING, _SILENCE_SECONDS])
     silence.daemon = True
     silence.start()
     try:
         answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
-        raise _explain(error) from error.__cause__
+        raise _explain_failure(error) from error.__cause__
     finally:
         silence.cancel()
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
@@ -78,7 +78,7 @@ def check(session: DriverSession, packages: Sequence[str] = ()) -> None:
     known |= {(context.pythonExec, name) for name in names}
 
 
-def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
+def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
     """A function that tasks can run without lakeport: as it is nested, it travels by value."""
 
     def look(_: Iterable[int]) -> Iterator[_Answer]:
@@ -113,7 +113,7 @@ def _missing_packages_error(
             "(`spark.submit.pyFiles`), a zip with the package's folder in it; or "
         )
     else:
-        requirements = sorted(map(requirement, names))
+        requirements = sorted(map(pip_requirement, names))
         hint = f"what brings them is `pip install '{requirements[-1]}'`: "
     return MissingDependency(
         f"Spark's workers lack the Python package {packages} (host {host}, {python})",
@@ -121,7 +121,7 @@ def _missing_packages_error(
     )
 
 
-def _explain(error: LakeportError) -> LakeportError:
+def _explain_failure(error: LakeportError) -> LakeportError:
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(

@@ -1,6 +1,6 @@
 """Spark frames and columns: made, cast to the types that a table stores, measured.
 
-All but `digest_of` make expressions only: nothing is run.
+All but `frame_digest` make expressions only: nothing is run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     return spark.createDataFrame([], spark_schema(schema))
 
 
-def cast_to(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+def cast_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     """Return a frame whose columns have the types that a schema has for columns of their names."""
     known = {field.name.lower(): field.dataType for field in spark_schema(schema)}
     return frame.select(
@@ -95,7 +95,7 @@ def expression(sql: str) -> Column:
     return f.expr(sql)
 
 
-def count_of_key(names: Sequence[str]) -> Column:
+def count_per_key(names: Sequence[str]) -> Column:
     """Return, for each row, how many rows have its values in these columns."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -123,12 +123,12 @@ def pattern_problem(spark: SparkSession, pattern: str) -> str:
     return ""
 
 
-def partitions_of(frame: DataFrame) -> int:
+def count_partitions(frame: DataFrame) -> int:
     """Return how many partitions a frame has."""
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
-def size_of(frame: DataFrame) -> int:
+def estimate_bytes(frame: DataFrame) -> int:
     """Return how many bytes a frame reads, as Spark estimates it; huge where nothing tells."""
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
@@ -164,7 +164,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
     )
 
 
-def untyped_columns(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
+def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
     """The columns with places that have no type, as no row can have a value there.
 
     Args:
@@ -212,7 +212,7 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
         return frame
     return frame.select(
         *(
-            _void(frame[quote_identifier(name)], columns[name]).alias(name)
+            _void_expression(frame[quote_identifier(name)], columns[name]).alias(name)
             if name in columns
             else frame[quote_identifier(name)]
             for name in frame.columns
@@ -229,7 +229,7 @@ def void_marked(frame: DataFrame) -> DataFrame:
     return void_untyped(frame, find_untyped_columns(columns))
 
 
-def _void(column: Column, type_: pa.DataType) -> Column:
+def _void_expression(column: Column, type_: pa.DataType) -> Column:
     """An expression with void in the places of a type that are untyped there."""
     from pyspark.sql import functions as f
 
@@ -238,14 +238,14 @@ def _void(column: Column, type_: pa.DataType) -> Column:
     if not has_untyped(type_):
         return column
     if pa.types.is_list(type_):
-        return f.transform(column, lambda item: _void(item, type_.value_type))
+        return f.transform(column, lambda item: _void_expression(item, type_.value_type))
     if pa.types.is_map(type_):
-        return f.transform_values(column, lambda _, value: _void(value, type_.item_type))
-    members = (_void(column.getField(m.name), m.type).alias(m.name) for m in type_)
+        return f.transform_values(column, lambda _, value: _void_expression(value, type_.item_type))
+    members = (_void_expression(column.getField(m.name), m.type).alias(m.name) for m in type_)
     return f.when(column.isNotNull(), f.struct(*members))
 
 
-def digest_of(frame: DataFrame) -> str:
+def frame_digest(frame: DataFrame) -> str:
     """SHA-256, in hex, that changes with the columns and the rows, but not with their order.
 
     Runs the frame's query once more.

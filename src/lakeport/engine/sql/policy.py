@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import active_session, java_class
-from lakeport.engine.sql.query import fault_of, frame_of_plan
+from lakeport.engine.sql.query import frame_of_plan, sql_error_sentence
 from lakeport.errors import ConfigError
 from lakeport.schema.spark_schema import quote_identifier
 
@@ -81,7 +81,7 @@ _TABLE_FUNCTIONS: Final = _fill_pattern(
 )
 
 
-def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
+def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
     """Return one query on a table as a frame that has not run yet.
 
     Args:
@@ -104,10 +104,12 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
         try:
             plan = parser.parsePlan(sql)
         except ParseException as error:
-            raise ConfigError(f"this is not one query: {fault_of(error)}", SINGLE_SELECT) from error
+            raise ConfigError(
+                f"this is not one query: {sql_error_sentence(error)}", SINGLE_SELECT
+            ) from error
         sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
         verdict = "this is not one query of the table alone"
-        checker = _TreeChecker(spark._jvm, verdict, case_sensitive=sensitive)
+        checker = _PlanChecker(spark._jvm, verdict, case_sensitive=sensitive)
         checker.check(plan, frozenset(names))
         for name in names:
             frame.createOrReplaceTempView(quote_identifier(name))
@@ -118,7 +120,7 @@ def run_query(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> D
             except AnalysisException as error:
                 columns = ", ".join(frame.columns)
                 raise ConfigError(
-                    f"Spark can't run the query: {fault_of(error)}",
+                    f"Spark can't run the query: {sql_error_sentence(error)}",
                     f"the table's columns are {columns}.",
                 ) from error
     return found.limit(limit)
@@ -142,12 +144,12 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
         try:
             condition = parser.parseExpression(text)
         except ParseException as error:
-            raise refusal(fault_of(error)) from error
+            raise refusal(sql_error_sentence(error)) from error
     verdict = "this is no condition on a row alone"
-    _TreeChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
+    _PlanChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
 
 
-class _TreeChecker:
+class _PlanChecker:
     """Goes through one tree; `verdict` begins the error's message."""
 
     def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
@@ -174,31 +176,31 @@ class _TreeChecker:
                 self._check_with(item, names)
                 return
             case "analysis.UnresolvedFunction":
-                self._check_function(list(_parts(item.nameParts())))
+                self._check_function(list(_members(item.nameParts())))
             case "analysis.UnresolvedGenerator":
                 self._check_function(str(item.name().unquotedString()).split("."))
             case "analysis.UnresolvedTableValuedFunction":
-                parts = list(_parts(item.name()))
+                parts = list(_members(item.name()))
                 if len(parts) != 1 or parts[0].lower() not in _TABLE_FUNCTIONS:
                     raise self._refusal(f"the table function {'.'.join(parts)!r}")
             case _ if _is_value(kind):
                 return
-            case _ if not _is_looked_into(kind):
+            case _ if not _is_inner_node(kind):
                 raise self._refusal(f"`{kind.rpartition('.')[2].rstrip('$')}`")
-        for part in _parts(item):
+        for part in _members(item):
             self.check(part, names)
 
     def _check_relation(self, relation: Any, names: frozenset[str]) -> None:
-        parts = list(_parts(relation.multipartIdentifier()))
-        known = {self._spelled(name) for name in names}
-        if len(parts) != 1 or self._spelled(parts[0]) not in known:
+        parts = list(_members(relation.multipartIdentifier()))
+        known = {self._fold_case(name) for name in names}
+        if len(parts) != 1 or self._fold_case(parts[0]) not in known:
             raise self._refusal(f"{'.'.join(parts)!r}, which is another table or a path")
         if not relation.options().isEmpty() or relation.isStreaming():
             raise self._refusal(f"options of {parts[0]!r}")
 
     def _check_with(self, node: Any, names: frozenset[str]) -> None:
         """Each CTE sees those before it, itself if it is recursive; the rest of the query all."""
-        for cte in _parts(node.cteRelations()):
+        for cte in _members(node.cteRelations()):
             inner = names | {str(cte._1())}
             self.check(cte._2(), inner if node.allowRecursion() else names)
             names = inner
@@ -221,11 +223,11 @@ class _TreeChecker:
             "Java or other tables is not: use Spark itself for that.",
         )
 
-    def _spelled(self, name: str) -> str:
+    def _fold_case(self, name: str) -> str:
         return name if self._case_sensitive else name.lower()
 
 
-def _parts(item: Any) -> Iterator[Any]:
+def _members(item: Any) -> Iterator[Any]:
     """The members of a collection or of a case class."""
     kind = item.getClass().getName()
     found = item.iterator() if kind.startswith("scala.collection.") else item.productIterator()
@@ -233,7 +235,7 @@ def _parts(item: Any) -> Iterator[Any]:
         yield found.next()
 
 
-def _is_looked_into(kind: str) -> bool:
+def _is_inner_node(kind: str) -> bool:
     if kind in _NODES or kind.startswith(_COLLECTIONS):
         return True
     return kind.startswith(_EXPRESSIONS) and kind != _REFUSED_EXPRESSION

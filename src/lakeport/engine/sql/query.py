@@ -1,7 +1,7 @@
 """One query on named frames, in a session of its own: parsed, analysed, refused in words.
 
-Where SQL could not compute a value, `find_uncomputed` says where and why, as far as Spark tells: by
-its error conditions, and the query context that its exceptions carry under ANSI.
+Where SQL could not compute a value, `find_uncomputed_value` says where and why, by Spark's error
+conditions and the query context that its exceptions carry under ANSI.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
             frame_of_plan(session, plan).createOrReplaceTempView(quote_identifier(name))
 
 
-def check_query(session: SparkSession, sql: str) -> Any:
+def parse_query(session: SparkSession, sql: str) -> Any:
     """The parser's plan of one query; nothing is looked up for it.
 
     Raises:
@@ -133,7 +133,9 @@ def check_query(session: SparkSession, sql: str) -> Any:
     raise ConfigError(f"`sql` is a command ({kind}), and only queries are run", _HINT)
 
 
-def query(session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]]) -> DataFrame:
+def query_frames(
+    session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]]
+) -> DataFrame:
     """One query as a frame that has not run yet.
 
     Args:
@@ -144,7 +146,7 @@ def query(session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]
     Raises:
         ConfigError: the text is no query, or names what is not there.
     """
-    plan = check_query(session, sql)
+    plan = parse_query(session, sql)
     known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
     with active_session(session), translate_sql_errors(f"{'; '.join(known)}."):
         return frame_of_plan(session, plan)
@@ -178,10 +180,10 @@ def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
 
 
 def _sql_error(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
-    return ConfigError(f"{subject}: {fault_of(error)}", hint)
+    return ConfigError(f"{subject}: {sql_error_sentence(error)}", hint)
 
 
-def fault_of(error: PySparkException) -> str:
+def sql_error_sentence(error: PySparkException) -> str:
     """Return the parser's or the analyser's sentence, without codes, plans and traces."""
     said = str(error).strip()
     place = _PLACE.search(said)
@@ -200,7 +202,7 @@ def is_row_wise(frame: DataFrame, source: str) -> bool:
         source: the view that the pieces are of.
     """
     reads = 0
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+    for node in _walk_plan(frame._jdf.queryExecution().analyzed()):
         if _is_view(node, source):
             reads += 1
         elif node.getClass().getSimpleName() not in _ROW_BY_ROW or not _is_plain(node):
@@ -208,11 +210,11 @@ def is_row_wise(frame: DataFrame, source: str) -> bool:
     return reads == 1
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def _walk_plan(plan: Any) -> Iterator[Any]:
     yield plan
     if plan.getClass().getSimpleName() != "View":
         for child in iterate_seq(plan.children()):
-            yield from _nodes(child)
+            yield from _walk_plan(child)
 
 
 def _is_view(node: Any, name: str) -> bool:
@@ -229,7 +231,7 @@ def _is_plain(node: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Uncomputed:
+class UncomputedValue:
     """A value that could not be computed; what it was is left out.
 
     Attributes:
@@ -271,17 +273,17 @@ class _ErrorParameters(dict[str, str]):
         return "…"
 
 
-def find_uncomputed(error: BaseException) -> Uncomputed | None:
+def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
     """Find the value that Spark could not compute among an error's causes; None if none."""
     for cause in walk_causes(error):
         for java in java_causes(cause):
-            found = _uncomputed_of(java)
+            found = _read_java_exception(java)
             if found is not None:
                 return found
     return None
 
 
-def _uncomputed_of(java: Any) -> Uncomputed | None:
+def _read_java_exception(java: Any) -> UncomputedValue | None:
     """Read a Java exception; None unless Spark raised it over a value."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())
@@ -297,8 +299,8 @@ def _uncomputed_of(java: Any) -> Uncomputed | None:
         if not fragment:
             continue
         if str(context.contextType()) != "SQL":
-            return Uncomputed(condition, fragment=fragment, parameters=parameters)
+            return UncomputedValue(condition, fragment=fragment, parameters=parameters)
         place = int(context.line().get()), int(context.startPosition().get()) + 1
         text = str(context.sqlText().get())
-        return Uncomputed(condition, text, fragment, *place, parameters)
-    return Uncomputed(condition, parameters=parameters)
+        return UncomputedValue(condition, text, fragment, *place, parameters)
+    return UncomputedValue(condition, parameters=parameters)

@@ -41,7 +41,7 @@ def start_query(
 
     Args:
         frame: a streaming frame.
-        checkpoint: the folder, as `bind` gives it.
+        checkpoint: the folder, as `bind_checkpoint` gives it.
         mode: Spark's output mode, `append` or `update`.
         timing: arguments of Spark's `trigger`; none for one micro-batch after the other.
         land: takes a micro-batch and its number, in a thread of Spark's.
@@ -76,7 +76,7 @@ def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStr
         ) from error
 
 
-def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
+def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
     """Bind a checkpoint folder to a table, or check that it is bound to that table.
 
     Args:
@@ -94,8 +94,8 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
     """
     name = os.fspath(checkpoint)
     with _name_checkpoint(name), translate_errors():
-        folder = _Folder(spark, name)
-        if lies_among(folder.uri, table):
+        folder = _HadoopFolder(spark, name)
+        if is_among_table_files(folder.uri, table):
             raise ConfigError(
                 f"the checkpoint {folder.uri} lies among the files of the table {table}",
                 "readers would take it for rows, and `vacuum` would delete it: " + _FRESH,
@@ -109,7 +109,7 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
                 )
             folder.write(_FILE, json.dumps({"version": _VERSION, "table": table}))
             found = folder.read(_FILE)
-        bound = _table(found, folder)
+        bound = _parse_binding(found, folder)
     if bound != table:
         raise ConfigError(
             f"the checkpoint {folder.uri} belongs to the table {bound}, not to {table}",
@@ -118,26 +118,26 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
     return folder.uri
 
 
-def lies_among(folder: str, table: str) -> bool:
+def is_among_table_files(folder: str, table: str) -> bool:
     """Whether a folder lies where readers and `vacuum` take its files for the table's.
 
     They leave alone what begins with an underscore, but the log is Delta's.
 
-    >>> lies_among("file:/lake/events/progress", "/lake/events")
+    >>> is_among_table_files("file:/lake/events/progress", "/lake/events")
     True
-    >>> lies_among("/lake/events2", "/lake/events")
+    >>> is_among_table_files("/lake/events2", "/lake/events")
     False
-    >>> lies_among("s3a://lake/events/_progress", "s3://lake/events")
+    >>> is_among_table_files("s3a://lake/events/_progress", "s3://lake/events")
     False
     """
-    place, root = (_plain(uri) for uri in (folder, table))
+    place, root = (_normalise_uri(uri) for uri in (folder, table))
     if place != root and not place.startswith(f"{root}/"):
         return False
     first = place.removeprefix(root).strip("/").partition("/")[0]
     return not first.startswith("_") or first == "_delta_log"
 
 
-def _plain(uri: str) -> str:
+def _normalise_uri(uri: str) -> str:
     scheme, mark, path = uri.partition(":")
     if not mark or scheme == "file":
         return "/" + (path if mark else uri).strip("/")
@@ -158,7 +158,7 @@ def _name_checkpoint(name: str) -> Iterator[None]:
         ) from error
 
 
-def _table(text: str | None, folder: _Folder) -> str:
+def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
     try:
         entry = json.loads(text or "")
         if entry["version"] == _VERSION:
@@ -168,7 +168,7 @@ def _table(text: str | None, folder: _Folder) -> str:
     raise ConfigError(f"{folder.uri}/{_FILE} was not written by this version of lakeport", _FRESH)
 
 
-def knows_scheme(spark: SparkSession, scheme: str) -> bool:
+def has_file_system(spark: SparkSession, scheme: str) -> bool:
     """Return whether a session has a file system for URIs of a scheme, whoever's it is."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
@@ -178,7 +178,7 @@ def knows_scheme(spark: SparkSession, scheme: str) -> bool:
     return True
 
 
-class _Folder:
+class _HadoopFolder:
     """A folder behind Hadoop's file systems."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:

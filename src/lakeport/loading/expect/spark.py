@@ -18,13 +18,13 @@ from lakeport.config.explain import closest_match
 from lakeport.engine.failures import mask_causes
 from lakeport.engine.sql.frames import (
     column,
-    count_of_key,
+    count_per_key,
     expression,
     failure_bits,
     literal,
     pattern_problem,
 )
-from lakeport.engine.sql.query import Uncomputed, find_uncomputed, translate_sql_errors
+from lakeport.engine.sql.query import UncomputedValue, find_uncomputed_value, translate_sql_errors
 from lakeport.errors import ConfigError, InputError
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.scrub import scrub
@@ -118,7 +118,7 @@ def _join_keys(
         frame, match = _join_table(frame, expectation, number, other)
         return frame, complete & match.isNull()
     count = f"{MASK} {number}"
-    frame = frame.withColumn(count, count_of_key(expectation.columns))
+    frame = frame.withColumn(count, count_per_key(expectation.columns))
     violates = column(count) > 1
     if table is not None and all(_has_column(table, name) for name in expectation.columns):
         frame, match = _join_table(frame, expectation, number, table)
@@ -204,7 +204,7 @@ def name_failed_sql(
     try:
         yield
     except InputError as error:
-        failure = find_uncomputed(error)
+        failure = find_uncomputed_value(error)
         if failure is None:
             raise
         named = _failure_error(failure, _find_suspects(failure, sql, expected, others), secrets)
@@ -214,7 +214,7 @@ def name_failed_sql(
 
 
 def _failure_error(
-    failure: Uncomputed, suspects: Sequence[str], secrets: Iterable[str]
+    failure: UncomputedValue, suspects: Sequence[str], secrets: Iterable[str]
 ) -> InputError:
     """Return the error that names the suspects, and quotes the failed SQL where Spark does."""
     suspects = suspects or ["the frame"]
@@ -227,7 +227,7 @@ def _failure_error(
 
 
 def _find_suspects(
-    failure: Uncomputed, sql: str, expected: Sequence[Expectation], others: Sequence[str]
+    failure: UncomputedValue, sql: str, expected: Sequence[Expectation], others: Sequence[str]
 ) -> list[str]:
     """Return what may have computed the failed value: the owner of that SQL, or all candidates."""
     texts = {f"expectation {one.title}": one.check for one in expected if one.check}

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.engine.failures import translate_errors
-from lakeport.engine.sql.frames import normalise_frame, untyped_columns, void_untyped
-from lakeport.engine.sql.query import check_query, clone_session, is_row_wise, name_frames, query
+from lakeport.engine.sql.frames import find_untyped_in_frame, normalise_frame, void_untyped
+from lakeport.engine.sql.query import (
+    clone_session,
+    is_row_wise,
+    name_frames,
+    parse_query,
+    query_frames,
+)
 from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import apply_function, import_function
 from lakeport.model import Batch, Reader, Split
@@ -27,7 +33,7 @@ from lakeport.schema.nested import restore_untyped_columns
 from lakeport.shape import fit_batches
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DataFrame, Reading, SparkEngine, SparkSession
+    from lakeport.engine.base import DataFrame, ReadingFrame, SparkEngine, SparkSession
 
 EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"
@@ -56,7 +62,7 @@ class TransformedBatch:
     batch: Batch
     frame: DataFrame
     row_wise: bool
-    reading: Reading[ReadItem] | None = None
+    reading: ReadingFrame[ReadItem] | None = None
 
     @property
     def how(self) -> str:
@@ -104,7 +110,7 @@ class Transform:
             ConfigError: one of them can't.
         """
         if self.function is None or self.sql:
-            check_query(clone_session(self.engine.spark), self.sql)
+            parse_query(clone_session(self.engine.spark), self.sql)
 
     def digest_rules(self, batch: Batch) -> Batch:
         """Return the batch with the rules in its digest, and without memory of its files."""
@@ -144,7 +150,7 @@ class Transform:
         name_frames(session, {**self.views, SOURCE: frame})
         found = self._apply_rules(session, frame.columns)
         stored = normalise_frame(found, batch.stream)
-        untyped = untyped_columns(found, stored)
+        untyped = find_untyped_in_frame(found, stored)
         return TransformedBatch(
             replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
             stored,
@@ -158,7 +164,7 @@ class Transform:
             SOURCE: tuple(columns),
             **{name: tuple(view.columns) for name, view in self.views.items()},
         }
-        frame = query(session, self.sql, known) if self.sql else session.table(SOURCE)
+        frame = query_frames(session, self.sql, known) if self.sql else session.table(SOURCE)
         if self.function is not None:
             with translate_errors():
                 return apply_function(self.function, frame)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
-from lakeport.host.activity import advance
+from lakeport.host.activity import add_progress
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
@@ -207,7 +207,7 @@ def read_blocks(
         want = max(block_bytes, len(rest))  # doubles, so that a long record is not read over again
         data = source.read(want if stop < 0 else min(want, stop - position))
         position += len(data)
-        advance(len(data))
+        add_progress(len(data))
         if not data:
             break
         rest += data

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import SourceError
-from lakeport.host.packages import missing
+from lakeport.host.packages import missing_extra_error
 from lakeport.model import Batch
 from lakeport.schema.types import Field
 from lakeport.sources.csv.csv_plan import plan_csv
@@ -122,7 +122,7 @@ def _convert(
         from lakeport.sources.excel.sheet import open_sheet
     except ImportError:
         problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
-        raise missing(problem, "excel") from None
+        raise missing_extra_error(problem, "excel") from None
     number, file = item
     at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
     with (

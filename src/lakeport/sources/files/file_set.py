@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lakeport.host.activity import carried
+from lakeport.host.activity import bind_activity
 from lakeport.host.process import available_cores
 from lakeport.schema.types import Field
 from lakeport.sources.csv.dialect import CsvOptions
@@ -53,7 +53,9 @@ def _run_in_threads(function: Callable[[Any], list[Any]], items: Sequence[Any]) 
     if len(items) < 2:
         return run_in_process(function, items)
     with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
-        return [result for results in executor.map(carried(function), items) for result in results]
+        return [
+            result for results in executor.map(bind_activity(function), items) for result in results
+        ]
 
 
 class FileSet:
@@ -169,7 +171,9 @@ class FileSet:
             spool = partial(_spool_file, self.files, self.spool, encodings, self.limits)
             here = [n for n in to_spool if not self.is_visible_to_tasks(self.files[n])]
             in_tasks = [n for n in to_spool if self.is_visible_to_tasks(self.files[n])]
-            spooled = {n: file for found in executor.map(carried(spool), here) for n, file in found}
+            spooled = {
+                n: file for found in executor.map(bind_activity(spool), here) for n, file in found
+            }
         spooled |= dict(self.run(spool, in_tasks)) if in_tasks else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 

@@ -52,7 +52,7 @@ from lakeport.sources.files.discovery import (
 )
 from lakeport.sources.input.decompression import unpack_limits
 from lakeport.sources.target import fixed_table_name, open_folder_storage
-from lakeport.storage.base import created
+from lakeport.storage.base import create_object
 from lakeport.units import pluralize
 
 if TYPE_CHECKING:
@@ -482,7 +482,7 @@ class LandedFiles:
         """Store a segment of about `size` files; in one request up to 50,000."""
         storage = self._memory.storage
         if size > _SMALL:
-            with created(storage, self._segment_key(name)) as target:
+            with create_object(storage, self._segment_key(name)) as target:
                 write_segment(files, target)
             return
         small = io.BytesIO()

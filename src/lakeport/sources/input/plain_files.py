@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
-from lakeport.host.activity import advance
+from lakeport.host.activity import add_progress
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import (
     UnpackLimits,
@@ -197,7 +197,7 @@ def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iter
         if begin:
             yield begin
         while chunk := source.read(_CHUNK):
-            advance(len(chunk))
+            add_progress(len(chunk))
             yield chunk
         return
     decoder = codecs.getincrementaldecoder(encoding)("strict")
@@ -214,7 +214,7 @@ def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iter
                 f"{guess_western_encoding(chunk) or 'utf-8'}.",
             ) from error
         yield text.encode("utf-8")
-        advance(len(chunk))
+        add_progress(len(chunk))
         offset += len(chunk)
         if not chunk:
             return

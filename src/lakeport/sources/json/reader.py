@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
-from lakeport.host.activity import advance
+from lakeport.host.activity import add_progress
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
@@ -107,7 +107,7 @@ class _SplitFile:
 
     def readinto(self, view: memoryview) -> int:
         count = self._fill(view if self._left < 0 else view[: self._left]) or 0
-        advance(count)
+        add_progress(count)
         if self._left > 0 and not count:
             raise SourceError(
                 f"file {self._uri!r} ends {self._left} bytes before it should",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from lakeport.errors import BadRecord, BadRecords, InputError
-from lakeport.host.activity import reached
+from lakeport.host.activity import set_progress
 from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.sources.input.decompression import unpack_limits
@@ -436,7 +436,7 @@ class SingerSource:
             self._collector.advance_origin(block.end)
             self._spool.limit_buffers()
             read += block.end
-            reached(read, sum(self.counts.values()))
+            set_progress(read, sum(self.counts.values()))
             if self._on_progress is not None:
                 self._collector.report_progress(self._on_progress)
         yield self._cut_flush(last=True)

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.host.scratch import replace_whole
+from lakeport.host.scratch import replace_file
 
 _Object = dict[str, msgspec.Raw]
 
@@ -165,7 +165,7 @@ def _replace_state_file(path: Path, content: bytes) -> None:
         DestinationError: the disk refuses.
     """
     try:
-        replace_whole(path, content)
+        replace_file(path, content)
     except OSError as error:
         raise DestinationError(
             f"the data has landed, but the state file {path} could not be written: "

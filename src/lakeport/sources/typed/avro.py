@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.host.packages import missing
+from lakeport.host.packages import missing_extra_error
 from lakeport.model import Split
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
@@ -513,7 +513,7 @@ def _fastavro() -> Any:
         import fastavro
     except ImportError:
         problem = "the source is Avro, and the package `fastavro` is not installed"
-        raise missing(problem, "avro") from None
+        raise missing_extra_error(problem, "avro") from None
     readers = fastavro.read.LOGICAL_READERS
     readers["bytes-lakeport-decimal"] = readers["fixed-lakeport-decimal"] = _decimal
     readers["fixed-lakeport-uuid"] = _uuid

@@ -1,4 +1,4 @@
-"""Clients of Azure's Blob service: credentials, one request."""
+"""Azure's Blob service: settings, credentials, a client that retries, and the connection test."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from lakeport.errors import LakeportError
-from lakeport.host.packages import missing
+from lakeport.host.packages import missing_extra_error
 from lakeport.storage.azure import errors as azure_errors
-from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, item_of
+from lakeport.storage.checks import CheckItem, Checks, CloudCheck, check_clock, run_check
 from lakeport.storage.retry import (
     CloudSettings,
     Condition,
     Connection,
-    HollowAnswer,
-    PerProcess,
+    ConnectionCache,
+    InvalidAnswer,
     limit_session,
 )
 
@@ -31,14 +31,14 @@ _CLOUD = "core.windows.net"
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
 _BLOCK = 256 << 10
-_SPENT = 60  # seconds before its end at which a token is not used any more
+_EXPIRY_MARGIN = 60  # seconds: a token is not used for longer than so before its expiry
 
-_DELETED = "_lakeport/probe-delete"
+_PROBE_KEY = "_lakeport/probe-delete"
 
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings(CloudSettings):
-    """How to reach a storage account.
+    """Address and credentials of a storage account.
 
     One of: the account's key; a SAS token; the three values of a service principal; a managed
     identity. Without any, the default chain of the Azure SDK is searched.
@@ -57,6 +57,8 @@ class AzureSettings(CloudSettings):
         endpoint: address of an emulator's Blob service, without the account.
     """
 
+    address_keys: ClassVar = "`account_name`, `azure_endpoint`"
+
     account: str
     access_key: str = field(default="", repr=False)
     sas_token: str = field(default="", repr=False)
@@ -70,7 +72,7 @@ class AzureSettings(CloudSettings):
 
     @property
     def host(self) -> str:
-        """The account as Hadoop's connector names it.
+        """Host name of the account in the URIs of Hadoop's connector.
 
         >>> AzureSettings("lake").host
         'lake.dfs.core.windows.net'
@@ -78,12 +80,12 @@ class AzureSettings(CloudSettings):
         return f"{self.account}.dfs.{self.cloud}"
 
     @property
-    def blob_url(self) -> str:
-        """The address of the account's Blob service.
+    def address(self) -> str:
+        """URL of the account's Blob service.
 
-        >>> AzureSettings("lake").blob_url
+        >>> AzureSettings("lake").address
         'https://lake.blob.core.windows.net'
-        >>> AzureSettings("devstoreaccount1", endpoint="http://127.0.0.1:10000").blob_url
+        >>> AzureSettings("devstoreaccount1", endpoint="http://127.0.0.1:10000").address
         'http://127.0.0.1:10000/devstoreaccount1'
         """
         if self.endpoint:
@@ -92,19 +94,19 @@ class AzureSettings(CloudSettings):
 
     @property
     def scheme(self) -> str:
-        """`abfss`, or `abfs` for an emulator without TLS."""
+        """Scheme of Hadoop's URIs: `abfss`, or `abfs` for an emulator without TLS."""
         return "abfs" if urlsplit(self.endpoint).scheme == "http" else "abfss"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that no message may hold."""
+        """The values that must not appear in messages."""
         signature = parse_qs(self.sas_token).get("sig", [])
         values = (self.access_key, self.sas_token, self.client_secret, self.token, *signature)
         return tuple(value for value in values if value)
 
     @property
     def sas_expired(self) -> bool:
-        """Whether the SAS token says that its time is over.
+        """Whether the SAS token has expired by its own words; False if it names no end.
 
         >>> AzureSettings("lake", sas_token="se=2001-01-01T00%3A00%3A00Z&sig=x").sas_expired
         True
@@ -117,22 +119,22 @@ class AzureSettings(CloudSettings):
 
 
 class AzureConnection(Connection):
-    """A process's client of one storage account."""
+    """Client of one storage account, for one process."""
 
     is_transient = staticmethod(azure_errors.is_transient)
     has_response = staticmethod(azure_errors.has_response)
+    translate = staticmethod(azure_errors.translate)
 
     def __init__(self, settings: AzureSettings) -> None:
-        super().__init__(settings.retry_policy)
-        self.settings = settings
+        super().__init__(settings)
         self._client, self._credential = _client(settings)
 
     def blob(self, container: str, key: str) -> Any:
-        """The SDK's client of one blob."""
+        """Return the SDK's client of one blob."""
         return self._client.get_blob_client(container, key)
 
     def container(self, container: str) -> Any:
-        """The SDK's client of one container."""
+        """Return the SDK's client of one container."""
         return self._client.get_container_client(container)
 
     def call(
@@ -143,25 +145,21 @@ class AzureConnection(Connection):
         *,
         condition: Condition = "none",
     ) -> T:
-        """Send one request, again while its failure is transient; name the failure that stays.
+        """Send a request, repeat it while its failure is transient, and return its answer.
 
         Args:
             action: `read`, `write`, `list` or `delete`.
-            name: the blob's or container's URI, for messages.
+            name: the blob's or container's URI, for the error.
             send: the request.
-            condition: the condition that `send` asks with, for the error's words.
+            condition: the condition that `send` asks with, for the error.
 
         Raises:
-            DestinationError: as `azure.errors.translate` names it.
+            LakeportError: as `azure.errors.translate` returns it.
         """
-
-        def translate(error: Exception) -> LakeportError:
-            return azure_errors.translate(error, action, name, self.settings, condition)
-
-        return self.repeat(send, translate)
+        return self.send_with_retries(send, action, name, condition)
 
     def access_token(self) -> tuple[str, int]:
-        """A token and when it expires, in seconds since 1970; empty where none is used.
+        """Return a token and when it expires, in seconds since 1970; empty and 0 for keys and SAS.
 
         Raises:
             PermissionRefused: the credentials are not accepted.
@@ -175,14 +173,14 @@ class AzureConnection(Connection):
         return str(token.token), int(token.expires_on)
 
 
-connect = PerProcess[AzureSettings, AzureConnection](AzureConnection)
-"""The connection of this process for some settings; made at the first use."""
+connect = ConnectionCache[AzureSettings, AzureConnection](AzureConnection)
+"""This process's connection for some settings, opened at its first use."""
 
 
 def with_credentials(settings: AzureSettings) -> AzureSettings:
-    """The settings with a token, so that no other process has to look for credentials.
+    """Return the settings with a token for other processes, which then look for no credentials.
 
-    Where credentials are given, or none are found, the settings stay as they are.
+    The same settings, if they hold credentials already, or none are found.
     """
     if settings.access_key or settings.sas_token or settings.client_secret or settings.token:
         return settings
@@ -193,29 +191,29 @@ def with_credentials(settings: AzureSettings) -> AzureSettings:
     return replace(settings, token=token, token_end=end)
 
 
-class _HandedToken:
-    """A token that came with the settings; once it is spent, the machine's own credentials."""
+class _DriverToken:
+    """Credential of the SDK: the driver's token; after its expiry, the machine's own credential."""
 
     def __init__(self, settings: AzureSettings) -> None:
         self._settings = settings
-        self._own: Any = None
+        self._own_credential: Any = None
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
         from azure.core.credentials import AccessToken
 
-        if time.time() < self._settings.token_end - _SPENT:
+        if time.time() < self._settings.token_end - _EXPIRY_MARGIN:
             return AccessToken(self._settings.token, self._settings.token_end)
-        self._own = self._own or _identity(self._settings)
-        return self._own.get_token(*scopes, **options)
+        self._own_credential = self._own_credential or _identity(self._settings)
+        return self._own_credential.get_token(*scopes, **options)
 
 
 def _client(settings: AzureSettings) -> tuple[Any, Any]:
-    """A client, and what fetches its tokens (None for keys and SAS)."""
+    """Return the SDK's client, and the credential for its tokens (None for keys and SAS)."""
     try:
         from azure.core.credentials import AzureSasCredential
         from azure.storage.blob import BlobServiceClient
     except ImportError as error:
-        raise missing("azure-storage-blob is not installed", "azure") from error
+        raise missing_extra_error("azure-storage-blob is not installed", "azure") from error
     token = None
     if settings.access_key:
         name, key = settings.account, settings.access_key
@@ -223,10 +221,10 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
     elif settings.sas_token:
         credential = AzureSasCredential(settings.sas_token)
     else:
-        credential = token = _HandedToken(settings) if settings.token else _identity(settings)
+        credential = token = _DriverToken(settings) if settings.token else _identity(settings)
     try:
         client = BlobServiceClient(
-            settings.blob_url,
+            settings.address,
             credential=credential,
             retry_total=0,
             connection_timeout=settings.connect_seconds,
@@ -234,15 +232,15 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
             transport=_transport(settings),
             max_single_put_size=256 << 20,
             user_agent="lakeport",
-            raw_response_hook=_check_success,
+            raw_response_hook=_check_headers,
         )
     except Exception as error:
-        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+        raise azure_errors.translate(error, "read", settings.address, settings) from None
     return client, token
 
 
 def _transport(settings: AzureSettings) -> Any:
-    """What sends requests, with a limit on the time of whole answers."""
+    """Return an HTTP transport that limits the time of whole answers."""
     from azure.core.pipeline.transport import RequestsTransport
 
     transport = RequestsTransport(
@@ -255,11 +253,11 @@ def _transport(settings: AzureSettings) -> Any:
     return transport
 
 
-def _check_success(response: Any) -> None:
-    """Refuse a success that lacks a header which the service always sends.
+def _check_headers(response: Any) -> None:
+    """Check that a successful answer has the headers that the service always sends.
 
     Raises:
-        HollowAnswer: it has no request id, or is about a whole blob and has no ETag.
+        InvalidAnswer: there is no request id, or no ETag after a write of a whole blob.
     """
     request, answer = response.http_request, response.http_response
     if answer.status_code >= 300:
@@ -268,14 +266,15 @@ def _check_success(response: Any) -> None:
     for header in ("x-ms-request-id", *(("ETag",) if whole else ())):
         if header not in answer.headers:
             answer.internal_response.close()
-            raise HollowAnswer(request.url.partition("?")[0], header)
+            raise InvalidAnswer(request.url.partition("?")[0], header)
 
 
 def _identity(settings: AzureSettings) -> Any:
+    """Return the credential of a service principal, a managed identity, or the default chain."""
     try:
         from azure import identity
     except ImportError as error:
-        raise missing("azure-identity is not installed", "azure") from error
+        raise missing_extra_error("azure-identity is not installed", "azure") from error
     try:
         if settings.client_secret:
             return identity.ClientSecretCredential(
@@ -291,17 +290,17 @@ def _identity(settings: AzureSettings) -> Any:
             managed_identity_client_id=client, exclude_interactive_browser_credential=True
         )
     except Exception as error:
-        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+        raise azure_errors.translate(error, "read", settings.address, settings) from None
 
 
 class AzureCheck(CloudCheck):
-    """Tries credentials, container, clock, writing and create-only, deleting."""
+    """Connection test of a container: credentials, clock, create-only writes and deletes."""
 
     upload = "block upload"
     storage: AzureStorage
 
-    def credentials(self) -> str:
-        """Which of the settings are used, once they have been."""
+    def check_credentials(self) -> str:
+        """Fetch a token; return which credentials are in use."""
         settings = self.storage.settings
         connect(settings).access_token()
         if settings.access_key:
@@ -314,17 +313,17 @@ class AzureCheck(CloudCheck):
             return "the managed identity gives tokens"
         return "found by the Azure SDK's default chain"
 
-    def place(self) -> list[CheckItem]:
-        """The container, listed, and the clock."""
+    def check_place(self) -> list[CheckItem]:
+        """Return the items for listing the container and for the clock."""
         headers: dict[str, str] = {}
-        return [item_of("container", lambda: self._container(headers)), clock_item(headers)]
+        return [run_check("container", lambda: self._list_container(headers)), check_clock(headers)]
 
-    def further(self) -> Checks:
-        """Whether blobs can be deleted, which tables need."""
-        yield item_of("delete", self._delete)
+    def check_more(self) -> Checks:
+        """Yield the item for deleting blobs, which tables need."""
+        yield run_check("delete", self._check_delete)
 
-    def _container(self, headers: dict[str, str]) -> str:
-        """List one blob, which tables need to be allowed anyway."""
+    def _list_container(self, headers: dict[str, str]) -> str:
+        """List one blob, which tables need; keep the answer's headers in `headers`."""
         storage = self.storage
         connection = connect(storage.settings)
         container = connection.container(storage.container)
@@ -341,7 +340,7 @@ class AzureCheck(CloudCheck):
         connection.call("list", storage.uri(), send)
         return f"{storage.uri()} can be listed"
 
-    def _delete(self) -> str:
-        self.storage.put(_DELETED, b"")
-        self.storage.delete(_DELETED)
+    def _check_delete(self) -> str:
+        self.storage.put(_PROBE_KEY, b"")
+        self.storage.delete(_PROBE_KEY)
         return "blobs can be deleted"

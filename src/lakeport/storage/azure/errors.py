@@ -1,4 +1,4 @@
-"""Failures of Azure Blob requests -> lakeport's errors: which pass, and what to change."""
+"""Failures of Azure Blob requests -> lakeport's errors: is a retry of use, and what to change."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.storage.retry import (
-    DAMAGED,
-    MISSING,
-    SKEWED,
+    CLOCK_SKEWED,
+    DATA_DAMAGED,
+    OBJECT_MISSING,
     Condition,
     GivenUp,
-    already_exists,
-    condition_failed,
-    cut_off,
-    failure,
-    given_up,
-    names_of,
+    RequestFailure,
+    class_names,
+    error_row,
+    exists_error,
+    is_cut_off,
+    unreachable_error,
 )
 
 if TYPE_CHECKING:
@@ -29,27 +29,15 @@ if TYPE_CHECKING:
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {"IncompleteReadError", "ServiceRequestError", "ServiceResponseError"}
-_ODD_ANSWER = "check `account_name` and `azure_endpoint`; `--debug` shows the SDK's own words."
-_SEARCHED = (
-    "set `access_key`, `sas_token`, the three of `tenant_id`, `client_id` and `client_secret`, or "
-    "`managed_identity: true`; without them, the environment (AZURE_TENANT_ID, AZURE_CLIENT_ID, "
-    "AZURE_CLIENT_SECRET), workload identity, the machine's identity and the Azure CLI are "
-    "searched."
-)
-
-_NO_CONTAINER = failure(
-    DestinationError,
-    "there is no such container: {name}",
-    "check the container's name and `account_name`; lakeport never creates a container.",
-)
+_UNKNOWN_HOST = ("Failed to resolve", "NameResolution", "Errno -2")
 
 
 class BlocksGone(DestinationError):
-    """What was staged is no longer there, as another write of the same name took its place."""
+    """The staged blocks no longer exist, as another write of the same name took their place."""
 
 
 def has_response(error: Exception) -> bool:
-    """Whether the endpoint answered at all."""
+    """Whether the endpoint answered the request."""
     return _status(error) > 0
 
 
@@ -58,9 +46,10 @@ def is_transient(error: Exception) -> bool:
     status = _status(error)
     if status:
         return status in _TRANSIENT_STATUS
-    if not names_of(error) & _NETWORK or _unknown_host(error):
+    if _NETWORK.isdisjoint(class_names(error)) or _is_unknown_host(error):
         return False
-    return "SSL" not in str(error) or cut_off(_met_by_sdk(error))
+    # The SDK keeps the error that it met as an attribute, not as the cause.
+    return "SSL" not in str(error) or is_cut_off(getattr(error, "inner_exception", None) or error)
 
 
 def translate(
@@ -70,7 +59,7 @@ def translate(
     settings: AzureSettings,
     condition: Condition = "none",
 ) -> LakeportError:
-    """The most specific error of lakeport's for a failure of a request.
+    """Return lakeport's error for a request that failed, with the setting or role to change.
 
     Args:
         error: what the Azure SDK raised.
@@ -81,52 +70,62 @@ def translate(
     """
     if isinstance(error, LakeportError):
         return error
-    if isinstance(error, GivenUp) or is_transient(error):
-        return _unreached(error, name, settings)
-    if condition == "absent" and _code(error) == "BlobAlreadyExists":
-        return already_exists(name)
-    if condition != "none" and _status(error) == 412:
-        return condition_failed(condition, name)
-    if has_response(error):
-        return _from_answer(error, action, name, settings)
-    return _from_client(error, name, settings)
+    cause = error.cause if isinstance(error, GivenUp) else error
+    status, code = _status(cause), _code(cause)
+    failure = RequestFailure(cause, action, name, settings, status, code)
+    keys = [code, str(status), "answer"] if status else _client_keys(cause, settings)
+    if isinstance(error, GivenUp) or is_transient(error) or keys == ["network"]:
+        return unreachable_error(error, failure)
+    if condition == "absent" and code == "BlobAlreadyExists":
+        return exists_error(name)
+    return failure.translate(_ERRORS, keys, condition)
 
 
-def _unreached(error: Exception, name: str, settings: AzureSettings) -> LakeportError:
-    met = error.cause if isinstance(error, GivenUp) else error
-    answer = f"{_status(met)} {_code(met)}" if has_response(met) else ""
-    keys = "`account_name`, `azure_endpoint`"
-    return given_up(error, name, settings.blob_url, answer, type(met).__name__, keys)
+def _status(error: Exception) -> int:
+    """Return the HTTP status; 0 if no answer came."""
+    return int(getattr(error, "status_code", 0) or 0)
 
 
-def _from_answer(
-    error: Exception, action: str, name: str, settings: AzureSettings
-) -> LakeportError:
-    status, code = _status(error), _code(error)
-    if code in _BY_CODE:
-        return _BY_CODE[code](name=name, account=settings.account)
-    if code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
-        return _not_authentic(error, settings)
-    if status == 404:
-        return MISSING(name=name)
-    if status in (401, 403):
-        return _refused(action, name, code, settings)
-    return DestinationError(
-        f"{name}: the request to {action} it failed, {status} {code}", _ODD_ANSWER
-    )
+def _code(error: Exception) -> str:
+    """Return Azure's error code; empty if the answer has none, or none came."""
+    code = getattr(error, "error_code", "") or ""
+    if not code:
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        code = headers.get("x-ms-error-code", "")
+    return str(getattr(code, "value", code))
 
 
-def _not_authentic(error: Exception, settings: AzureSettings) -> LakeportError:
-    """Signatures that don't fit: the clock's, the token's or the key's fault."""
-    if "date header" in str(error).lower():
-        return SKEWED()
+def _client_keys(error: Exception, settings: AzureSettings) -> list[str]:
+    """Return the keys of `_ERRORS` for a failure before any answer, the most specific first."""
+    names = class_names(error)
+    if "ClientAuthenticationError" in names:
+        key = "service principal" if settings.client_secret else "no credentials"
+    elif _is_unknown_host(error) and not settings.endpoint:
+        key = "unknown host"
+    elif not _NETWORK.isdisjoint(names):
+        key = "untrusted" if "SSL" in str(error) else "network"
+    else:  # a ValueError comes of a header that was cut
+        key = "ValueError" if isinstance(error, ValueError) else "client"
+    return [key]
+
+
+def _is_unknown_host(error: Exception) -> bool:
+    """Whether the account's host name could not be resolved."""
+    return any(words in str(error) for words in _UNKNOWN_HOST)
+
+
+def _not_authentic(failure: RequestFailure) -> LakeportError:
+    """Return the error for a signature or token that Azure does not accept: clock, key or token."""
+    settings: AzureSettings = failure.settings
+    if "date header" in str(failure.error).lower():
+        return CLOCK_SKEWED(failure)
     if settings.access_key:
         return PermissionRefused(
             f"`access_key` does not belong to the account {settings.account!r}",
             "copy one of the account's two keys anew: it may have been rotated.",
         )
     if settings.sas_expired:
-        return PermissionRefused("`sas_token` has expired", "issue a new one.")
+        return _SAS_EXPIRED(failure)
     if settings.sas_token:
         return PermissionRefused(
             f"the account {settings.account!r} does not accept `sas_token`",
@@ -138,92 +137,95 @@ def _not_authentic(error: Exception, settings: AzureSettings) -> LakeportError:
     )
 
 
-def _refused(action: str, name: str, code: str, settings: AzureSettings) -> PermissionRefused:
+def _access_denied(failure: RequestFailure) -> LakeportError:
+    """Return the error for a 401 or 403; its hint depends on the credentials in use."""
+    settings: AzureSettings = failure.settings
     if settings.sas_expired:
-        return PermissionRefused("`sas_token` has expired", "issue a new one.")
+        return _SAS_EXPIRED(failure)
     if settings.access_key:
         hint = "check `access_key`, and the account's network rules: keys permit everything else."
     elif settings.sas_token:
-        hint = f"issue a `sas_token` for the container that permits to {action} (sp=racwdl)."
+        hint = (
+            f"issue a `sas_token` for the container that permits to {failure.action} (sp=racwdl)."
+        )
     else:
         hint = (
             "assign the role `Storage Blob Data Contributor` on the container to the identity in "
             "use; a network rule of the account may be the reason too."
         )
-    return PermissionRefused(f"{name}: the request to {action} it was refused ({code})", hint)
+    message = f"{failure.name}: the request to {failure.action} it was refused ({failure.code})"
+    return PermissionRefused(message, hint)
 
 
-def _from_client(error: Exception, name: str, settings: AzureSettings) -> LakeportError:
-    names = names_of(error)
-    if "ClientAuthenticationError" in names:
-        if settings.client_secret:
-            return PermissionRefused(
-                "the service principal can't log in",
-                "check `tenant_id`, `client_id` and `client_secret`, and that it has not expired.",
-            )
-        return PermissionRefused("no usable Azure credentials were found", _SEARCHED)
-    if _unknown_host(error) and not settings.endpoint:
-        return DestinationError(
-            f"there is no storage account {settings.account!r} (its host name is unknown)",
-            "check `account_name`, DNS and the proxy (HTTPS_PROXY).",
-        )
-    if "SSL" in str(error) and names & _NETWORK:
-        return Unreachable(
-            f"no trusted TLS connection to {settings.blob_url}",
-            "REQUESTS_CA_BUNDLE names a private authority's certificate; check `azure_endpoint`.",
-        )
-    if names & _NETWORK:
-        return _unreached(error, name, settings)
-    if isinstance(error, ValueError):  # of a header, half of which came
-        return Unreachable(
-            f"{name}: the store's answer was cut, or is none of a store's",
-            "run it again; `--debug` shows the SDK's own words.",
-        )
-    return DestinationError(
-        f"{name}: the Azure SDK failed with {type(error).__name__}", _ODD_ANSWER
-    )
-
-
-def _status(error: Exception) -> int:
-    return int(getattr(error, "status_code", 0) or 0)
-
-
-def _code(error: Exception) -> str:
-    code = getattr(error, "error_code", "") or ""
-    if not code:
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        code = headers.get("x-ms-error-code", "")
-    return str(getattr(code, "value", code))
-
-
-def _met_by_sdk(error: Exception) -> BaseException:
-    """What the SDK met, which it keeps as an attribute only."""
-    return getattr(error, "inner_exception", None) or error
-
-
-def _unknown_host(error: Exception) -> bool:
-    return any(words in str(error) for words in ("Failed to resolve", "NameResolution", "Errno -2"))
-
-
-_GONE = failure(
+_ODD_ANSWER = "check `account_name` and `azure_endpoint`; `--debug` shows the SDK's own words."
+_SAS_EXPIRED = error_row(PermissionRefused, "`sas_token` has expired", "issue a new one.")
+_NO_CONTAINER = error_row(
+    DestinationError,
+    "there is no such container: {name}",
+    "check the container's name and `account_name`; lakeport never creates a container.",
+)
+_BLOCKS_GONE = error_row(
     BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
 )
-_BY_CODE = {
-    "AccountIsDisabled": failure(
-        PermissionRefused, "the account {account!r} is disabled", "see its subscription."
+_ERRORS = {
+    # Azure's codes
+    "AccountIsDisabled": error_row(
+        PermissionRefused,
+        "the account {settings.account!r} is disabled",
+        "see its subscription.",
     ),
-    "BlobNotFound": MISSING,
+    "AuthenticationFailed": _not_authentic,
+    "BlobNotFound": OBJECT_MISSING,
     "ContainerBeingDeleted": _NO_CONTAINER,
     "ContainerNotFound": _NO_CONTAINER,
     "FilesystemNotFound": _NO_CONTAINER,
-    "InvalidBlockList": _GONE,
-    "InvalidBlobOrBlock": _GONE,
-    "KeyBasedAuthenticationNotPermitted": failure(
+    "InvalidAuthenticationInfo": _not_authentic,
+    "InvalidBlobOrBlock": _BLOCKS_GONE,
+    "InvalidBlockList": _BLOCKS_GONE,
+    "KeyBasedAuthenticationNotPermitted": error_row(
         PermissionRefused,
-        "the account {account!r} does not permit account keys and tokens signed with them",
+        "the account {settings.account!r} does not permit account keys and tokens signed with them",
         "use a service principal (`tenant_id`, `client_id`, `client_secret`) or a managed "
         "identity, or permit shared keys in the account's configuration.",
     ),
-    "Md5Mismatch": DAMAGED,
+    "Md5Mismatch": DATA_DAMAGED,
     "ResourceNotFound": _NO_CONTAINER,
+    # HTTP statuses
+    "401": _access_denied,
+    "403": _access_denied,
+    "404": OBJECT_MISSING,
+    "answer": error_row(
+        DestinationError, "{name}: the request to {action} it failed, {status} {code}", _ODD_ANSWER
+    ),
+    # failures before any answer
+    "ValueError": error_row(
+        Unreachable,
+        "{name}: the store's answer was cut, or is none of a store's",
+        "run it again; `--debug` shows the SDK's own words.",
+    ),
+    "no credentials": error_row(
+        PermissionRefused,
+        "no usable Azure credentials were found",
+        "set `access_key`, `sas_token`, the three of `tenant_id`, `client_id` and "
+        "`client_secret`, or `managed_identity: true`; without them, the environment "
+        "(AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET), workload identity, the machine's "
+        "identity and the Azure CLI are searched.",
+    ),
+    "service principal": error_row(
+        PermissionRefused,
+        "the service principal can't log in",
+        "check `tenant_id`, `client_id` and `client_secret`, and that it has not expired.",
+    ),
+    "unknown host": error_row(
+        DestinationError,
+        "there is no storage account {settings.account!r} (its host name is unknown)",
+        "check `account_name`, DNS and the proxy (HTTPS_PROXY).",
+    ),
+    "untrusted": error_row(
+        Unreachable,
+        "no trusted TLS connection to {settings.address}",
+        "REQUESTS_CA_BUNDLE names a private authority's certificate; check `azure_endpoint`.",
+    ),
+    "client": error_row(DestinationError, "{name}: the Azure SDK failed with {kind}", _ODD_ANSWER),
 }
+"""Azure's code, HTTP status or kind of failure -> the error, for `RequestFailure.translate`."""

@@ -1,6 +1,6 @@
-"""Azure Blob Storage and Data Lake Storage as keys below one folder of a container.
+"""Azure Blob Storage and Data Lake Storage: blobs below one folder of a container.
 
-Blocks that nobody commits are never listed, and Azure drops them after a week.
+Uncommitted blocks are never listed, and Azure removes them after a week.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter
-from lakeport.storage.retry import Condition, already_exists, condition_of
+from lakeport.storage.retry import Condition, condition_for, exists_error
 
 ID_KEY = "lakeport_id"
 _MIB = 1 << 20
 
 T = TypeVar("T")
-_FOLDER = "hdi_isfolder"
+_FOLDER_METADATA = "hdi_isfolder"
 _PAGE = 5000
 
 
 def block_bytes(number: int) -> int:
-    """Size of block `number`, from 1: 16 MiB, and 128 MiB from block 40,001 on.
+    """Return the bytes of block `number`, from 1: 16 MiB, and 128 MiB from block 40,001 on.
 
-    The 50,000 blocks that Azure allows come to 1.8 TiB.
+    So the 50,000 blocks that Azure allows hold 1.8 TiB.
 
     >>> block_bytes(1) >> 20, block_bytes(40_001) >> 20
     (16, 128)
@@ -46,18 +46,12 @@ def block_bytes(number: int) -> int:
 
 
 class AzureStageWriter(CloudStageWriter):
-    """Uploads blocks while the encoder goes on; at most three blocks are in memory."""
+    """Sends blocks while the caller writes; at most three are in memory."""
 
     def __init__(self, storage: AzureStorage, key: str, content_type: str) -> None:
-        super().__init__(block_bytes, 2)
-        self._storage, self._key, self._type = storage, key, content_type
-        self._blocks: dict[int, str] = {}
+        super().__init__(storage, key, content_type, block_bytes, threads=2)
 
-    def _token(self) -> dict[str, Any]:
-        blocks = [self._blocks[number] for number in sorted(self._blocks)]
-        return {"blocks": blocks, "type": self._type, "metadata": {ID_KEY: self._id}}
-
-    def _send(self, number: int, part: bytes) -> None:
+    def _send(self, number: int, part: bytes) -> str:
         # All ids of a blob's blocks have to have one length, also those of other writers.
         block = base64.b64encode(f"{self._id}{number:06d}".encode()).decode()
 
@@ -65,12 +59,15 @@ class AzureStageWriter(CloudStageWriter):
             blob.stage_block(block, part, length=len(part), validate_content=True)
 
         self._storage._call("write", self._key, send)
-        self._blocks[number] = block
+        return block
+
+    def _token(self, parts: list[Any]) -> dict[str, Any]:
+        return {"blocks": parts, "type": self._content_type, "metadata": {ID_KEY: self._id}}
 
 
 @dataclass(frozen=True, slots=True)
 class AzureStorage(CloudStorage):
-    """A folder of a container, through the account's Blob service.
+    """Blobs below a folder of a container, through the account's Blob service.
 
     Attributes:
         container: the container's name.
@@ -83,12 +80,12 @@ class AzureStorage(CloudStorage):
     settings: AzureSettings
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Carry the credentials along to tasks, which may run where none can be found."""
+        """Pickle the storage with its credentials, as a worker may find none."""
         return AzureStorage, (self.container, self.prefix, with_credentials(self.settings))
 
     @property
     def connection(self) -> AzureConnection:
-        """This process's client."""
+        """This process's connection to the account."""
         return connect(self.settings)
 
     def needs_unique_names(self) -> bool:
@@ -96,16 +93,16 @@ class AzureStorage(CloudStorage):
         return False
 
     def uri(self, key: str = "") -> str:
-        """`abfss://container@account.dfs.core.windows.net/prefix/key`."""
+        """Return `abfss://container@account.dfs.core.windows.net/prefix/key`."""
         at = f"{self.settings.scheme}://{self.container}@{self.settings.host}"
         return f"{at}/{join_key(self.prefix, key)}".rstrip("/")
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's Azure connector needs to reach the account; some values are secrets.
+        """Return the settings of Hadoop's ABFS connector for the account, secrets included.
 
         Args:
-            for_workers: without effect: the connector takes no token, and looks for a managed
-                identity on each worker.
+            for_workers: without effect: the connector takes no token, and finds a managed identity
+                on each worker itself.
         """
         return hadoop_settings(self.settings)
 
@@ -114,14 +111,14 @@ class AzureStorage(CloudStorage):
         return AzureStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Commit the list of blocks, only if nothing has the name.
+        """Commit the list of blocks, on the condition that no blob has the name.
 
-        A lost or untrue answer is made up for: when the request meets a blob of that name, the
-        blob's own mark tells whether it is ours.
+        If the name is taken, or the blocks are gone, an earlier answer may have been lost: the mark
+        of the blob shows whether this upload was committed.
 
         Raises:
-            ObjectExists: something else has that name.
-            BlocksGone: what was staged is gone, and the blob is not visible.
+            ObjectExists: another blob has that name.
+            BlocksGone: the blocks are gone, and the blob is not visible.
         """
         from azure.core import MatchConditions
         from azure.storage.blob import BlobBlock, ContentSettings
@@ -140,34 +137,36 @@ class AzureStorage(CloudStorage):
             self._call("write", key, send, "absent")
         except (ObjectExists, BlocksGone) as error:
             try:
-                ours = self._carries(key, str(token["id"]), said=isinstance(error, ObjectExists))
+                ours = self._find_mark(
+                    key, str(token["id"]), exists=isinstance(error, ObjectExists)
+                )
             except PermissionRefused:
                 ours = False
             if ours:
                 return
             if isinstance(error, BlocksGone) and ours is not None:
-                # Whoever commits a name drops the blocks that others have staged for it.
-                raise already_exists(self.uri(key)) from None
+                # A commit under a name removes the blocks that others have staged for it.
+                raise exists_error(self.uri(key)) from None
             raise
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs; only tables lie on Azure, so that `tables` changes nothing."""
+        """Return the connection test; `tables` changes nothing, as only tables lie on Azure."""
         return AzureCheck(self).items()
 
-    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
-        same = _unchanged(over) if over else {}
+    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+        same = _if_version(replaces) if replaces else {}
 
         def send(blob: Any) -> None:
             blob.upload_blob(
                 data,
                 length=len(data),
-                overwrite=over != "",
+                overwrite=replaces != "",
                 metadata={ID_KEY: mark},
                 validate_content=True,
                 **same,
             )
 
-        self._call("write", key, send, condition_of(over))
+        self._call("write", key, send, condition_for(replaces))
 
     def _has_mark(self, key: str, mark: str) -> bool:
         about = self._call("read", key, lambda blob: blob.get_blob_properties())
@@ -176,7 +175,7 @@ class AzureStorage(CloudStorage):
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
         if not version:
             return self._call("read", key, lambda blob: bytes(blob.download_blob().readall()))
-        same = _unchanged(version)
+        same = _if_version(version)
 
         def send(blob: Any) -> bytes:
             return bytes(blob.download_blob(start, end - start, **same).readall())
@@ -187,7 +186,9 @@ class AzureStorage(CloudStorage):
         found = self._call("read", key, lambda blob: blob.get_blob_properties())
         return int(found.size), str(found.etag)
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
+    def _list_page(
+        self, start: str, one_level: bool, token: str, limit: int, after: str
+    ) -> ListingPage:
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:
@@ -202,10 +203,12 @@ class AzureStorage(CloudStorage):
 
         place = replace(self, prefix=start.rstrip("/")).uri()
         rows, following = self.connection.call("list", place, send)
-        blobs = [row for row in rows if hasattr(row, "size")]  # those that are no prefixes
+        blobs = [row for row in rows if hasattr(row, "size")]  # the others are prefixes
         folders = [row.name for row in rows if not hasattr(row, "size")]
         return ListingPage(
-            [_stored(row) for row in blobs if not _is_folder(row)], following or "", folders
+            [_describe_object(row) for row in blobs if not _is_folder(row)],
+            following or "",
+            folders,
         )
 
     def _delete(self, key: str) -> None:
@@ -219,18 +222,18 @@ class AzureStorage(CloudStorage):
 
 
 def _is_folder(row: Any) -> bool:
-    """Whether it only stands for a folder, as Data Lake accounts and Hadoop make them."""
+    """Whether a blob only marks a folder, as Data Lake accounts and Hadoop create them."""
     about = {name.lower(): value for name, value in (row.metadata or {}).items()}
-    return about.get(_FOLDER) == "true"
+    return about.get(_FOLDER_METADATA) == "true"
 
 
-def _stored(row: Any) -> StoredObject:
+def _describe_object(row: Any) -> StoredObject:
     modified = row.last_modified.timestamp() if row.last_modified else 0.0
     return StoredObject(row.name, row.size, str(row.etag).strip('"'), modified)
 
 
-def _unchanged(version: str) -> dict[str, Any]:
-    """Return the parameters of a request for one version of a blob."""
+def _if_version(version: str) -> dict[str, Any]:
+    """Return parameters of a request on the condition that a blob has this version."""
     from azure.core import MatchConditions
 
     return {"etag": version, "match_condition": MatchConditions.IfNotModified}

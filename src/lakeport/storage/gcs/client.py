@@ -1,4 +1,4 @@
-"""Connections to Google Cloud Storage's JSON API: credentials, one request."""
+"""Google Cloud Storage's JSON API: settings, credentials, a client that retries, and its test."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from lakeport.errors import LakeportError, Unreachable
-from lakeport.host.packages import missing
+from lakeport.host.packages import missing_extra_error
 from lakeport.storage.checks import CloudCheck
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.retry import (
     CloudSettings,
     Condition,
     Connection,
-    HollowAnswer,
-    PerProcess,
+    ConnectionCache,
+    InvalidAnswer,
     RetryPolicy,
     limit_session,
 )
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _GOOGLE = "https://storage.googleapis.com"
 
-_MISSING = "google-auth and requests are not installed"
+_NOT_INSTALLED = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
-_LEAST_LIFETIME = timedelta(minutes=20)
-_NONE: Mapping[str, str] = {}
+_MIN_TOKEN_LIFETIME = timedelta(minutes=20)
+_EMPTY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings(CloudSettings):
-    """How to reach a bucket.
+    """Endpoint and credentials for buckets.
 
     Attributes:
         credentials: JSON text of a service account's key (or another credential file); empty for
@@ -53,6 +53,7 @@ class GcpSettings(CloudSettings):
     """
 
     hosts: ClassVar = (".googleapis.com",)
+    address_keys: ClassVar = "`google_endpoint`, STORAGE_EMULATOR_HOST"
 
     credentials: str = field(default="", repr=False)
     project: str = ""
@@ -66,46 +67,46 @@ class GcpSettings(CloudSettings):
         return not (self.credentials or self.token) and self.endpoint.startswith("http://")
 
     @property
-    def base(self) -> str:
-        """The endpoint in use, without a slash at its end."""
+    def address(self) -> str:
+        """URL of the endpoint, without a slash at its end."""
         return (self.endpoint or _GOOGLE).rstrip("/")
 
     def object_url(self, bucket: str, key: str = "") -> str:
-        """Address of an object, or of a bucket's objects.
+        """Return the URL of an object; without a key, of a bucket's objects.
 
         >>> GcpSettings().object_url("lake", "a/b c")
         'https://storage.googleapis.com/storage/v1/b/lake/o/a%2Fb%20c'
         """
         name = f"/{quote(key, safe='')}" if key else ""
-        return f"{self.base}/storage/v1/b/{quote(bucket, safe='')}/o{name}"
+        return f"{self.address}/storage/v1/b/{quote(bucket, safe='')}/o{name}"
 
     def upload_url(self, bucket: str) -> str:
-        """Address that objects are uploaded to."""
-        return f"{self.base}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
+        """Return the URL of uploads to a bucket."""
+        return f"{self.address}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
 
 
 class GcsConnection(Connection):
-    """A process's sessions with one endpoint."""
+    """Client of one endpoint, for one process; each thread has an HTTP session."""
 
     is_transient = staticmethod(gcs_errors.is_transient)
     has_response = staticmethod(gcs_errors.has_response)
+    translate = staticmethod(gcs_errors.translate)
 
     def __init__(self, settings: GcpSettings) -> None:
         try:
             import requests
         except ImportError as error:
-            raise missing(_MISSING, "gcs") from error
-        super().__init__(settings.retry_policy)
-        self.settings = settings
+            raise missing_extra_error(_NOT_INSTALLED, "gcs") from error
+        super().__init__(settings)
         self._lock = threading.Lock()
-        self._pays = False
+        self._bills_project = False
         self._sessions = threading.local()
         self._new_session = requests.Session
         self._credentials = None if settings.anonymous else _credentials(settings)
 
     @property
     def account(self) -> str:
-        """Who the credentials stand for, as far as they tell."""
+        """Email of the service account; empty if the credentials do not name it."""
         return str(getattr(self._credentials, "service_account_email", "") or "")
 
     def send(
@@ -117,61 +118,63 @@ class GcsConnection(Connection):
         *,
         accept: Collection[int] = (200,),
         condition: Condition = "none",
-        headers: Mapping[str, str] = _NONE,
-        params: Mapping[str, str] = _NONE,
+        headers: Mapping[str, str] = _EMPTY,
+        params: Mapping[str, str] = _EMPTY,
         data: bytes | None = None,
         carries: str = "",
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> Any:
-        """Send one request, again while its failure is transient; name the failure that stays.
+        """Send a request, repeat it while its failure is transient, and return its answer.
 
         Args:
             method: the HTTP method, such as `GET`.
-            url: an address below the endpoint.
+            url: a URL below the endpoint.
             action: the permission that it takes, such as `storage.objects.create`.
-            name: the object's or bucket's URI, for messages.
-            accept: the statuses that are no failure.
-            condition: for the error, where it does not hold.
+            name: the object's or bucket's URI, for the error.
+            accept: the HTTP statuses that are no failure.
+            condition: the condition that it asks with, for the error.
             headers: beside the credentials.
             params: the query.
             data: the body.
             carries: the header, or member of the JSON object, that every success has; or empty.
-            transient_failures: gets the failures that were tried again.
-            retry_policy: instead of the settings' own.
+            transient_failures: gets the failures that were retried.
+            retry_policy: in place of the settings' own.
 
         Raises:
-            DestinationError: as `gcs.errors.translate` names it.
+            LakeportError: as `gcs.errors.translate` returns it.
         """
 
         def attempt() -> Any:
             answer = self._send(method, url, dict(headers), {"params": params, "data": data})
             if answer.status_code not in accept:
                 raise gcs_errors.ErrorResponse(answer)
-            if carries and not _carries(answer, carries):
-                raise HollowAnswer(name, carries)
+            if carries and not _has_member(answer, carries):
+                raise InvalidAnswer(name, carries)
             return answer
 
-        def translate(error: Exception) -> LakeportError:
-            return gcs_errors.translate(error, action, name, self.settings, condition)
-
-        return self.repeat(
-            attempt, translate, transient_failures=transient_failures, retry_policy=retry_policy
+        return self.send_with_retries(
+            attempt,
+            action,
+            name,
+            condition,
+            transient_failures=transient_failures,
+            retry_policy=retry_policy,
         )
 
     def authenticate(self) -> None:
-        """Fetch a token now.
+        """Fetch a new token now.
 
         Raises:
             PermissionRefused: the credentials are not accepted.
         """
         try:
-            self._authorise({}, fresh=True)
+            self._add_token({}, fresh=True)
         except Exception as error:
             raise gcs_errors.translate(error, "", "", self.settings) from None
 
     def access_token(self) -> tuple[str, datetime | None]:
-        """A token that lasts for twenty minutes or more, and when it expires; empty for none.
+        """Return a token valid for 20 minutes at least, and its expiry; empty without credentials.
 
         Raises:
             PermissionRefused: the credentials are not accepted.
@@ -179,13 +182,13 @@ class GcsConnection(Connection):
         if self._credentials is None:
             return "", None
         end = self._credentials.expiry
-        soon = datetime.now(UTC).replace(tzinfo=None) + _LEAST_LIFETIME
+        soon = datetime.now(UTC).replace(tzinfo=None) + _MIN_TOKEN_LIFETIME
         if not self._credentials.valid or (end is not None and end < soon):
             self.authenticate()
         return str(self._credentials.token), self._credentials.expiry
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Ask for an object that need not exist: the bucket's HTTP status, and headers.
+        """Return HTTP status and headers of a bucket, by a request for an object in it.
 
         Raises:
             DestinationError: no answer came.
@@ -201,25 +204,26 @@ class GcsConnection(Connection):
         return status, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
+        """Send a request; send it once more with a fresh token, or billed to the project."""
         session = self._session()
         for fresh in (False, True):
-            self._authorise(headers, fresh)
+            self._add_token(headers, fresh)
             answer = session.request(
                 method,
                 url,
                 headers=headers,
                 timeout=(self.settings.connect_seconds, self.settings.read_timeout),
                 allow_redirects=False,
-                auth=_keep,
+                auth=_keep_token,
                 **arguments,
             )
             self.retrier.reached = True
-            if not self._worth_another(answer):
+            if not self._may_help_to_repeat(answer):
                 break
         return answer
 
     def _session(self) -> Any:
-        """This thread's session."""
+        """Return this thread's HTTP session; open it at the first call."""
         session = getattr(self._sessions, "session", None)
         if session is None:
             session = self._sessions.session = self._new_session()
@@ -227,21 +231,21 @@ class GcsConnection(Connection):
             session.trust_env = not self.settings.anonymous
         return session
 
-    def _worth_another(self, answer: Any) -> bool:
-        """Whether a fresh token, or naming who pays, may change the answer."""
-        if answer.status_code == 400 and self.settings.project and not self._pays:
-            # Named only where it has to be: it takes a permission that loads need not have.
-            self._pays = b"requester pays" in answer.content
-            return self._pays
+    def _may_help_to_repeat(self, answer: Any) -> bool:
+        """Whether a fresh token, or the project that pays, may change the answer."""
+        if answer.status_code == 400 and self.settings.project and not self._bills_project:
+            # Only if the bucket demands it: it takes a permission that loads need not have.
+            self._bills_project = b"requester pays" in answer.content
+            return self._bills_project
         return answer.status_code == 401 and self._credentials is not None
 
-    def _authorise(self, headers: dict[str, str], fresh: bool) -> None:
-        """Add the token, fetched anew shortly before it expires.
+    def _add_token(self, headers: dict[str, str], fresh: bool) -> None:
+        """Add the token to the headers; fetch a new one if `fresh`, or if it expires soon.
 
-        The credentials' own `before_request` would start threads that ask other services of
-        Google's for the bucket's region.
+        The credentials' own `before_request` would start threads that ask other services of Google
+        for the bucket's region.
         """
-        if self._pays:
+        if self._bills_project:
             headers["x-goog-user-project"] = self.settings.project
         if self._credentials is None:
             return
@@ -249,14 +253,14 @@ class GcsConnection(Connection):
 
         with self._lock:
             if fresh or not self._credentials.valid:
-                if self.settings.token:  # it can't be renewed: look for others after all
+                if self.settings.token:  # the driver's token can't be renewed
                     self._credentials = _credentials(replace(self.settings, token=""))
                 self._credentials.refresh(TokenRequest(self._session()))
             headers["Authorization"] = f"Bearer {self._credentials.token}"
 
 
-def _carries(answer: Any, name: str) -> bool:
-    """Whether the answer has this header, or is a JSON object with this member."""
+def _has_member(answer: Any, name: str) -> bool:
+    """Whether an answer has this header, or is a JSON object with this member."""
     if name in answer.headers:
         return True
     try:
@@ -266,19 +270,19 @@ def _carries(answer: Any, name: str) -> bool:
     return isinstance(found, dict) and name in found
 
 
-def _keep(request: Any) -> Any:
+def _keep_token(request: Any) -> Any:
     """Keep `requests` from replacing the token by an entry of ~/.netrc."""
     return request
 
 
-connect = PerProcess[GcpSettings, GcsConnection](GcsConnection)
-"""The connection of this process for some settings; made at the first use."""
+connect = ConnectionCache[GcpSettings, GcsConnection](GcsConnection)
+"""This process's connection for some settings, opened at its first use."""
 
 
 def with_credentials(settings: GcpSettings) -> GcpSettings:
-    """The settings with a token, so that no other process has to look for credentials.
+    """Return the settings with a token for other processes, which then look for no credentials.
 
-    Where a key is given, or nothing is found, the settings stay as they are.
+    The same settings, if they hold a key already, or no credentials are found.
     """
     if settings.credentials or settings.token or settings.anonymous:
         return settings
@@ -290,11 +294,12 @@ def with_credentials(settings: GcpSettings) -> GcpSettings:
 
 
 def _credentials(settings: GcpSettings) -> Any:
+    """Return google-auth's credentials: the driver's token, the key, or the application default."""
     try:
         import google.auth
         from google.oauth2 import credentials, service_account
     except ImportError as error:
-        raise missing(_MISSING, "gcs") from error
+        raise missing_extra_error(_NOT_INSTALLED, "gcs") from error
     try:
         if settings.token:
             fixed: Any = credentials.Credentials
@@ -307,7 +312,7 @@ def _credentials(settings: GcpSettings) -> Any:
             return make(info, scopes=_SCOPES)
         load: Any = google.auth.load_credentials_from_dict
         with warnings.catch_warnings():
-            # The warning is for services that are handed such files by strangers.
+            # The warning is for services that take such files from strangers.
             warnings.simplefilter("ignore", DeprecationWarning)
             return load(info, scopes=_SCOPES)[0]
     except Unreachable:
@@ -317,18 +322,18 @@ def _credentials(settings: GcpSettings) -> Any:
 
 
 class GcsCheck(CloudCheck):
-    """Tries credentials, bucket, clock, writing and create-only."""
+    """Connection test of a bucket: credentials, clock, create-only writes."""
 
     condition = "ifGenerationMatch"
     upload = "resumable upload"
     endpoint = "google_endpoint"
     storage: GcsStorage
 
-    def credentials(self) -> str:
-        """Where they were found, and whose they are."""
+    def check_credentials(self) -> str:
+        """Fetch a token; return where the credentials were found, and whose they are."""
         settings = self.storage.settings
         if settings.anonymous:
-            return f"none: {settings.base} is asked without credentials"
+            return f"none: {settings.address} is asked without credentials"
         connection = connect(settings)
         connection.authenticate()
         source = "application default credentials"

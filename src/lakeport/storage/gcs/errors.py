@@ -1,4 +1,4 @@
-"""Failures of Google Cloud Storage -> lakeport's errors: which pass, and what to change."""
+"""Failures of Google's storage -> lakeport's errors: is a retry of use, and what to change."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from lakeport.scrub import scrub
 from lakeport.storage.retry import (
     Condition,
     GivenUp,
-    HollowAnswer,
+    InvalidAnswer,
     NotFound,
-    condition_failed,
-    cut_off,
-    given_up,
-    names_of,
-    untrusted,
+    RequestFailure,
+    class_names,
+    error_row,
+    is_cut_off,
+    is_untrusted,
+    unreachable_error,
 )
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs.client import GcpSettings
 
-_OF_TOKENS = {"RefreshError", "TransportError"}
-# 409: something else changes the object at this moment.
+_TOKEN_ERRORS = {"RefreshError", "TransportError"}
+_NETWORK = {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"}
+# 409: another request changes the object at this moment.
 _TRANSIENT_STATUS = {408, 409, 429, 500, 502, 503, 504}
 _ROLES = {
     "storage.objects.create": "roles/storage.objectCreator",
@@ -47,16 +49,15 @@ _RENEWALS = {
     "authorized_user": "the login has ended or was withdrawn: `gcloud auth application-default "
     "login` makes a new one.",
 }
-_ODD_ANSWER = "check `bucket` and `google_endpoint`; `--debug` shows more."
-_SEARCHED = (
-    "searched in this order: `google_application_credentials`, the variable "
-    "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json (made by "
-    "`gcloud auth application-default login`), the metadata server of Google's machines. Set one."
-)
 
 
 class ErrorResponse(Exception):
-    """An answer whose status is a failure."""
+    """An answer whose HTTP status is a failure.
+
+    Attributes:
+        status: the HTTP status.
+        words: Google's sentence about it, without secrets; at most 500 characters.
+    """
 
     def __init__(self, answer: Any) -> None:
         super().__init__(answer.status_code)
@@ -70,7 +71,7 @@ class ErrorResponse(Exception):
 
 
 def has_response(error: Exception) -> bool:
-    """Whether the endpoint answered at all."""
+    """Whether the endpoint answered the request."""
     return isinstance(error, ErrorResponse)
 
 
@@ -78,112 +79,151 @@ def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ErrorResponse):
         return error.status in _TRANSIENT_STATUS
-    names = names_of(error)
+    names = class_names(error)
     if "RefreshError" in names:
         return bool(getattr(error, "retryable", False))
     if "SSLError" in names:
-        return cut_off(error)
-    if untrusted(error):  # the token server
+        return is_cut_off(error)
+    if is_untrusted(error):  # the token server
         return False
-    return bool(names & {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"})
+    return not _NETWORK.isdisjoint(names)
 
 
 def may_have_succeeded(error: Exception) -> bool:
-    """Whether the store may have done what was asked although the answer was a failure."""
-    if isinstance(error, HollowAnswer):
+    """Whether Google may have carried out a request that failed, as only the answer was lost."""
+    if isinstance(error, InvalidAnswer):
         return True
-    return is_transient(error) and not names_of(error) & {"ConnectTimeout", "TransportError"}
+    never_sent = {"ConnectTimeout", "TransportError"}
+    return is_transient(error) and never_sent.isdisjoint(class_names(error))
 
 
 def translate(
     error: Exception, action: str, name: str, settings: GcpSettings, condition: Condition = "none"
 ) -> LakeportError:
-    """The most specific error of lakeport's for a failure of a request."""
+    """Return lakeport's error for a request that failed, with the setting or role to change.
+
+    Args:
+        error: an `ErrorResponse`, or what `requests` or google-auth raised.
+        action: the permission that the request takes, such as `storage.objects.create`.
+        name: the object's or bucket's URI.
+        settings: how the bucket is reached.
+        condition: the condition that the request was sent with.
+    """
     if isinstance(error, LakeportError):
         return error
-    met = error.cause if isinstance(error, GivenUp) else error
-    if (isinstance(error, GivenUp) or is_transient(error)) and not names_of(met) & _OF_TOKENS:
-        answer = str(met.status) if isinstance(met, ErrorResponse) else ""
-        keys = "`google_endpoint`, STORAGE_EMULATOR_HOST"
-        return given_up(error, name, settings.base, answer, type(met).__name__, keys)
-    error = met
-    if isinstance(error, ErrorResponse):
-        if error.status == 412 and condition != "none":
-            return condition_failed(condition, name)
-        return _from_answer(error, action, name, settings)
-    names = names_of(error)
-    if "MalformedError" in names or type(error) is ValueError:
-        return PermissionRefused(
-            "`google_application_credentials` is not a usable key",
-            "it takes the path, the JSON text or the mapping of a service account's key file.",
-        )
-    if "DefaultCredentialsError" in names:
-        return PermissionRefused("no usable Google credentials were found", _SEARCHED)
-    if "TransportError" in names:
-        return Unreachable(
-            f"{_token_server(settings)} can't be reached, so that there is no token for {name}",
-            "check `token_uri` in the key, DNS, the proxy and the firewall.",
-        )
-    if "RefreshError" in names:
-        return PermissionRefused(
-            f"{_token_server(settings)} did not accept the credentials ({_oauth_code(error)})",
-            "create a new key of the service account, check that the account and the key are "
-            "enabled, that `token_uri` is Google's, and that this machine's clock is right.",
-        )
-    if "SSLError" in names:
-        return Unreachable(
-            f"no trusted TLS connection to {settings.base}",
-            "REQUESTS_CA_BUNDLE names a private authority's certificate; check `google_endpoint`.",
-        )
-    return DestinationError(f"{name}: the request failed with {type(error).__name__}", _ODD_ANSWER)
+    cause = error.cause if isinstance(error, GivenUp) else error
+    keys, status, words = class_names(cause), 0, ""
+    if isinstance(cause, ErrorResponse):
+        status, words = cause.status, cause.words
+        keys = [str(status), "answer"]
+        if status == 404 and "bucket does not exist" in words:
+            keys = ["404 of a bucket"]
+    elif type(cause) is ValueError:
+        keys = ["MalformedError"]
+    failure = RequestFailure(cause, action, name, settings, status, words=words)
+    transient = isinstance(error, GivenUp) or is_transient(error)
+    if transient and _TOKEN_ERRORS.isdisjoint(keys):
+        return unreachable_error(error, failure)
+    return failure.translate(_ERRORS, [*keys, "client"], condition)
 
 
-def _from_answer(
-    error: ErrorResponse, action: str, name: str, settings: GcpSettings
-) -> LakeportError:
-    status, words = error.status, error.words
-    if status == 401:
-        return PermissionRefused(
-            f"{name}: Google does not accept the credentials: {words}", _renewal(settings)
-        )
-    if status == 403:
-        role = _ROLES.get(action, "")
-        hint = f"grant {action} on the bucket" + (f" (it is in {role})" if role else "")
-        return PermissionRefused(f"{name}: {action} was refused: {words}", f"{hint}.")
-    if status == 404 and "bucket does not exist" in words:
-        return DestinationError(
-            f"there is no such bucket: {name}", "check `bucket`; lakeport never creates one."
-        )
-    if status in (404, 410):
-        return NotFound(
-            f"{name} does not exist: {words}",
-            "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
-        )
-    return DestinationError(f"{name}: {action} failed, {status}: {words}", _ODD_ANSWER)
-
-
-def _renewal(settings: GcpSettings) -> str:
-    """What to do about credentials that are not accepted, by their kind."""
+def _not_authentic(failure: RequestFailure) -> LakeportError:
+    """Return the error for a 401; its hint depends on the kind of the credentials."""
+    settings: GcpSettings = failure.settings
+    hint = _RENEWALS.get(str(_key_member(settings, "type")), _WITHDRAWN)
     if settings.anonymous:
-        return "none are sent to `google_endpoint`: set `google_application_credentials`."
-    try:
-        kind = str(json.loads(settings.credentials)["type"])
-    except (ValueError, LookupError, TypeError):
-        kind = ""
-    return _RENEWALS.get(kind, _WITHDRAWN)
+        hint = "none are sent to `google_endpoint`: set `google_application_credentials`."
+    message = f"{failure.name}: Google does not accept the credentials: {failure.words}"
+    return PermissionRefused(message, hint)
+
+
+def _access_denied(failure: RequestFailure) -> LakeportError:
+    """Return the error for a 403: the permission to grant, and a role that has it."""
+    action, role = failure.action, _ROLES.get(failure.action, "")
+    hint = f"grant {action} on the bucket" + (f" (it is in {role})" if role else "")
+    return PermissionRefused(f"{failure.name}: {action} was refused: {failure.words}", f"{hint}.")
+
+
+def _token_refused(failure: RequestFailure) -> LakeportError:
+    """Return the error for credentials that the token server refuses.
+
+    It names OAuth's code, such as `invalid_grant`, and no description: that may quote values.
+    """
+    error = failure.error
+    details = error.args[1] if len(error.args) > 1 else None
+    code = details.get("error") if isinstance(details, dict) else None
+    code = code if isinstance(code, str) else type(error).__name__
+    return PermissionRefused(
+        f"{_token_server(failure.settings)} did not accept the credentials ({code})",
+        "create a new key of the service account, check that the account and the key are "
+        "enabled, that `token_uri` is Google's, and that this machine's clock is right.",
+    )
+
+
+def _token_unreachable(failure: RequestFailure) -> LakeportError:
+    """Return the error for a token server that does not answer."""
+    return Unreachable(
+        f"{_token_server(failure.settings)} can't be reached, so that there is no token for "
+        f"{failure.name}",
+        "check `token_uri` in the key, DNS, the proxy and the firewall.",
+    )
 
 
 def _token_server(settings: GcpSettings) -> str:
-    """Who gives out the tokens: the server that the key names, or the machine's own."""
+    """Return the words for the server that gives out tokens; its address if the key names it."""
+    server = _key_member(settings, "token_uri")
+    return f"the token server {server}" if server else "the token server of Google's credentials"
+
+
+def _key_member(settings: GcpSettings, member: str) -> object:
+    """Return a member of the credentials' JSON; None if they have none, or are no JSON."""
     try:
-        server = json.loads(settings.credentials)["token_uri"]
+        return json.loads(settings.credentials)[member]
     except (ValueError, LookupError, TypeError):
-        return "the token server of Google's credentials"
-    return f"the token server {server}"
+        return None
 
 
-def _oauth_code(error: Exception) -> str:
-    """The code of a refused refresh, such as `invalid_grant`; its description may name values."""
-    details = error.args[1] if len(error.args) > 1 else None
-    code = details.get("error") if isinstance(details, dict) else None
-    return code if isinstance(code, str) else type(error).__name__
+_ODD_ANSWER = "check `bucket` and `google_endpoint`; `--debug` shows more."
+_NOT_FOUND = error_row(
+    NotFound,
+    "{name} does not exist: {words}",
+    "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
+)
+_ERRORS = {
+    # HTTP statuses
+    "401": _not_authentic,
+    "403": _access_denied,
+    "404": _NOT_FOUND,
+    "404 of a bucket": error_row(
+        DestinationError,
+        "there is no such bucket: {name}",
+        "check `bucket`; lakeport never creates one.",
+    ),
+    "410": _NOT_FOUND,
+    "answer": error_row(
+        DestinationError, "{name}: {action} failed, {status}: {words}", _ODD_ANSWER
+    ),
+    # classes of google-auth and requests
+    "DefaultCredentialsError": error_row(
+        PermissionRefused,
+        "no usable Google credentials were found",
+        "searched in this order: `google_application_credentials`, the variable "
+        "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json (made by "
+        "`gcloud auth application-default login`), the metadata server of Google's machines. "
+        "Set one.",
+    ),
+    "MalformedError": error_row(
+        PermissionRefused,
+        "`google_application_credentials` is not a usable key",
+        "it takes the path, the JSON text or the mapping of a service account's key file.",
+    ),
+    "RefreshError": _token_refused,
+    "SSLError": error_row(
+        Unreachable,
+        "no trusted TLS connection to {settings.address}",
+        "REQUESTS_CA_BUNDLE names a private authority's certificate; check `google_endpoint`.",
+    ),
+    "TransportError": _token_unreachable,
+    "client": error_row(DestinationError, "{name}: the request failed with {kind}", _ODD_ANSWER),
+}
+"""Google's HTTP status or a class of its libraries -> the error, for `RequestFailure.translate`."""

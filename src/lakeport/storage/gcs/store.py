@@ -1,4 +1,4 @@
-"""Google Cloud Storage as keys below one prefix."""
+"""Google Cloud Storage: objects below one prefix of a bucket."""
 
 from __future__ import annotations
 
@@ -23,50 +23,48 @@ from lakeport.storage.gcs.client import (
 )
 from lakeport.storage.gcs.errors import may_have_succeeded
 from lakeport.storage.parts import CloudStageWriter, crc32c_text
-from lakeport.storage.retry import NotFound, RetryPolicy, already_exists, condition_of
+from lakeport.storage.retry import NotFound, RetryPolicy, condition_for, exists_error
 
 ID_KEY = "lakeport-id"
-_UNIT = 256 << 10  # what all parts but the last have to be multiples of
+_UNIT = 256 << 10  # all chunks but the last have to be multiples of it
 _CHUNK = 8 << 20
-_BRIEF = RetryPolicy(deadline=10)
+_CANCEL_RETRIES = RetryPolicy(deadline=10)
 _INCOMPLETE = 308
-_STALLS = 3  # answers in a row that tell of no new bytes
+_MAX_STALLS = 3  # answers in a row without progress
 
 _FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
 
 
 class GcsStageWriter(CloudStageWriter):
-    """Sends chunks of 8 MiB while the encoder goes on; at most two are in memory.
+    """Sends chunks of 8 MiB of a resumable upload while the caller writes; at most two in memory.
 
-    What lies behind the last whole 256 KiB stays in the token, so that the object is complete, and
-    thus visible, only when the driver sends it.
+    The bytes after the last whole 256 KiB go into the token. So the upload is complete, and the
+    object visible, only when the driver sends them.
     """
 
     def __init__(self, storage: GcsStorage, key: str, content_type: str) -> None:
-        super().__init__(lambda number: _CHUNK, 1)
-        self._storage, self._key = storage, key
         self._session = ""
-        self._taken = False
+        self._name_taken = False
         self._sent = 0
         self._tail = b""
-        self._submit(self._begin, content_type)
+        super().__init__(storage, key, content_type, lambda number: _CHUNK, threads=1)
 
     def abort(self) -> None:
         """Cancel the upload. Never raises."""
         super().abort()
         self._storage.cancel(self._session)
 
-    def _token(self) -> dict[str, Any]:
+    def _token(self, parts: list[Any]) -> dict[str, Any]:
         return {
-            "session": "" if self._taken else self._session,
+            "session": "" if self._name_taken else self._session,
             "offset": self._sent,
             "tail": base64.b64encode(self._tail).decode(),
             "crc32c": self._chunker.checksum,
         }
 
-    def _begin(self, content_type: str) -> None:
-        """Open the session. If the name is taken, that is said when the object is published."""
-        query, about = self._storage.resource(self._key, content_type, self._id)
+    def _begin(self) -> None:
+        """Open the upload session. If the name is taken, `publish` raises that."""
+        query, about = self._storage.object_request(self._key, self._content_type, self._id)
         try:
             answer = self._storage._send(
                 "POST",
@@ -78,41 +76,45 @@ class GcsStageWriter(CloudStageWriter):
                 params={"uploadType": "resumable", "ifGenerationMatch": "0", **query},
                 headers={
                     "Content-Type": "application/json; charset=UTF-8",
-                    "X-Upload-Content-Type": content_type,
+                    "X-Upload-Content-Type": self._content_type,
                 },
                 data=json.dumps(about).encode(),
                 carries="Location",
             )
         except ObjectExists:
-            self._taken = True
+            self._name_taken = True
         else:
             self._session = str(answer.headers["Location"])
 
-    def _send_rest(self, rest: bytes) -> None:
-        whole = len(rest) // _UNIT * _UNIT
-        self._tail = rest[whole:]
-        super()._send_rest(rest[:whole])
+    def _send_last(self, part: bytes) -> None:
+        whole = len(part) // _UNIT * _UNIT
+        self._tail = part[whole:]
+        super()._send_last(part[:whole])
 
     def _send(self, number: int, part: bytes) -> None:
-        """Send a chunk; what the store did not keep of it is sent again."""
+        """Send a part in requests until the store has kept all of it.
+
+        Raises:
+            DestinationError: the store keeps nothing more, or says that it has lost bytes.
+        """
         begin, end = self._sent, self._sent + len(part)
         stalled = 0
-        while self._sent < end and not self._taken:
+        while self._sent < end and not self._name_taken:
             try:
-                kept = self._kept(part[self._sent - begin :], end)
+                kept = self._send_chunk(part[self._sent - begin :], end)
             except ObjectExists:
-                self._taken = True
+                self._name_taken = True
                 return
             stalled = stalled + 1 if kept == self._sent else 0
-            if kept < self._sent or kept > end or stalled > _STALLS:
+            if kept < self._sent or kept > end or stalled > _MAX_STALLS:
                 raise DestinationError(
                     f"{self._storage.uri(self._key)}: the store keeps {kept} of {end} bytes",
                     "run it again; nothing of this object is visible.",
                 )
             self._sent = kept
 
-    def _kept(self, data: bytes, end: int) -> int:
-        """Send bytes from where the store is; return how many it has afterwards."""
+    def _send_chunk(self, data: bytes, end: int) -> int:
+        """Send the bytes from number `self._sent` on; return how many the store has now."""
         answer = self._storage._send(
             "PUT",
             "create",
@@ -129,7 +131,7 @@ class GcsStageWriter(CloudStageWriter):
 
 @dataclass(frozen=True, slots=True)
 class GcsStorage(CloudStorage):
-    """A prefix of a bucket.
+    """Objects below a prefix of a bucket.
 
     Writing needs storage.objects.create alone (roles/storage.objectCreator); no request asks for
     the bucket itself. The methods that read, list and delete need the permission of that name.
@@ -145,16 +147,16 @@ class GcsStorage(CloudStorage):
     settings: GcpSettings = field(default_factory=GcpSettings)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Carry the credentials along to tasks, which may run where none can be found."""
+        """Pickle the storage with its credentials, as a worker may find none."""
         return GcsStorage, (self.bucket, self.prefix, with_credentials(self.settings))
 
     @property
     def connection(self) -> GcsConnection:
-        """This process's client."""
+        """This process's connection to the endpoint."""
         return connect(self.settings)
 
     def uri(self, key: str = "") -> str:
-        """`gs://bucket/prefix/key`."""
+        """Return `gs://bucket/prefix/key`."""
         return f"gs://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def stage(self, key: str, content_type: str) -> GcsStageWriter:
@@ -162,23 +164,23 @@ class GcsStorage(CloudStorage):
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Send the bytes held back, which makes the object visible if nothing has its name.
+        """Send the bytes held back: the object becomes visible, if no other has its name.
 
-        A lost answer is made up for by asking the session, which knows whether it was completed.
+        If an answer is lost, the upload session says whether it was completed.
 
         Raises:
-            ObjectExists: something else has that name.
-            DestinationError: the checksum of what was stored is not that of what was sent.
+            ObjectExists: another object has that name.
+            DestinationError: the stored bytes have another checksum than those that were sent.
         """
         token = staged.token
         if not token["session"]:
-            raise already_exists(self.uri(key))
+            raise exists_error(self.uri(key))
         tail = base64.b64decode(token["tail"])
         begin = int(token["offset"])
         sent = f"{begin}-{begin + len(tail) - 1}" if tail else "*"
         transient_failures: list[Exception] = []
         try:
-            answer = self._finalise(
+            answer = self._send_final(
                 staged,
                 key,
                 sent,
@@ -189,15 +191,15 @@ class GcsStorage(CloudStorage):
             )
         except (ObjectExists, NotFound) as error:
             lost = any(map(may_have_succeeded, transient_failures))
-            if not self._finalised(staged, key, lost, isinstance(error, ObjectExists)):
+            if not self._has_completed(staged, key, lost, isinstance(error, ObjectExists)):
                 raise
             return
-        _check(answer, staged, self.uri(key))
+        _check_checksum(answer, staged, self.uri(key))
 
-    def _finalise(
+    def _send_final(
         self, staged: Staged, key: str, sent: str, headers: Mapping[str, str], **options: Any
     ) -> Any:
-        """Send the session a range of bytes, the last of the object; `*` asks what it has."""
+        """Send the last range of the object; with `*`, only ask whether it is complete."""
         return self._send(
             "PUT",
             "create",
@@ -209,20 +211,27 @@ class GcsStorage(CloudStorage):
             **options,
         )
 
-    def _finalised(self, staged: Staged, key: str, lost: bool, said: bool) -> bool:
-        """Whether an earlier request completed the upload, with its answer `lost` or not.
+    def _has_completed(self, staged: Staged, key: str, lost: bool, exists: bool) -> bool:
+        """Whether an earlier request completed the upload.
 
-        The store may have `said` that the object exists.
+        Args:
+            staged: the upload.
+            key: the object's.
+            lost: whether an answer may have been lost.
+            exists: whether the store has just said that the object exists.
+
+        Raises:
+            DestinationError: neither the session nor the object says whose it is.
         """
         try:
-            answer = self._finalise(staged, key, "*", {})
+            answer = self._send_final(staged, key, "*", {})
         except LakeportError:
             pass
         else:
-            _check(answer, staged, self.uri(key))
+            _check_checksum(answer, staged, self.uri(key))
             return True
         try:
-            return bool(self._carries(key, str(staged.token["id"]), said=said))
+            return bool(self._find_mark(key, str(staged.token["id"]), exists=exists))
         except PermissionRefused:
             if not lost:
                 return False
@@ -237,39 +246,49 @@ class GcsStorage(CloudStorage):
         self.cancel(str(staged.token["session"]))
 
     def cancel(self, session: str) -> None:
-        """Cancel an upload; the store forgets one that is left alone after a week."""
+        """Cancel an upload session. Never raises: otherwise the store drops it after a week."""
         if session:
             done = (200, 204, 404, 410, 499)
             with suppress(LakeportError):
-                self._send("DELETE", "create", "", url=session, accept=done, retry_policy=_BRIEF)
+                self._send(
+                    "DELETE", "create", "", url=session, accept=done, retry_policy=_CANCEL_RETRIES
+                )
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs; only files lie here, so that `tables` changes nothing."""
+        """Return the connection test of this bucket; `tables` changes nothing, as none lie here."""
         return GcsCheck(self).items()
 
-    def resource(self, key: str, kind: str, mark: str) -> tuple[dict[str, str], dict[str, Any]]:
-        """Query and body that describe a new object."""
+    def object_request(
+        self, key: str, kind: str, mark: str
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Return query and JSON body of a request that creates an object.
+
+        Args:
+            key: its name.
+            kind: its media type.
+            mark: see `CloudStorage._put`.
+        """
         encrypted = self.settings.kms_key_name
         about = {"contentType": kind, "metadata": {ID_KEY: mark}}
         query = {"kmsKeyName": encrypted} if encrypted else {}
         return query, {"name": join_key(self.prefix, key), **about}
 
-    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
+    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
         kind = "application/octet-stream"
-        query, about = self.resource(key, kind, mark)
+        query, about = self.object_request(key, kind, mark)
         about["crc32c"] = crc32c_text(data)
-        if over is not None:
-            query["ifGenerationMatch"] = over or "0"
+        if replaces is not None:
+            query["ifGenerationMatch"] = replaces or "0"
         self._send(
             "POST",
             "create",
             key,
             url=self.settings.upload_url(self.bucket),
             accept=(200, 201),
-            condition=condition_of(over),
+            condition=condition_for(replaces),
             params={"uploadType": "multipart", **query},
             headers={"Content-Type": f"multipart/related; boundary={mark}"},
-            data=_two_parts(mark, json.dumps(about).encode(), kind, data),
+            data=_multipart_body(mark, json.dumps(about).encode(), kind, data),
             carries="generation",
         )
 
@@ -280,14 +299,16 @@ class GcsStorage(CloudStorage):
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
         if not version:
             return bytes(self._get(key, alt="media").content)
-        asked = {"Range": f"bytes={start}-{end - 1}"}
-        return bytes(self._get(key, asked, alt="media", generation=version).content)
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        return bytes(self._get(key, headers, alt="media", generation=version).content)
 
     def _size_and_version(self, key: str) -> tuple[int, str]:
         found = self._get(key, fields="size,generation").json()
         return int(found["size"]), str(found["generation"])
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
+    def _list_page(
+        self, start: str, one_level: bool, token: str, limit: int, after: str
+    ) -> ListingPage:
         query = {
             "fields": _FIELDS,
             "prefix": start,
@@ -304,7 +325,7 @@ class GcsStorage(CloudStorage):
             params={name: value for name, value in query.items() if value},
             carries="kind",
         ).json()
-        rows = [_stored(row) for row in page.get("items", [])]
+        rows = [_describe_object(row) for row in page.get("items", [])]
         return ListingPage(rows, page.get("nextPageToken") or "", page.get("prefixes", []))
 
     def _delete(self, key: str) -> None:
@@ -321,8 +342,8 @@ class GcsStorage(CloudStorage):
         return self.connection.send(method, url, action, self.uri(key), **options)
 
 
-def _check(answer: Any, staged: Staged, name: str) -> None:
-    """Compare the checksum of what was stored, where the store tells it, with what was sent."""
+def _check_checksum(answer: Any, staged: Staged, name: str) -> None:
+    """Raise DestinationError if the answer has another CRC32C than the bytes that were sent."""
     sent = staged.token["crc32c"]
     stored = answer.json().get("crc32c", sent)
     if stored != sent:
@@ -332,14 +353,15 @@ def _check(answer: Any, staged: Staged, name: str) -> None:
         )
 
 
-def _two_parts(boundary: str, about: bytes, kind: str, data: bytes) -> bytes:
+def _multipart_body(boundary: str, about: bytes, kind: str, data: bytes) -> bytes:
+    """Return a `multipart/related` body of an object's JSON description and its data."""
     line = f"--{boundary}".encode()
     json_type = b"Content-Type: application/json; charset=UTF-8"
     rows = [line, json_type, b"", about, line, f"Content-Type: {kind}".encode(), b"", data]
     return b"\r\n".join([*rows, line + b"--", b""])
 
 
-def _stored(row: Mapping[str, Any]) -> StoredObject:
+def _describe_object(row: Mapping[str, Any]) -> StoredObject:
     etag = row.get("md5Hash") or row.get("crc32c") or row.get("etag", "")
     changed = datetime.fromisoformat(row["updated"]).timestamp() if "updated" in row else 0.0
     return StoredObject(row["name"], int(row["size"]), etag, changed)

@@ -1,4 +1,4 @@
-"""Clients of S3 and everything that speaks its protocol: credentials, one request."""
+"""S3 and stores with its protocol: settings, credentials, a client that retries, and its test."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from lakeport.errors import LakeportError, PermissionRefused
-from lakeport.host.packages import missing
+from lakeport.errors import LakeportError
+from lakeport.host.packages import missing_extra_error
 from lakeport.storage.checks import CheckItem, CloudCheck
 from lakeport.storage.retry import (
     CloudSettings,
     Condition,
     Connection,
-    HollowAnswer,
-    PerProcess,
+    ConnectionCache,
+    InvalidAnswer,
     RetryPolicy,
-    limited,
+    limit_pools,
 )
 from lakeport.storage.s3 import errors as s3_errors
-from lakeport.storage.s3.errors import NO_CREDENTIALS
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
 
 
 ID_KEY = "lakeport-id"
-"""The metadata by which an object is known as the one that was staged."""
+"""Name of the metadata that holds an object's mark."""
 
 
-_VIRTUAL_ONLY = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
+_VIRTUAL_HOSTS = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 
 ROLE_SECONDS = 3600
-"""How long a role is assumed for; it is renewed before."""
-_CONTENDED = RetryPolicy(deadline=10)
-_CONNECTIONS = 64  # kept open: as many streams may be landed at once
-_RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
-_CARRIED = {
+"""Seconds for which a role is assumed; it is renewed before they end."""
+_CONTENDED_RETRIES = RetryPolicy(deadline=10)
+_CONNECTIONS = 64  # kept open, for as many streams at once
+_RENEWED_BY_EVERY_SDK = {"assume-role-with-web-identity", "container-role", "iam-role"}
+_REQUIRED_MEMBERS = {
     "complete_multipart_upload": "ETag",
     "create_multipart_upload": "UploadId",
     "get_object": "ETag",
@@ -49,9 +48,9 @@ _CARRIED = {
     "upload_part": "ETag",
 }
 _HTML = (b"<!doctype html", b"<html")
-_WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
+_KEYLESS_OPERATIONS = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
-_SOURCES = {
+_CREDENTIAL_SOURCES = {
     "assume-role": "`role_arn`, assumed",
     "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
     "config-file": "~/.aws/config",
@@ -68,22 +67,23 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings(CloudSettings):
-    """How to reach a bucket.
+    """Endpoint, credentials and object settings for buckets.
 
-    Without keys and without a profile, the default chain of the AWS SDK is searched wherever the
-    settings are used. Attributes have the meaning of the configuration keys `aws_…`, and:
+    Without keys and a profile, the default chain of the AWS SDK is searched where the settings are
+    used. Attributes have the meaning of the config keys `aws_…`, and:
 
     Attributes:
         role_arn: a role to assume with the keys or the chain; renewed before it expires.
         addressing_style: `path`, `virtual`, or empty: virtual for AWS and the few stores that
             know nothing else, path for other endpoints.
         sse: `AES256`, `aws:kms` or empty.
-        tags: names and values that data objects are tagged with.
-        metadata: names and values that data objects have as their metadata.
-        renewal: where the keys come from that a driver handed to its tasks, for when they expire.
+        tags: tags of data objects.
+        metadata: metadata of data objects.
+        renewal: the settings that a driver's keys come from, for tasks whose keys expire.
     """
 
     hosts: ClassVar = (".amazonaws.com", ".amazonaws.com.cn")
+    address_keys: ClassVar = "`aws_endpoint`, `aws_region`"
 
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
@@ -101,8 +101,13 @@ class AwsSettings(CloudSettings):
     renewal: AwsSettings | None = field(default=None, repr=False)
 
     @property
+    def address(self) -> str:
+        """The endpoint's URL, else S3 and the region, for messages."""
+        return self.endpoint or f"S3 in region {self.region!r}"
+
+    @property
     def addressing(self) -> str:
-        """The SDK's name of the addressing style.
+        """Addressing style by the SDK's name: `auto`, `path` or `virtual`.
 
         >>> AwsSettings().addressing
         'auto'
@@ -114,14 +119,14 @@ class AwsSettings(CloudSettings):
         if self.addressing_style or self.is_native:
             return self.addressing_style or "auto"
         host = urlsplit(self.endpoint).hostname or ""
-        return "virtual" if host.endswith(_VIRTUAL_ONLY) else "path"
+        return "virtual" if host.endswith(_VIRTUAL_HOSTS) else "path"
 
     @property
     def content_checksum(self) -> str:
-        """What the store verifies uploads with: `crc32c`, `md5` or `signature`.
+        """The check of uploaded bytes: `crc32c`, `md5` or `signature`.
 
-        CRC32C for AWS; for other endpoints, several of which refuse newer checksum headers, MD5
-        with TLS, and without it the signature, which has the SHA-256.
+        CRC32C for AWS. Several other stores refuse newer checksum headers: they get an MD5 with
+        TLS, and without it the signature, which has the SHA-256.
         """
         if self.is_native:
             return "crc32c"
@@ -129,12 +134,12 @@ class AwsSettings(CloudSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that no message may hold."""
+        """The values that must not appear in messages."""
         values = (self.access_key_id, self.secret_access_key, self.session_token, self.external_id)
         return tuple(value for value in values if value)
 
     def object_parameters(self) -> dict[str, str]:
-        """Request parameters that encrypt an object."""
+        """Return request parameters that encrypt an object; none without `sse`."""
         if not self.sse:
             return {}
         key = {"SSEKMSKeyId": self.sse_kms_key_id} if self.sse_kms_key_id else {}
@@ -142,14 +147,14 @@ class AwsSettings(CloudSettings):
 
 
 class S3Connection(Connection):
-    """A process's client of one endpoint."""
+    """Client of one endpoint, for one process."""
 
     is_transient = staticmethod(s3_errors.is_transient)
     has_response = staticmethod(s3_errors.has_response)
+    translate = staticmethod(s3_errors.translate)
 
     def __init__(self, settings: AwsSettings) -> None:
-        super().__init__(settings.retry_policy)
-        self.settings = settings
+        super().__init__(settings)
         self._lock = threading.Lock()
         self._client, self.credentials = _client(settings)
 
@@ -163,53 +168,53 @@ class S3Connection(Connection):
         retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
-        """Send one request, again while its failure is transient; name the failure that stays.
+        """Send a request, repeat it while its failure is transient, and return its answer.
 
         Args:
             operation: the client's method, such as `put_object`.
             bucket: the bucket's name.
-            key: the full key; the prefix where the operation has none.
-            transient_failures: gets the failures that were tried again.
-            retry_policy: instead of the settings' own.
+            key: the full key; a prefix for operations without a key.
+            transient_failures: gets the failures that were retried.
+            retry_policy: in place of the settings' own.
             parameters: the request's parameters, without `Bucket` and `Key`.
 
         Raises:
-            DestinationError: as `s3.errors.translate` names it.
+            LakeportError: as `s3.errors.translate` returns it.
         """
         parameters["Bucket"] = bucket
-        if key and operation not in _WITHOUT_KEY:
+        if key and operation not in _KEYLESS_OPERATIONS:
             parameters["Key"] = key
 
-        condition = _condition(parameters)
-
-        def translate(error: Exception) -> LakeportError:
-            return s3_errors.translate(error, operation, bucket, key, self.settings, condition)
-
-        return self.repeat(
+        condition: Condition = "none"
+        if "IfNoneMatch" in parameters or "IfMatch" in parameters:
+            condition = "absent" if "IfNoneMatch" in parameters else "same"
+        return self.send_with_retries(
             lambda: self._send(operation, parameters),
-            translate,
+            operation,
+            f"s3://{bucket}/{key}".rstrip("/"),
+            condition,
             transient_failures=transient_failures,
             retry_policy=retry_policy,
         )
 
     def policy_for(self, error: Exception) -> RetryPolicy:
-        """Less time for a key that others write to: they may go on for ever."""
-        return _CONTENDED if s3_errors.contended(error) else super().policy_for(error)
+        """Return the retry policy: 10 s if others are writing the key, as that may not end."""
+        return _CONTENDED_RETRIES if s3_errors.is_contended(error) else super().policy_for(error)
 
     def authenticate(self) -> None:
-        """Fetch the credentials now: a role is assumed, an SSO session is used.
+        """Fetch the credentials now, as by assuming a role or using an SSO session.
 
         Raises:
-            PermissionRefused: they can't be had.
+            PermissionRefused: there are none, or they are refused.
         """
         try:
             if self.credentials is not None:
                 self.credentials.get_frozen_credentials()
         except Exception as error:
-            raise s3_errors.translate(error, "connect", "", "", self.settings) from None
+            raise s3_errors.translate(error, "connect", "s3://", self.settings) from None
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Ask for the bucket once: HTTP status and headers, whatever the answer is.
+        """Send one HEAD for the bucket; return the HTTP status and headers, also of a refusal.
 
         Raises:
             DestinationError: no answer came.
@@ -218,16 +223,17 @@ class S3Connection(Connection):
             answer = self._client.head_bucket(Bucket=bucket)
         except Exception as error:
             if not s3_errors.has_response(error):
-                raise s3_errors.translate(error, "head_bucket", bucket, "", self.settings) from None
+                name = f"s3://{bucket}"
+                raise s3_errors.translate(error, "head_bucket", name, self.settings) from None
             answer = getattr(error, "response", {})
         about = answer["ResponseMetadata"]
         return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
 
     def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
-        """One request; an object's body is read as part of it.
+        """Send a request, once more if credentials have expired; return its answer with the body.
 
         Raises:
-            HollowAnswer: the answer lacks a member that S3's always have.
+            InvalidAnswer: the answer lacks a member that S3's always has.
         """
         try:
             answer = getattr(self._client, operation)(**parameters)
@@ -237,16 +243,16 @@ class S3Connection(Connection):
             answer = getattr(self._client, operation)(**parameters)
         if operation == "get_object":
             answer["Body"] = answer["Body"].read()
-        carried = _CARRIED.get(operation, "ResponseMetadata")
-        if carried not in answer:
-            raise HollowAnswer(f"s3://{parameters['Bucket']}/{parameters.get('Key', '')}", carried)
+        member = _REQUIRED_MEMBERS.get(operation, "ResponseMetadata")
+        if member not in answer:
+            raise InvalidAnswer(f"s3://{parameters['Bucket']}/{parameters.get('Key', '')}", member)
         return answer
 
     def _renew(self, error: Exception) -> bool:
-        """Make a new client once if credentials that can be fetched anew have expired."""
+        """Make a new client if expired credentials can be renewed; return whether it did."""
         source = self.settings.renewal or self.settings
         fixed = source.access_key_id and not source.role_arn
-        if fixed or not s3_errors.expired(error):
+        if fixed or not s3_errors.is_expired(error):
             return False
         self.retrier.reached = True
         with self._lock:
@@ -254,47 +260,43 @@ class S3Connection(Connection):
         return True
 
 
-def _condition(parameters: dict[str, Any]) -> Condition:
-    if "IfNoneMatch" in parameters:
-        return "absent"
-    return "same" if "IfMatch" in parameters else "none"
+connect = ConnectionCache[AwsSettings, S3Connection](S3Connection)
+"""This process's connection for some settings, opened at its first use."""
 
 
-connect = PerProcess[AwsSettings, S3Connection](S3Connection)
-"""The connection of this process for some settings; made at the first use."""
+def with_found_keys(settings: AwsSettings) -> AwsSettings:
+    """Return the settings with the keys that a profile or the chain finds, for another SDK.
 
-
-def found_keys(settings: AwsSettings) -> AwsSettings:
-    """The settings with the keys that a profile or the chain come to, for another client's use.
-
-    Other SDKs, Java's among them, lack some of the places that are searched here, such as SSO. Ask
-    again before each use: keys that expire are renewed in time. A role is left to be assumed. Keys
-    that every SDK finds and renews itself, such as those of an instance's role, are left to it.
+    The same settings, if they hold keys, none are found, or every SDK finds and renews them itself,
+    as it does an instance's role. Other SDKs, such as Java's, lack some sources, such as SSO. Call
+    it before each use, so that keys are renewed in time. A role stays to be assumed.
     """
     if settings.access_key_id:
         return settings
-    held = _found(replace(settings, role_arn="", external_id=""))
-    if held is None or (held.method in _RENEWED_ANYWHERE and not settings.profile):
+    credentials = _find_credentials(replace(settings, role_arn="", external_id=""))
+    if credentials is None or (
+        credentials.method in _RENEWED_BY_EVERY_SDK and not settings.profile
+    ):
         return settings
-    return _with_keys(settings, held)
+    return _with_keys(settings, credentials)
 
 
 def with_credentials(settings: AwsSettings) -> AwsSettings:
-    """The settings with the keys that this process finds, so that no other has to look for them.
+    """Return the settings with the keys that this process finds, for other processes.
 
-    The keys of a role, a profile or the SDK's chain last for at least ten minutes. Where nothing
-    is found the settings stay as they are.
+    The keys of a role, a profile or the SDK's chain last for ten minutes at least. The same
+    settings, if they hold keys already, or none are found.
     """
     if settings.access_key_id and not settings.role_arn:
         return settings
-    held = _found(settings)
-    if held is None:
+    credentials = _find_credentials(settings)
+    if credentials is None:
         return settings
-    return replace(_with_keys(settings, held), role_arn="", external_id="", renewal=settings)
+    return replace(_with_keys(settings, credentials), role_arn="", external_id="", renewal=settings)
 
 
-def _found(settings: AwsSettings) -> Any:
-    """What the settings come to, as botocore holds it; None where nothing is found."""
+def _find_credentials(settings: AwsSettings) -> Any:
+    """Return botocore's credentials for some settings, fetched; None if there are none."""
     try:
         connection = connect(settings)
         connection.authenticate()
@@ -303,8 +305,9 @@ def _found(settings: AwsSettings) -> Any:
     return connection.credentials
 
 
-def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:
-    keys = held.get_frozen_credentials()
+def _with_keys(settings: AwsSettings, credentials: Any) -> AwsSettings:
+    """Return the settings with the keys of botocore's credentials, and no profile."""
+    keys = credentials.get_frozen_credentials()
     return replace(
         settings,
         access_key_id=keys.access_key,
@@ -314,17 +317,17 @@ def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:
     )
 
 
-def read_models() -> None:
-    """Have botocore read its files on S3, for this process and all that are forked from it."""
+def load_models() -> None:
+    """Have botocore load its description of S3, for this process and those forked from it."""
     _client(AwsSettings(access_key_id="none", region="us-east-1"))
 
 
 @lru_cache
-def _models(folders: str | None) -> Any:
-    """What botocore knows of the services, read once in a process.
+def _model_loader(folders: str | None) -> Any:
+    """Return botocore's loader of service descriptions; one in a process reads each once.
 
     Args:
-        folders: where it is to look besides its own, as `AWS_DATA_PATH` has them.
+        folders: further folders with descriptions, as in `AWS_DATA_PATH`.
     """
     from botocore.loaders import create_loader
 
@@ -332,22 +335,22 @@ def _models(folders: str | None) -> Any:
 
 
 def _client(settings: AwsSettings) -> tuple[Any, Any]:
-    """A client, and its credentials (None where the chain finds none)."""
+    """Return botocore's client, and its credentials (None if the chain finds none)."""
     try:
         from botocore.config import Config
         from botocore.session import Session
     except ImportError as error:
-        raise missing("the AWS SDK for Python is not installed", "s3") from error
+        raise missing_extra_error("the AWS SDK for Python is not installed", "s3") from error
     try:
         session = Session(profile=settings.profile or None)
-        models = _models(session.get_config_variable("data_path"))
+        models = _model_loader(session.get_config_variable("data_path"))
         session.register_component("data_loader", models)
         if settings.access_key_id:
             session.set_credentials(
                 settings.access_key_id, settings.secret_access_key, settings.session_token or None
             )
         if settings.role_arn:
-            session._credentials = _assumed(session, settings)
+            session._credentials = _role_credentials(session, settings)
         config = Config(
             connect_timeout=settings.connect_seconds,
             read_timeout=settings.read_timeout,
@@ -363,34 +366,36 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             "s3", settings.region, endpoint_url=settings.endpoint or None, config=config
         )
         _limit_answers(client, settings)
-        client.meta.events.register("response-received.s3", _refuse_page)
+        client.meta.events.register("response-received.s3", _check_no_html)
         return client, session.get_credentials()
     except Exception as error:
-        raise s3_errors.translate(error, "connect", "", "", settings) from None
+        raise s3_errors.translate(error, "connect", "s3://", settings) from None
 
 
 def _limit_answers(client: Any, settings: AwsSettings) -> None:
-    """Limit the time of whole answers; botocore has no setting for it, nor for its connections."""
+    """Limit the time of whole answers to a client, for which botocore has no setting."""
     sender = client._endpoint.http_session
-    sender._pool_classes_by_scheme = limited(sender._pool_classes_by_scheme, settings.read_timeout)
+    sender._pool_classes_by_scheme = limit_pools(
+        sender._pool_classes_by_scheme, settings.read_timeout
+    )
     sender._manager.pool_classes_by_scheme = sender._pool_classes_by_scheme
 
 
-def _refuse_page(response_dict: Any, event_name: str, **_: Any) -> None:
-    """Refuse a page of HTML, which botocore takes for the store's own error 500.
+def _check_no_html(response_dict: Any, event_name: str, **_: Any) -> None:
+    """Check that a successful answer is no HTML page, which botocore takes for an error 500.
 
     Raises:
-        HollowAnswer: the answer is such a page, and no object's content.
+        InvalidAnswer: it is such a page, and no object's content.
     """
     if response_dict is None or response_dict["status_code"] >= 300:
         return
     body = response_dict["body"]  # of an object, it is still to be read
     if isinstance(body, bytes) and body.lstrip()[:14].lower().startswith(_HTML):
-        raise HollowAnswer(f"S3's {event_name.rpartition('.')[2]}", "XML")
+        raise InvalidAnswer(f"S3's {event_name.rpartition('.')[2]}", "XML")
 
 
-def _assumed(session: Any, settings: AwsSettings) -> Any:
-    """Credentials of the role, fetched at their first use and renewed before they expire."""
+def _role_credentials(session: Any, settings: AwsSettings) -> Any:
+    """Return credentials of the role, fetched at their first use and renewed before they expire."""
     from botocore.config import Config
     from botocore.credentials import DeferredRefreshableCredentials
 
@@ -426,26 +431,29 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
 
 
 class S3Check(CloudCheck):
-    """Tries credentials, bucket, region, clock, writing and create-only."""
+    """Connection test of a bucket: credentials, region, clock, create-only writes."""
 
     upload = "multipart upload"
     endpoint = "aws_endpoint"
     storage: S3Storage
 
-    def credentials(self) -> str:
-        """Where they were found, once they have been fetched."""
+    def check_credentials(self) -> str:
+        """Fetch the credentials; return where they were found."""
         connection = connect(self.storage.settings)
-        held = connection.credentials
-        if held is None:
-            raise PermissionRefused(*NO_CREDENTIALS)
-        source = _SOURCES.get(str(held.method), str(held.method))
+        credentials = connection.credentials
+        if credentials is None:
+            from botocore.exceptions import NoCredentialsError
+
+            settings = connection.settings
+            raise s3_errors.translate(NoCredentialsError(), "connect", "s3://", settings)
+        source = _CREDENTIAL_SOURCES.get(str(credentials.method), str(credentials.method))
         connection.authenticate()
         if connection.settings.profile:
             source += f" (profile {connection.settings.profile!r})"
         return f"found in {source}"
 
-    def told(self, headers: Mapping[str, str]) -> list[CheckItem]:
-        """The bucket's region."""
+    def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
+        """Return the item for the bucket's region."""
         real, asked = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
         if not real:
             silent = f"{asked}; the store does not tell the bucket's"

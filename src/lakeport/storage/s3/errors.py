@@ -1,4 +1,4 @@
-"""Failures of S3 requests -> lakeport's errors: which pass by themselves, and what to change."""
+"""Failures of S3 requests -> lakeport's errors: is a retry of use, and what to change."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.storage.checks import ConditionUnknown
 from lakeport.storage.retry import (
-    DAMAGED,
-    MISSING,
+    CLOCK_SKEWED,
+    DATA_DAMAGED,
     NEXT_NAME,
-    SKEWED,
+    OBJECT_MISSING,
     Condition,
     GivenUp,
-    HollowAnswer,
-    condition_failed,
-    cut_off,
-    failure,
-    given_up,
-    names_of,
+    InvalidAnswer,
+    RequestFailure,
+    class_names,
+    error_row,
+    is_cut_off,
+    unreachable_error,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ _TRANSIENT_CODES = {
     "TooManyRequests",
     "TooManyRequestsException",
 }
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 _CONTENDED = {"ConditionalRequestConflict", "OperationAborted"}
-# The last one: a page of a proxy in place of an answer.
+# botocore raises the last one for a page that a proxy sends instead of S3's answer.
 _NETWORK = {"ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"}
 _NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError"}
 
@@ -65,27 +65,78 @@ _ACTIONS = {
     "put_object": "s3:PutObject",
     "upload_part": "s3:PutObject",
 }
-NO_CREDENTIALS = (
-    "no usable AWS credentials were found",
-    "searched in this order: `aws_access_key_id` and `aws_secret_access_key`, `aws_profile`, the "
-    "environment (AWS_ACCESS_KEY_ID, AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), "
-    "SSO, ~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
-)
-
-_ENDED = failure(
-    PermissionRefused,
-    "the session of the credentials has expired",
-    "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
-    "`role_arn` be assumed: that is renewed while a run goes on.",
-)
 
 
 class NoSuchUpload(DestinationError):
     """The multipart upload was completed or aborted before."""
 
 
-def _code_of(error: Exception) -> tuple[int, str]:
-    """HTTP status and S3's error code; 0 and empty where no answer came."""
+def has_response(error: Exception) -> bool:
+    """Whether the endpoint answered the request."""
+    return _status_and_code(error)[0] > 0
+
+
+def is_contended(error: Exception) -> bool:
+    """Whether S3 refused the request because another writer was writing the same key."""
+    return _status_and_code(error)[1] in _CONTENDED
+
+
+def is_expired(error: Exception) -> bool:
+    """Whether S3 refused the request because the session of the credentials has expired."""
+    return _status_and_code(error)[1] in _EXPIRED
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    status, code = _status_and_code(error)
+    if status:
+        return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
+    names = class_names(error)
+    return is_cut_off(error) if "SSLError" in names else not _NETWORK.isdisjoint(names)
+
+
+def may_have_succeeded(error: Exception) -> bool:
+    """Whether S3 may have carried out a request that failed, as only the answer was lost."""
+    if isinstance(error, InvalidAnswer):
+        return True
+    never_sent = not _NEVER_SENT.isdisjoint(class_names(error))
+    return is_transient(error) and not is_contended(error) and not never_sent
+
+
+def translate(
+    error: Exception,
+    action: str,
+    name: str,
+    settings: AwsSettings,
+    condition: Condition = "none",
+) -> LakeportError:
+    """Return lakeport's error for a request that failed, with the setting or permission to change.
+
+    Args:
+        error: what botocore raised.
+        action: the client's method, such as `put_object`.
+        name: URI of the object or bucket: `s3://bucket/key`.
+        settings: how the bucket is reached.
+        condition: the condition that the request was sent with.
+    """
+    if isinstance(error, LakeportError):
+        return error
+    cause = error.cause if isinstance(error, GivenUp) else error
+    if condition == "absent" and is_contended(cause):
+        return ObjectExists(f"{name} is being written by somebody else", NEXT_NAME)
+    status, code = _status_and_code(cause)
+    if code.isdigit():  # the answer has no body that would name the code
+        code = {403: "AccessDenied", 404: "NotFound"}.get(status, code)
+    words = _store_words(cause, settings) if status else ""
+    failure = RequestFailure(cause, action, name, settings, status, code, words)
+    if isinstance(error, GivenUp) or is_transient(error):
+        return unreachable_error(error, failure)
+    keys = _answer_keys(failure) if status else _client_keys(cause)
+    return failure.translate(_ERRORS, keys, condition)
+
+
+def _status_and_code(error: Exception) -> tuple[int, str]:
+    """Return the HTTP status and S3's error code; 0 and empty if no answer came."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         return 0, ""
@@ -93,219 +144,188 @@ def _code_of(error: Exception) -> tuple[int, str]:
     return int(status), str(response.get("Error", {}).get("Code", ""))
 
 
-def has_response(error: Exception) -> bool:
-    """Whether the endpoint answered at all."""
-    return _code_of(error)[0] > 0
+def _answer_keys(failure: RequestFailure) -> list[str]:
+    """Return the keys of `_ERRORS` that an answer may have, the most specific first."""
+    code, status = failure.code, failure.status
+    keys = [code, *(["kms"] if "kms" in code.lower() else []), str(status)]
+    if getattr(failure.error, "operation_name", "") == "AssumeRole":
+        keys.insert(0, "AssumeRole")
+    elif failure.action == "head_bucket" and status == 404:
+        keys.insert(0, "NoSuchBucket")
+    return [*keys, "answer without a code" if code.isdigit() else "answer"]
 
 
-def contended(error: Exception) -> bool:
-    """Whether another write of the same key was under way."""
-    return _code_of(error)[1] in _CONTENDED
+def _client_keys(error: Exception) -> list[str]:
+    """Return the keys of `_ERRORS` that a failure before any answer may have."""
+    keys = class_names(error)
+    if keys[0] == "ParamValidationError" and "Bucket" in str(error):
+        keys = ["ParamValidationError of a bucket"]
+    elif "Region" in keys[0] or "Endpoint" in keys[0]:
+        keys = ["ValueError"]
+    return [*keys, "client"]
 
 
-def expired(error: Exception) -> bool:
-    """Whether the session behind the credentials has ended."""
-    return _code_of(error)[1] in _EXPIRED
-
-
-def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
-    status, code = _code_of(error)
-    if status:
-        return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
-    names = names_of(error)
-    return cut_off(error) if "SSLError" in names else bool(names & _NETWORK)
-
-
-def may_have_succeeded(error: Exception) -> bool:
-    """Whether the store may have done what was asked although the answer was a failure."""
-    if isinstance(error, HollowAnswer):
-        return True
-    return is_transient(error) and not contended(error) and not names_of(error) & _NEVER_SENT
-
-
-def translate(
-    error: Exception,
-    operation: str,
-    bucket: str,
-    key: str,
-    settings: AwsSettings,
-    condition: Condition = "none",
-) -> LakeportError:
-    """The most specific error of lakeport's for a failure of a request."""
-    if isinstance(error, LakeportError):
-        return error
-    name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
-    if isinstance(error, GivenUp) or is_transient(error):
-        met = error.cause if isinstance(error, GivenUp) else error
-        if condition == "absent" and contended(met):
-            return ObjectExists(f"{name} is being written by somebody else", NEXT_NAME)
-        status, code = _code_of(met)
-        answer = f"{status} {code}".removesuffix(f" {status}")  # an empty body has no other code
-        keys = "`aws_endpoint`, `aws_region`"
-        kind = type(met).__name__
-        return given_up(error, name, _where(settings), answer if status else "", kind, keys)
-    if condition != "none" and _code_of(error)[0] == 412:
-        return condition_failed(condition, name)
-    if has_response(error):
-        return _from_answer(error, operation, bucket, key, settings)
-    return _from_client(error, settings)
-
-
-def _where(settings: AwsSettings) -> str:
-    return settings.endpoint or f"S3 in region {settings.region!r}"
-
-
-def _from_answer(
-    error: Any, operation: str, bucket: str, key: str, settings: AwsSettings
-) -> LakeportError:
-    status, code = _code_of(error)
-    code = code if not code.isdigit() else {403: "AccessDenied", 404: "NotFound"}.get(status, code)
-    name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
-    if getattr(error, "operation_name", "") == "AssumeRole":
-        return _role_refused(code, _words_of(error, settings), settings)
-    if operation == "head_bucket" and status == 404:
-        code = "NoSuchBucket"
-    if code in _BY_CODE:
-        return _BY_CODE[code](name=name, bucket=bucket)
-    if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
-        return _wrong_region(error, bucket, settings)
-    if "kms" in code.lower() and not is_transient(error):
-        return DestinationError(
-            f"{name}: the encryption key was refused ({code}): {_words_of(error, settings)}",
-            "check `sse_kms_key_id`: the key has to exist in the bucket's region and be enabled.",
-        )
-    if status == 501:
-        words = _words_of(error, settings)
-        return ConditionUnknown(
-            f"{name}: the store does not know a part of the request: {words}",
-            "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
-        )
-    if status == 404:
-        return MISSING(name=name)
-    if status in (401, 403):
-        return _refused(operation, bucket, key, code, _words_of(error, settings))
-    return DestinationError(
-        f"{name}: {operation} failed, {status} {code}: {_words_of(error, settings)}",
-        "" if not code.isdigit() else "check `aws_endpoint`: it does not answer as S3 does.",
-    )
-
-
-def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
-    kind = type(error).__name__
-    where = _where(settings)
-    if kind == "ProfileNotFound":
-        return ConfigError(
-            f"there is no profile {settings.profile!r}",
-            "`aws configure list-profiles` names them; check `aws_profile` and AWS_CONFIG_FILE.",
-        )
-    if kind in {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}:
-        return PermissionRefused(*NO_CREDENTIALS)
-    if "SSO" in kind or "TokenLoad" in kind or kind == "TokenRetrievalError":
-        return PermissionRefused("the SSO session has ended", "run `aws sso login`, then again.")
-    if "SSLError" in names_of(error):
-        return Unreachable(
-            f"no trusted TLS connection to {where}",
-            "AWS_CA_BUNDLE names a private authority's certificate; `http://` in `aws_endpoint` "
-            "where the store has no TLS.",
-        )
-    if kind == "ParamValidationError" and "Bucket" in str(error):
-        return DestinationError("`bucket` is not a bucket's name", "it takes the bare name.")
-    if isinstance(error, ValueError) or "Region" in kind or "Endpoint" in kind:
-        return DestinationError(
-            f"`aws_endpoint` or `aws_region` is malformed ({kind})",
-            "an endpoint looks like https://host[:port], a region like us-west-2.",
-        )
-    return DestinationError(f"the AWS SDK failed with {kind}", "")
-
-
-def _words_of(error: Any, settings: AwsSettings) -> str:
-    """The store's own sentence without anything secret."""
+def _store_words(error: Any, settings: AwsSettings) -> str:
+    """Return the store's own sentence with its secrets masked, at most 500 characters."""
     text = scrub(str(error.response.get("Error", {}).get("Message", "")), settings.secrets)[:500]
     return re.sub(r"(?i)(token|signature|secret)([=: ]+)[A-Za-z0-9+/=%_-]{16,}", r"\1\2***", text)
 
 
-def _refused(operation: str, bucket: str, key: str, code: str, words: str) -> PermissionRefused:
-    """A 403: which action on which resource has to be allowed."""
-    action = _ACTIONS.get(operation, operation)
-    folder, _, _ = key.rpartition("/")
-    resource = f"arn:aws:s3:::{bucket}"
+def _access_denied(failure: RequestFailure) -> LakeportError:
+    """Return the error for a 403: the action to allow, and on which resource."""
+    action = _ACTIONS.get(failure.action, failure.action)
+    resource = f"arn:aws:s3:::{failure.bucket}"
     if action != "s3:ListBucket":
-        resource += f"/{folder}/*" if folder else "/*"
+        folder, _, _ = failure.name.removeprefix("s3://").rpartition("/")
+        resource = f"arn:aws:s3:::{folder or failure.bucket}/*"
+    words = failure.words
     if "kms:" in words:
         action, resource = (re.findall(r"kms:\w+", words) or ["kms:GenerateDataKey"])[0], "the key"
     hint = f"allow {action} on {resource} to the key or role in use"
     if action == "s3:GetObject":
         hint += " (and s3:ListBucket: without it, S3 answers 403 for objects that do not exist)"
-    return PermissionRefused(
-        f"s3://{bucket}/{key}: {action} was refused ({code}): {words}", f"{hint}."
-    )
+    message = f"{failure.name}: {action} was refused ({failure.code}): {words}"
+    return PermissionRefused(message, f"{hint}.")
 
 
-def _wrong_region(error: Any, bucket: str, settings: AwsSettings) -> DestinationError:
-    """A redirect: which region the bucket is in, where the answer tells."""
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    real = headers.get("x-amz-bucket-region") or error.response.get("Error", {}).get("Region", "")
+def _wrong_region(failure: RequestFailure) -> LakeportError:
+    """Return the error for a redirect, with the bucket's region if the answer names it."""
+    answer: Any = failure.error.response  # type: ignore[attr-defined]
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    real = headers.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region", "")
+    asked = failure.settings.region
     if not real:
         return DestinationError(
-            f"bucket {bucket!r} is not at that endpoint or in region {settings.region!r} "
+            f"bucket {failure.bucket!r} is not at that endpoint or in region {asked!r} "
             "(S3 answered with a redirect)",
             "set `aws_region` to the bucket's region, and leave out `aws_endpoint` for AWS.",
         )
     return DestinationError(
-        f"bucket {bucket!r} is in region {real!r}, not in {settings.region!r} "
+        f"bucket {failure.bucket!r} is in region {real!r}, not in {asked!r} "
         "(S3 answered with a redirect)",
         f"set `aws_region: {real}`.",
     )
 
 
-def _role_refused(code: str, words: str, settings: AwsSettings) -> PermissionRefused:
-    """A role that can't be assumed: by whose fault."""
-    known = {"InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+def _role_refused(failure: RequestFailure) -> LakeportError:
+    """Return the error for a role that can't be assumed: wrong keys, or a missing permission."""
+    wrong_keys = {"InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
     hint = (
         "the access key or secret that assumes the role is wrong."
-        if code in known
+        if failure.code in wrong_keys
         else "allow sts:AssumeRole on it to the keys in use, name them in the role's trust policy, "
         "and check `external_id`."
     )
-    return PermissionRefused(f"role {settings.role_arn!r} can't be assumed ({code}): {words}", hint)
+    role = failure.settings.role_arn
+    return PermissionRefused(
+        f"role {role!r} can't be assumed ({failure.code}): {failure.words}", hint
+    )
 
 
-_BY_CODE = {
-    "NoSuchBucket": failure(
-        DestinationError,
-        "there is no bucket {bucket!r}",
-        "check `bucket` and `aws_endpoint`; lakeport never creates a bucket.",
-    ),
-    "InvalidBucketName": failure(
-        DestinationError, "{bucket!r} is not a bucket's name", "`bucket` takes the bare name."
-    ),
-    "InvalidAccessKeyId": failure(
+NO_CREDENTIALS = error_row(
+    PermissionRefused,
+    "no usable AWS credentials were found",
+    "searched in this order: `aws_access_key_id` and `aws_secret_access_key`, `aws_profile`, the "
+    "environment (AWS_ACCESS_KEY_ID, AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), "
+    "SSO, ~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
+)
+_SESSION_EXPIRED = error_row(
+    PermissionRefused,
+    "the session of the credentials has expired",
+    "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
+    "`role_arn` be assumed: that is renewed while a run goes on.",
+)
+_SSO_ENDED = error_row(
+    PermissionRefused, "the SSO session has ended", "run `aws sso login`, then again."
+)
+_FOREIGN_TOKEN = error_row(
+    PermissionRefused,
+    "the session token does not belong to the keys",
+    "take `aws_session_token` and both keys from the same session.",
+)
+_ERRORS = {
+    # S3's codes
+    "AssumeRole": _role_refused,
+    "AuthorizationHeaderMalformed": _wrong_region,
+    "BadDigest": DATA_DAMAGED,
+    **dict.fromkeys(_EXPIRED, _SESSION_EXPIRED),
+    "InvalidAccessKeyId": error_row(
         PermissionRefused,
         "the store does not know the access key",
         "check `aws_access_key_id`; temporary keys also need `aws_session_token`.",
     ),
-    "InvalidToken": failure(
-        PermissionRefused,
-        "the session token does not belong to the keys",
-        "take `aws_session_token` and both keys from the same session.",
+    "InvalidBucketName": error_row(
+        DestinationError, "{bucket!r} is not a bucket's name", "`bucket` takes the bare name."
     ),
-    "SignatureDoesNotMatch": failure(
-        PermissionRefused,
-        "the secret key does not belong to the access key",
-        "check `aws_secret_access_key`, for spaces at its ends too.",
+    "InvalidToken": _FOREIGN_TOKEN,
+    "InvalidTokenId": _FOREIGN_TOKEN,
+    "NoSuchBucket": error_row(
+        DestinationError,
+        "there is no bucket {bucket!r}",
+        "check `bucket` and `aws_endpoint`; lakeport never creates a bucket.",
     ),
-    "ExpiredToken": _ENDED,
-    "ExpiredTokenException": _ENDED,
-    "TokenRefreshRequired": _ENDED,
-    "RequestTimeTooSkewed": SKEWED,
-    "NoSuchUpload": failure(
+    "NoSuchKey": OBJECT_MISSING,
+    "NoSuchUpload": error_row(
         NoSuchUpload,
         "{name}: what was staged is gone",
         "a lifecycle rule or another program aborts multipart uploads: give them a day at least.",
     ),
-    "NoSuchKey": MISSING,
-    "BadDigest": DAMAGED,
-    "XAmzContentChecksumMismatch": DAMAGED,
+    "PermanentRedirect": _wrong_region,
+    "RequestTimeTooSkewed": CLOCK_SKEWED,
+    "SignatureDoesNotMatch": error_row(
+        PermissionRefused,
+        "the secret key does not belong to the access key",
+        "check `aws_secret_access_key`, for spaces at its ends too.",
+    ),
+    "XAmzContentChecksumMismatch": DATA_DAMAGED,
+    "kms": error_row(
+        DestinationError,
+        "{name}: the encryption key was refused ({code}): {words}",
+        "check `sse_kms_key_id`: the key has to exist in the bucket's region and be enabled.",
+    ),
+    # HTTP statuses
+    "301": _wrong_region,
+    "307": _wrong_region,
+    "401": _access_denied,
+    "403": _access_denied,
+    "404": OBJECT_MISSING,
+    "501": error_row(
+        ConditionUnknown,
+        "{name}: the store does not know a part of the request: {words}",
+        "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
+    ),
+    "answer": error_row(DestinationError, "{name}: {action} failed, {status} {code}: {words}", ""),
+    "answer without a code": error_row(
+        DestinationError,
+        "{name}: {action} failed, {status} {code}: {words}",
+        "check `aws_endpoint`: it does not answer as S3 does.",
+    ),
+    # botocore's classes
+    "CredentialRetrievalError": NO_CREDENTIALS,
+    "LoginTokenLoadError": _SSO_ENDED,
+    "NoCredentialsError": NO_CREDENTIALS,
+    "ParamValidationError of a bucket": error_row(
+        DestinationError, "`bucket` is not a bucket's name", "it takes the bare name."
+    ),
+    "PartialCredentialsError": NO_CREDENTIALS,
+    "ProfileNotFound": error_row(
+        ConfigError,
+        "there is no profile {settings.profile!r}",
+        "`aws configure list-profiles` names them; check `aws_profile` and AWS_CONFIG_FILE.",
+    ),
+    "SSLError": error_row(
+        Unreachable,
+        "no trusted TLS connection to {settings.address}",
+        "AWS_CA_BUNDLE names a private authority's certificate; `http://` in `aws_endpoint` "
+        "where the store has no TLS.",
+    ),
+    "SSOError": _SSO_ENDED,
+    "TokenRetrievalError": _SSO_ENDED,
+    "ValueError": error_row(
+        DestinationError,
+        "`aws_endpoint` or `aws_region` is malformed ({kind})",
+        "an endpoint looks like https://host[:port], a region like us-west-2.",
+    ),
+    "client": error_row(DestinationError, "the AWS SDK failed with {kind}", ""),
 }
-_BY_CODE["InvalidTokenId"] = _BY_CODE["InvalidToken"]
+"""S3's error code, HTTP status or botocore's class -> the error, for `RequestFailure.translate`."""

@@ -1,4 +1,4 @@
-"""S3 as Hadoop's S3A connector sees it: the settings of one bucket."""
+"""Settings of Hadoop's S3A connector for one bucket."""
 
 from __future__ import annotations
 
@@ -9,41 +9,46 @@ from urllib.request import getproxies, proxy_bypass
 from lakeport.storage.s3.client import ROLE_SECONDS, AwsSettings
 
 _AUTH = "org.apache.hadoop.fs.s3a.auth"
-_FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
-_SESSION = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
-_CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-_PROFILE = f"{_AUTH}.ProfileAWSCredentialsProvider"
-_ROLE = "io.lakeport.aws.AssumedRole"
-_SHORTEST_CALL = 15  # seconds; what is less is taken for it
+_KEYS_PROVIDER = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_SESSION_PROVIDER = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_CHAIN_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+_PROFILE_PROVIDER = f"{_AUTH}.ProfileAWSCredentialsProvider"
+_ROLE_PROVIDER = "io.lakeport.aws.AssumedRole"
+_MIN_CALL_SECONDS = 15  # S3A raises shorter limits to it
 _ENCRYPTION = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS"}
 
 
 def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
-    """Settings of `s3a://bucket`, each for that bucket alone.
+    """Return the options of `s3a://bucket`, each for that bucket alone, secrets included.
 
-    They hold the keys, so they belong on a running session's `hadoopConfiguration`, set before the
-    bucket is first used, and never into Spark's own configuration.
+    Set them on a running session's `hadoopConfiguration` before the bucket's first use, and never
+    in Spark's own configuration, which Spark shows.
 
-    >>> found = hadoop_settings("lake", AwsSettings(region="eu-west-1"))
-    >>> found["fs.s3a.bucket.lake.endpoint.region"]
+    >>> options = hadoop_settings("lake", AwsSettings(region="eu-west-1"))
+    >>> options["fs.s3a.bucket.lake.endpoint.region"]
     'eu-west-1'
     """
-    found = {"endpoint.region": settings.region, **_endpoint(settings), **_proxy(settings)}
-    found |= _retries(settings.retry_policy.deadline)
-    provider, keys = _credentials(settings)
-    found |= keys
+    options = {
+        "endpoint.region": settings.region,
+        **_endpoint_options(settings),
+        **_proxy_options(settings),
+    }
+    options |= _retry_options(settings.retry_policy.deadline)
+    provider, keys = _credential_options(settings)
+    options |= keys
     if settings.role_arn:
-        found |= _role(settings)
-        provider = _ROLE
-    found["aws.credentials.provider"] = provider
+        options |= _role_options(settings)
+        provider = _ROLE_PROVIDER
+    options["aws.credentials.provider"] = provider
     if settings.sse:
-        found["encryption.algorithm"] = _ENCRYPTION[settings.sse]
+        options["encryption.algorithm"] = _ENCRYPTION[settings.sse]
         if settings.sse_kms_key_id:
-            found["encryption.key"] = settings.sse_kms_key_id
-    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in found.items()}
+            options["encryption.key"] = settings.sse_kms_key_id
+    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in options.items()}
 
 
-def _endpoint(settings: AwsSettings) -> dict[str, str]:
+def _endpoint_options(settings: AwsSettings) -> dict[str, str]:
+    """Return the options for the addressing style and for an endpoint that is not AWS's."""
     style = {"path.style.access": "true" if settings.addressing == "path" else "false"}
     if not settings.endpoint:
         return style
@@ -51,36 +56,36 @@ def _endpoint(settings: AwsSettings) -> dict[str, str]:
     return {**style, "endpoint": settings.endpoint, "connection.ssl.enabled": tls}
 
 
-def _retries(deadline: float) -> dict[str, str]:
-    """How long the connector goes on, in three layers: S3A's retries of the SDK's of a request.
+def _retry_options(deadline: float) -> dict[str, str]:
+    """Return the options that keep S3A's retries and timeouts within `deadline` seconds.
 
-    A commit's put that fails is looked for, which may fail as long: each has half of the time. A
-    call of the SDK ends when its time is over, however it fails; S3A takes 15 s for the least, and
-    counts a part's upload to it, so that parts have to be small.
+    S3A retries calls of the SDK, which retries requests. After a commit's put has failed, the log
+    store looks for the object, so each has half of the time. A call ends when its time is over; S3A
+    allows no less than 15 s, and counts a part's upload to it, so that parts have to be small.
 
-    >>> _retries(120)["connection.request.timeout"], _retries(120)["retry.limit"]
+    >>> _retry_options(120)["connection.request.timeout"], _retry_options(120)["retry.limit"]
     ('30000ms', '1')
     """
-    again = 1 if deadline >= 4 * _SHORTEST_CALL else 0
-    call = max(_SHORTEST_CALL, deadline / 2 / (again + 1))
+    retries = 1 if deadline >= 4 * _MIN_CALL_SECONDS else 0
+    call = max(_MIN_CALL_SECONDS, deadline / 2 / (retries + 1))
     # The SDK's delays double from about 0.1 s, and end at 20 s.
-    repeats = max(3, math.floor(math.log2(deadline / 2 / (again + 1) / 0.1)))
+    repeats = max(3, math.floor(math.log2(deadline / 2 / (retries + 1) / 0.1)))
     return {
         "attempts.maximum": str(repeats),
-        "connection.establish.timeout": f"{_SHORTEST_CALL}s",
-        "connection.timeout": f"{_SHORTEST_CALL}s",
+        "connection.establish.timeout": f"{_MIN_CALL_SECONDS}s",
+        "connection.timeout": f"{_MIN_CALL_SECONDS}s",
         "connection.request.timeout": f"{call * 1000:.0f}ms",
         "connection.part.upload.timeout": f"{max(call, deadline / 2) * 1000:.0f}ms",
         "multipart.size": "8M",
-        "retry.limit": str(again),
-        "retry.throttle.limit": str(again),
+        "retry.limit": str(retries),
+        "retry.throttle.limit": str(retries),
     }
 
 
-def _proxy(settings: AwsSettings) -> dict[str, str]:
-    """The proxy that the environment names for the endpoint, as the SDK for Python takes it.
+def _proxy_options(settings: AwsSettings) -> dict[str, str]:
+    """Return the options for the environment's proxy for the endpoint; none without a proxy.
 
-    Java's SDK would look for the proxy of `http` in `http_proxy` whatever the endpoint speaks.
+    As the SDK for Python: Java's would take the proxy of `http`, also for an `https` endpoint.
     """
     endpoint = urlsplit(settings.endpoint or f"https://s3.{settings.region}.amazonaws.com")
     named = getproxies().get(endpoint.scheme, "")
@@ -89,36 +94,37 @@ def _proxy(settings: AwsSettings) -> dict[str, str]:
     proxy = urlsplit(named if "://" in named else f"http://{named}")
     tls = proxy.scheme == "https"
     port = proxy.port or (443 if tls else 80)
-    found = {"proxy.host": proxy.hostname or "", "proxy.port": str(port)}
+    options = {"proxy.host": proxy.hostname or "", "proxy.port": str(port)}
     if tls:
-        found["proxy.ssl.enabled"] = "true"
+        options["proxy.ssl.enabled"] = "true"
     if proxy.username:
-        found["proxy.username"] = unquote(proxy.username)
-        found["proxy.password"] = unquote(proxy.password or "")
-    return found
+        options["proxy.username"] = unquote(proxy.username)
+        options["proxy.password"] = unquote(proxy.password or "")
+    return options
 
 
-def _credentials(settings: AwsSettings) -> tuple[str, dict[str, str]]:
+def _credential_options(settings: AwsSettings) -> tuple[str, dict[str, str]]:
+    """Return the class of the credentials' provider, and its options."""
     if not settings.access_key_id:
         if settings.profile:
-            return _PROFILE, {"auth.profile.name": settings.profile}
-        return _CHAIN, {}
+            return _PROFILE_PROVIDER, {"auth.profile.name": settings.profile}
+        return _CHAIN_PROVIDER, {}
     keys = {"access.key": settings.access_key_id, "secret.key": settings.secret_access_key}
     if settings.session_token:
-        return _SESSION, {**keys, "session.token": settings.session_token}
-    return _FIXED, keys
+        return _SESSION_PROVIDER, {**keys, "session.token": settings.session_token}
+    return _KEYS_PROVIDER, keys
 
 
-def _role(settings: AwsSettings) -> dict[str, str]:
-    """The role, at AWS or at a store that answers STS at its own address."""
-    found = {
+def _role_options(settings: AwsSettings) -> dict[str, str]:
+    """Return the options for assuming the role, at AWS or at the store's own endpoint."""
+    options = {
         "assumed.role.arn": settings.role_arn,
         "assumed.role.session.name": settings.role_session_name,
         "assumed.role.session.duration": f"{ROLE_SECONDS}s",
         "assumed.role.sts.endpoint.region": settings.region,
     }
     if settings.external_id:
-        found["assumed.role.external.id"] = settings.external_id
+        options["assumed.role.external.id"] = settings.external_id
     if not settings.is_native:
-        found["assumed.role.sts.endpoint"] = settings.endpoint
-    return found
+        options["assumed.role.sts.endpoint"] = settings.endpoint
+    return options

@@ -1,4 +1,4 @@
-"""Amazon S3, and every store that speaks its protocol, as keys below one prefix."""
+"""Amazon S3, and every store that speaks its protocol: objects below one prefix of a bucket."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from lakeport.storage.s3.client import (
     S3Check,
     S3Connection,
     connect,
-    found_keys,
     with_credentials,
+    with_found_keys,
 )
-from lakeport.storage.s3.errors import NoSuchUpload, contended, may_have_succeeded
+from lakeport.storage.s3.errors import NoSuchUpload, is_contended, may_have_succeeded
 from lakeport.storage.s3.hadoop import hadoop_settings
 
 _MIB = 1 << 20
 _LAST_PART = 10_000
-_BRIEF = RetryPolicy(deadline=10)
+_ABORT_RETRIES = RetryPolicy(deadline=10)
 
 
 def part_bytes(number: int) -> int:
-    """Size of part `number`, from 1: 16 MiB, doubled each 1,000 parts from part 5,001 on.
+    """Return the bytes of part `number`, from 1: 16 MiB, doubled each 1,000 parts from 5,001 on.
 
-    The 10,000 parts that S3 allows come to 1 TiB, while up to 80 GB all parts have one size, which
-    some stores want.
+    So the 10,000 parts that S3 allows hold 1 TiB. Up to 80 GB all parts have one size, as some
+    stores require.
 
     >>> part_bytes(1) >> 20, part_bytes(5000) >> 20, part_bytes(5001) >> 20, part_bytes(10000) >> 20
     (16, 16, 32, 512)
@@ -44,24 +44,21 @@ def part_bytes(number: int) -> int:
 
 
 class S3StageWriter(CloudStageWriter):
-    """Uploads parts while the encoder goes on; at most three parts are in memory."""
+    """Sends the parts of a multipart upload while the caller writes; at most three in memory."""
 
     def __init__(self, storage: S3Storage, key: str, content_type: str) -> None:
-        super().__init__(part_bytes, 2)
-        self._storage, self._key = storage, key
-        self._parts: dict[int, dict[str, Any]] = {}
-        self._upload = self._submit(self._create, content_type)
+        super().__init__(storage, key, content_type, part_bytes, threads=2)
 
     def abort(self) -> None:
-        """Drop the upload, if the permissions allow it. Never raises."""
+        """Abort the upload, if the permissions allow it. Never raises."""
         super().abort()
-        if not self._upload.cancelled() and self._upload.exception() is None:
-            self._storage.abort(join_key(self._storage.prefix, self._key), self._upload.result())
+        if not self._begun.cancelled() and self._begun.exception() is None:
+            self._storage.abort(join_key(self._storage.prefix, self._key), self._begun.result())
 
-    def _create(self, content_type: str) -> str:
+    def _begin(self) -> str:
         settings = self._storage.settings
         about: dict[str, Any] = {
-            "ContentType": content_type,
+            "ContentType": self._content_type,
             "Metadata": {**dict(settings.metadata), ID_KEY: self._id},
             **settings.object_parameters(),
         }
@@ -71,18 +68,20 @@ class S3StageWriter(CloudStageWriter):
             about |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
         return str(self._storage._call("create_multipart_upload", self._key, **about)["UploadId"])
 
-    def _send_rest(self, rest: bytes) -> None:
-        if rest or not self._chunker.number:
-            self._submit(self._send, max(1, self._chunker.number), rest)
+    def _send_last(self, part: bytes) -> None:
+        if part or not self._parts:  # an upload needs one part at least
+            self._submit(part)
 
-    def _send(self, number: int, part: bytes) -> None:
-        upload = self._upload.result()
-        self._parts[number] = self._storage._put_part(self._key, upload, number, part)
+    def _send(self, number: int, part: bytes) -> dict[str, Any]:
+        sent: dict[str, Any] = self._storage._put_part(
+            self._key, self._begun.result(), number, part
+        )
+        return sent
 
-    def _token(self) -> dict[str, Any]:
+    def _token(self, parts: list[Any]) -> dict[str, Any]:
         token = {
-            "upload_id": self._upload.result(),
-            "parts": [self._parts[number] for number in sorted(self._parts)],
+            "upload_id": self._begun.result(),
+            "parts": parts,
             "key": join_key(self._storage.prefix, self._key),
         }
         if self._storage.settings.content_checksum == "crc32c" and self._chunker.bytes:
@@ -90,8 +89,8 @@ class S3StageWriter(CloudStageWriter):
         return token
 
 
-def verified(body: bytes, settings: AwsSettings) -> dict[str, Any]:
-    """Request parameters that let the store verify the bytes it gets."""
+def checksum_parameters(body: bytes, settings: AwsSettings) -> dict[str, Any]:
+    """Return request parameters with a checksum of `body`; none if the signature covers it."""
     match settings.content_checksum:
         case "crc32c":
             return {"ChecksumCRC32C": crc32c_text(body)}
@@ -102,7 +101,7 @@ def verified(body: bytes, settings: AwsSettings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class S3Storage(CloudStorage):
-    """A prefix of a bucket.
+    """Objects below a prefix of a bucket.
 
     Writing needs s3:PutObject alone. s3:AbortMultipartUpload is used where it is allowed, and
     s3:GetObject, s3:ListBucket and s3:DeleteObject only by the methods that read, list and delete.
@@ -118,25 +117,25 @@ class S3Storage(CloudStorage):
     settings: AwsSettings = field(default_factory=AwsSettings)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Carry the credentials along to tasks, which may run where none can be found."""
+        """Pickle the storage with its credentials, as a worker may find none."""
         return S3Storage, (self.bucket, self.prefix, with_credentials(self.settings))
 
     @property
     def connection(self) -> S3Connection:
-        """This process's client."""
+        """This process's connection to the endpoint."""
         return connect(self.settings)
 
     def uri(self, key: str = "") -> str:
-        """`s3://bucket/prefix/key`."""
+        """Return `s3://bucket/prefix/key`."""
         return f"s3://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def hadoop_uri(self, key: str = "") -> str:
-        """`s3a://bucket/prefix/key`."""
+        """Return `s3a://bucket/prefix/key`."""
         return f"s3a://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's S3 connector needs to reach the bucket; some values are secrets."""
-        credentials = with_credentials if for_workers else found_keys
+        """Return the settings of Hadoop's S3A connector for this bucket, secrets included."""
+        credentials = with_credentials if for_workers else with_found_keys
         return hadoop_settings(self.bucket, credentials(self.settings))
 
     def stage(self, key: str, content_type: str) -> S3StageWriter:
@@ -144,14 +143,15 @@ class S3Storage(CloudStorage):
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the upload, only if nothing has the name (where the store honours that).
+        """Complete the upload, on the condition that no object has the name.
 
-        A lost or untrue answer is made up for: when the request meets an object of that name or no
-        upload any more, the object's own mark, or the upload's absence, tells whether it is ours.
+        A store that ignores conditions gets none. If the name is taken, or the upload is gone, an
+        earlier answer may have been lost. The object's mark, or the absence of the upload, shows
+        whether this upload was completed.
 
         Raises:
-            ObjectExists: something else has that name.
-            NoSuchUpload: what was staged is gone, and the object is not visible.
+            ObjectExists: another object has that name.
+            NoSuchUpload: the upload is gone, and the object is not visible.
         """
         token = staged.token
         parameters: dict[str, Any] = {"IfNoneMatch": "*"} if self.sends_conditions() else {}
@@ -168,27 +168,32 @@ class S3Storage(CloudStorage):
                 **parameters,
             )
         except (ObjectExists, NoSuchUpload) as error:
-            was_contended = any(map(contended, transient_failures))
-            said = isinstance(error, ObjectExists) and not was_contended
-            ambiguous = said or any(map(may_have_succeeded, transient_failures))
-            if self._completed(key, staged, ambiguous, said):
+            was_contended = any(map(is_contended, transient_failures))
+            exists = isinstance(error, ObjectExists) and not was_contended
+            ambiguous = exists or any(map(may_have_succeeded, transient_failures))
+            if self._has_completed(key, staged, ambiguous, exists):
                 return
             if isinstance(error, NoSuchUpload) and was_contended:
-                # After a conflict S3 wants the upload begun anew, which is what a clash leads to.
+                # After a conflict S3 wants a new upload; the caller begins one under the next name.
                 what = f"{self.uri(key)} was written by somebody else"
                 raise ObjectExists(what, error.hint) from None
             raise
 
-    def _completed(self, key: str, staged: Staged, ambiguous: bool, said: bool) -> bool:
-        """Whether a request completed the upload, although none of them was told so.
+    def _has_completed(self, key: str, staged: Staged, ambiguous: bool, exists: bool) -> bool:
+        """Whether a request completed the upload, although its answer did not say so.
 
-        Without permission to read, one more part is offered to the upload, where it is
-        `ambiguous`: it refuses that once it has been completed, and only this process could
-        complete it. An upload that S3 ended for a conflict, or a lifecycle rule for its age,
-        refuses it, too: that is not ambiguous. The store may have `said` that the object exists.
+        Without permission to read, an `ambiguous` upload is offered one more part. A completed
+        upload refuses it, and only this process could complete it.
+
+        Args:
+            key: the object's.
+            staged: the upload.
+            ambiguous: False if S3 may have ended the upload for another reason, a conflict or a
+                lifecycle rule: it would refuse a part, too.
+            exists: whether the store has just said that the object exists.
         """
         try:
-            return bool(self._carries(key, str(staged.token["id"]), said=said))
+            return bool(self._find_mark(key, str(staged.token["id"]), exists=exists))
         except PermissionRefused:
             if not ambiguous:
                 return False
@@ -199,7 +204,7 @@ class S3Storage(CloudStorage):
         return False
 
     def _put_part(self, key: str, upload: str, number: int, body: bytes) -> dict[str, Any]:
-        checked = verified(body, self.settings)
+        checked = checksum_parameters(body, self.settings)
         part = {"UploadId": upload, "PartNumber": number, "Body": body, **checked}
         etag = self._call("upload_part", key, **part)["ETag"]
         checked.pop("ContentMD5", None)
@@ -210,24 +215,24 @@ class S3Storage(CloudStorage):
         self.abort(str(staged.token["key"]), str(staged.token["upload_id"]))
 
     def abort(self, full: str, upload: str) -> None:
-        """Drop an upload; what is refused or fails is left to the bucket's lifecycle rule."""
-        about: dict[str, Any] = {"UploadId": upload, "retry_policy": _BRIEF}
+        """Abort an upload. Never raises: otherwise the bucket's lifecycle rule removes it."""
+        about: dict[str, Any] = {"UploadId": upload, "retry_policy": _ABORT_RETRIES}
         with suppress(LakeportError):
             self.connection.call("abort_multipart_upload", self.bucket, full, **about)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs, and, for `tables`, what those need beyond that."""
+        """Return the connection test of this bucket; `tables` adds what Delta tables need."""
         return S3Check(self).items(tables=tables)
 
-    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
+    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
         parameters: dict[str, Any] = {
             "Body": data,
             "Metadata": {ID_KEY: mark},
             **self.settings.object_parameters(),
-            **verified(data, self.settings),
+            **checksum_parameters(data, self.settings),
         }
-        if over is not None and self.sends_conditions():
-            parameters |= {"IfMatch": over} if over else {"IfNoneMatch": "*"}
+        if replaces is not None and self.sends_conditions():
+            parameters |= {"IfMatch": replaces} if replaces else {"IfNoneMatch": "*"}
         self._call("put_object", key, **parameters)
 
     def _has_mark(self, key: str, mark: str) -> bool:
@@ -241,19 +246,21 @@ class S3Storage(CloudStorage):
         head = self._call("head_object", key)
         return int(head["ContentLength"]), str(head["ETag"])
 
-    def _rows(self, start: str, one_level: bool, token: str, limit: int, after: str) -> ListingPage:
-        asked: dict[str, Any] = {
+    def _list_page(
+        self, start: str, one_level: bool, token: str, limit: int, after: str
+    ) -> ListingPage:
+        parameters: dict[str, Any] = {
             "Delimiter": "/" if one_level else "",
             "StartAfter": after,
             "ContinuationToken": token,
             "MaxKeys": limit,
         }
-        asked = {name: value for name, value in asked.items() if value}
+        parameters = {name: value for name, value in parameters.items() if value}
         page = self.connection.call(
-            "list_objects_v2", self.bucket, start.rstrip("/"), Prefix=start, **asked
+            "list_objects_v2", self.bucket, start.rstrip("/"), Prefix=start, **parameters
         )
         return ListingPage(
-            [_stored(row) for row in page.get("Contents", [])],
+            [_describe_object(row) for row in page.get("Contents", [])],
             page["NextContinuationToken"] if page.get("IsTruncated") else "",
             [row["Prefix"] for row in page.get("CommonPrefixes", [])],
         )
@@ -266,6 +273,6 @@ class S3Storage(CloudStorage):
         return self.connection.call(operation, self.bucket, full, **parameters)
 
 
-def _stored(row: Mapping[str, Any]) -> StoredObject:
+def _describe_object(row: Mapping[str, Any]) -> StoredObject:
     modified = row["LastModified"].timestamp()
     return StoredObject(row["Key"], row["Size"], row["ETag"].strip('"'), modified)

@@ -345,10 +345,10 @@ class MergeOperation(RowsOperation):
             change.incoming.schema,
             [self.writer.storage.hadoop_uri(key) for key, _ in change.incoming.files],
             change.merge_keys,
-            kept=change.created,
-            gone=_delete_condition(change),
-            bare=_key_only_condition(change),
-            own=change.own,
+            keep_column=change.created,
+            delete_condition=_delete_condition(change),
+            partial_condition=_key_only_condition(change),
+            partial_columns=change.own,
         )
 
     def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:

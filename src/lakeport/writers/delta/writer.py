@@ -169,7 +169,7 @@ class DeltaWriter:
                     f"`table_properties`: {TARGET_FILE_SIZE} is {value!r}",
                     "write whole bytes, such as 268435456.",
                 )
-        checked = self.session().checked_properties(others) if others else {}
+        checked = self.session().validate_properties(others) if others else {}
         return {**checked, TARGET_FILE_SIZE: own[-1]} if own else checked
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:

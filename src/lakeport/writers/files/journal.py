@@ -52,7 +52,7 @@ from lakeport.errors import (
     RunMismatch,
     Unreachable,
 )
-from lakeport.host.process import is_there
+from lakeport.host.process import is_running
 from lakeport.model import Staged, Storage
 from lakeport.writers.files.sink import ObjectNames
 from lakeport.writers.naming import HOME, safe_segment
@@ -334,7 +334,7 @@ def may_still_publish(owner: Mapping[str, Any] | None) -> bool:
     process, began = int(owner["process"]), owner["began"]
     if process == os.getpid() and began == _start_ticks(process):
         return owner["token"] in _publishers
-    return _start_ticks(process) == began if began else is_there(process)
+    return _start_ticks(process) == began if began else is_running(process)
 
 
 def _start_ticks(process: int) -> str:

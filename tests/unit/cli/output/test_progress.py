@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console
-from lakeport.host.activity import activity, advance
+from lakeport.host.activity import activity, add_progress
 from lakeport.model import Landed
 
 
@@ -52,7 +52,7 @@ def test_a_terminal_shows_what_goes_on_within_its_columns() -> None:
     output.begin("landing")
     screen.wait_for("landing ...")
     with activity("reading", "a-stream-with-a-name-that-is-long", total=93_000_000):
-        advance(31_000_000, rows=1_200_000)
+        add_progress(31_000_000, rows=1_200_000)
         screen.wait_for("31.0 of 93.0 MB (33%)")
         output.on_landed(Landed("a", "/lake/a", 0, 5, ("f",), 10))
         screen.wait_for("1 batch landed, 5 rows")

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from lakeport.engine.spark import daemon as standby
-from lakeport.host.process import is_there
+from lakeport.host.process import is_running
 
 WAITS = """
 import os, sys
 from lakeport.engine.spark import daemon as standby
-held = standby.take_over(standby.listen(sys.argv[1]))
+held = standby.replace_daemon(standby.open_socket(sys.argv[1]))
 print(os.environ["GIVEN"], os.environ.get("OWN"), sys.path[-1], sys.stdin.read(), flush=True)
 print("told", file=sys.stderr, flush=True)
 os._exit(0)
@@ -23,7 +23,7 @@ PLACEHOLDER = """
 import sys
 from lakeport.engine.spark import daemon as standby
 sys.path.append("/given")
-sys.exit(0 if standby.hand_over(sys.argv[1]) else 4)
+sys.exit(0 if standby.hand_over_to_standby(sys.argv[1]) else 4)
 """
 
 SLOW_PLACEHOLDER = (
@@ -45,7 +45,7 @@ standby.socket.send_fds = send_and_wait
 LISTENS = """
 import sys
 from lakeport.engine.spark import daemon as standby
-x = standby.listen(sys.argv[1])
+x = standby.open_socket(sys.argv[1])
 """
 
 
@@ -79,7 +79,7 @@ def test_it_takes_over_pipes_environment_and_path(tmp_path: Path) -> None:
     assert err == "told\n"
     assert placeholder.returncode == 0
     assert waits.communicate(timeout=60) == ("", "")
-    assert not standby.hand_over(str(address))  # it serves once
+    assert not standby.hand_over_to_standby(str(address))  # it serves once
 
 
 def test_work_that_is_done_at_once_was_taken_over(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_work_that_is_done_at_once_was_taken_over(tmp_path: Path) -> None:
 
 
 def test_without_one_the_work_is_left_to_whoever_asked(tmp_path: Path) -> None:
-    assert not standby.hand_over(str(tmp_path / "workers"))
+    assert not standby.hand_over_to_standby(str(tmp_path / "workers"))
 
 
 def test_one_that_ends_before_it_takes_over_is_none(tmp_path: Path) -> None:
@@ -110,20 +110,20 @@ def test_one_that_ends_before_it_takes_over_is_none(tmp_path: Path) -> None:
 
 def test_it_ends_with_whoever_started_it(tmp_path: Path) -> None:
     script = "from pathlib import Path; from lakeport.engine.spark import daemon; "
-    script += f"print(daemon.start(Path({str(tmp_path / 'workers')!r}), {{}}).pid)"
+    script += f"print(daemon.start_standby(Path({str(tmp_path / 'workers')!r}), {{}}).pid)"
     starts = run(script, tmp_path)
     out, err = starts.communicate(timeout=60)
     assert err == ""
     end = time.monotonic() + 30
-    while is_there(int(out)):
+    while is_running(int(out)):
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
 def test_it_has_a_group_of_its_own_which_ends_with_it(tmp_path: Path) -> None:
-    process = standby.start(tmp_path / "workers", {})
+    process = standby.start_standby(tmp_path / "workers", {})
     wait_for(tmp_path / "workers")
     assert os.getpgid(process.pid) == process.pid
-    standby.end(process)
+    standby.end_standby(process)
     assert process.returncode == -9
-    standby.end(process)  # again: fine
+    standby.end_standby(process)  # again: fine

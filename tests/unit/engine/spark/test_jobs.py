@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from lakeport.engine.spark.jobs import JobLabel, JobQueue, Request, _report_progress
+from lakeport.engine.spark.jobs import JobLabel, JobQueue, TaskRequest, _report_progress
 from lakeport.errors import SparkFailure
 
 
@@ -30,7 +30,7 @@ def test_an_interrupt_ends_the_wait_of_all_who_share_the_job(
 ) -> None:
     """Also where the job has failed, and each request is being run by itself."""
 
-    def run(_: Any, label: JobLabel, requests: Sequence[Request], count: Any) -> Any:
+    def run(_: Any, label: JobLabel, requests: Sequence[TaskRequest], count: Any) -> Any:
         if len(requests) > 1:
             raise SparkFailure("the job failed whole")
         raise KeyboardInterrupt
@@ -38,10 +38,10 @@ def test_an_interrupt_ends_the_wait_of_all_who_share_the_job(
     monkeypatch.setattr("lakeport.engine.spark.jobs.run_job", run)
     session: Any = None
     queue = JobQueue(session, lambda tasks: None)
-    one, *others = (Request(name, list, [1], [1]) for name in ("one", "two", "three"))
+    one, *others = (TaskRequest(name, list, [1], [1]) for name in ("one", "two", "three"))
     queue._waiting += others
     with pytest.raises(KeyboardInterrupt):
-        queue.outcomes(one, "r")
+        queue.run_request(one, "r")
     for each in others:
         with pytest.raises(KeyboardInterrupt):
             each.outcomes.result(timeout=0)

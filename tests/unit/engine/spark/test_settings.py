@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine.spark.settings import attempts_of, cores_of, heap_mb, session_settings
+from lakeport.engine.spark.settings import heap_mb, local_cores, session_settings, task_attempts
 from lakeport.errors import ConfigError
 
 FOLDER = Path("/private")
@@ -71,8 +71,8 @@ def test_no_heap(text: str) -> None:
 
 
 def test_cores() -> None:
-    assert cores_of("local[*]") >= 1
-    assert cores_of("local[*, 2]") == cores_of("local[*]")
+    assert local_cores("local[*]") >= 1
+    assert local_cores("local[*, 2]") == local_cores("local[*]")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_cores() -> None:
     [("local", 1), ("local[*]", 1), ("local[2,5]", 5), ("spark://h:1", 4), ("yarn", 4)],
 )
 def test_attempts(master: str, attempts: int) -> None:
-    assert attempts_of({"spark.master": master}) == attempts
+    assert task_attempts({"spark.master": master}) == attempts
 
 
 def test_attempts_of_a_cluster() -> None:
-    assert attempts_of({"spark.master": "yarn", "spark.task.maxFailures": "2"}) == 2
+    assert task_attempts({"spark.master": "yarn", "spark.task.maxFailures": "2"}) == 2

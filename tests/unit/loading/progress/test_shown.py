@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakeport
-from lakeport.host.activity import Activity, activity, advance
+from lakeport.host.activity import Activity, activity, add_progress
 from lakeport.loading.progress import Lines, Progress, ProgressState, show_progress
 
 
@@ -25,7 +25,7 @@ def test_a_function_hears_what_goes_on() -> None:
         told.set()
 
     with activity("reading", "a"), show_progress(hook, "landing"):
-        advance(7)
+        add_progress(7)
         told.clear()
         assert told.wait(30)
     assert heard[-1][0].done == 7
@@ -136,7 +136,7 @@ def test_a_notebook_shows_it_below_the_cell_and_nothing_in_the_end(cell: _Cell) 
 
 def test_a_notebook_draws_a_bar_where_the_share_is_known(cell: _Cell) -> None:
     with activity("reading", "a.csv", total=200), show_progress(None, "landing"):
-        advance(50)
+        add_progress(50)
         for _ in range(2):  # the first may have looked before
             cell.drawn.clear()
             assert cell.drawn.wait(30)

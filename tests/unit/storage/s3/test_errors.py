@@ -50,7 +50,7 @@ def answer(
     ],
 )
 def test_failures_without_an_answer(error: Exception, kind: type[Exception], words: str) -> None:
-    made = translate(error, "put_object", "lake", "a/b", SETTINGS)
+    made = translate(error, "put_object", "s3://lake/a/b", SETTINGS)
     assert isinstance(made, kind)
     assert words in str(made)
 
@@ -79,12 +79,12 @@ def test_failures_without_an_answer(error: Exception, kind: type[Exception], wor
     ],
 )
 def test_answers_name_what_to_change(error: Exception, words: str) -> None:
-    assert words in str(translate(error, "put_object", "lake", "a/b", SETTINGS))
+    assert words in str(translate(error, "put_object", "s3://lake/a/b", SETTINGS))
 
 
 def test_the_stores_words_are_shown_without_secrets() -> None:
     said = "key AKCANARY secret=s3cr3t-canary token: tok-canary Signature=QUJDREVGR0hJSktMTU5PUA=="
-    made = str(translate(answer(403, "AccessDenied", said), "put_object", "l", "k", SETTINGS))
+    made = str(translate(answer(403, "AccessDenied", said), "put_object", "s3://l/k", SETTINGS))
     assert "canary" not in made.lower()
     assert "QUJD" not in made
 

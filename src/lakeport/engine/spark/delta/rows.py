@@ -1,7 +1,7 @@
-"""Rows of a Delta table changed by Spark's own writer and DML, for tables that nothing else may.
+"""Changes of a Delta table by Spark's own writer and DML, for tables that lakeport can't write.
 
-Every rule of the table is checked then, and a rule that a row breaks is told in words. What became
-of the commit its maker looks up in the log, by the user metadata that it was given.
+Spark checks every rule of the table, and a broken rule becomes an InputError. The caller finds the
+commit in the log by its user metadata.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import translate
-from lakeport.engine.spark.delta.transaction import USER_METADATA, committing_session
+from lakeport.engine.spark.delta.transaction import USER_METADATA, clone_for_commit
 from lakeport.engine.sql.frames import empty_frame, literal, spark_schema
 from lakeport.errors import DestinationError, InputError
 from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier
@@ -39,17 +39,17 @@ _AUTO_MERGE: Final = "spark.databricks.delta.schema.autoMerge.enabled"
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """A table whose rows one commit of Spark's own is to change.
+    """A table whose rows one commit by Spark changes: each method makes one commit.
 
-    Its methods raise InputError where a row breaks a rule of the table, DestinationError where a
-    row of the table can't be written anew, and LakeportError for what else Spark says.
+    Methods raise InputError if a row breaks a rule of the table, DestinationError if a row of the
+    table can't be rewritten, and LakeportError for other failures of Spark.
 
     Attributes:
         spark: a session that may write to the table.
         uri: the table, as Hadoop names it.
         partition_columns: the columns by which it is partitioned.
-        user_metadata: what the commit says about itself.
-        transactions: application -> the number that it comes to; Spark takes one.
+        user_metadata: the user metadata of the commit.
+        transactions: application id -> its new transaction number; Spark takes one.
         evolve: whether the commit may add columns.
     """
 
@@ -69,14 +69,14 @@ class DeltaRows:
         overwrite: bool,
         dynamic: bool,
     ) -> None:
-        """Append rows of Parquet files, or replace the table's, or those of the rows' partitions.
+        """Append the rows of Parquet files, or replace the table or some partitions by them.
 
         Args:
-            schema: the rows' columns.
+            schema: the columns of the files.
             uris: the files, as Hadoop names them.
-            columns: those of the columns that are written; the table fills the others itself.
-            overwrite: replace rows.
-            dynamic: only those of the partitions that the rows are in.
+            columns: the columns to write; the table computes its other ones.
+            overwrite: whether to replace rows.
+            dynamic: whether to replace only the partitions that the new rows are in.
         """
         options: dict[str, Any] = {"userMetadata": self.user_metadata}
         for app, number in self.transactions.items():
@@ -86,7 +86,7 @@ class DeltaRows:
         if overwrite:
             options["partitionOverwriteMode"] = "dynamic" if dynamic else "static"
         with _translate_rule_errors():
-            session = committing_session(self.spark, {})
+            session = clone_for_commit(self.spark, {})
             if not uris:
                 frame = empty_frame(session, schema)
             else:
@@ -102,51 +102,54 @@ class DeltaRows:
         uris: Sequence[str],
         keys: Sequence[str],
         *,
-        kept: str = "",
-        gone: str = "",
-        bare: str = "",
-        own: Collection[str] = (),
+        keep_column: str = "",
+        delete_condition: str = "",
+        partial_condition: str = "",
+        partial_columns: Collection[str] = (),
     ) -> None:
-        """Have the rows of the table (`target`) take the values of those with their key (`source`).
+        """Merge the rows of Parquet files into the table: update, insert or delete by key.
+
+        Conditions name the table `target` and the files' rows `source`.
 
         Args:
-            schema: the columns of the rows.
-            uris: the Parquet files of the rows, as Hadoop names them, in the order of the rows: the
-                last row of each key counts.
+            schema: the columns of the files.
+            uris: the files in order, as Hadoop names them: the last row of each key counts.
             keys: the columns that identify a row.
-            kept: column whose value in the table stays, if there is one; empty for none.
-            gone: condition on a row whose key is deleted; empty for none.
-            bare: condition on a row that leaves the columns `own` as they are; empty for none.
-            own: see `bare`.
+            keep_column: a column whose value in the table stays unless it is null; may be empty.
+            delete_condition: true for a source row whose key is to be deleted; may be empty.
+            partial_condition: true for a source row that leaves `partial_columns` as they are; may
+                be empty.
+            partial_columns: see `partial_condition`.
         """
         with _translate_rule_errors():
             session, table = self._open_table()
-            source = _last_of_each(session, schema, uris, keys)
+            source = _last_row_per_key(session, schema, uris, keys)
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
             new: dict[str, str | Column] = {
                 quote_identifier(name): f"source.{quote_identifier(name)}" for name in schema.names
             }
             updated = dict(new)
-            if kept in schema.names:
-                updated[quote_identifier(kept)] = (
-                    f"coalesce(target.{quote_identifier(kept)}, source.{quote_identifier(kept)})"
-                )
+            if keep_column in schema.names:
+                name = quote_identifier(keep_column)
+                updated[name] = f"coalesce(target.{name}, source.{name})"
             same = " AND ".join(
                 f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
             )
             merge = table.alias("target").merge(source.alias("source"), same)
-            if gone:
-                merge = merge.whenMatchedDelete(gone)
-            if bare:
-                stay = set(map(quote_identifier, own))
+            if delete_condition:
+                merge = merge.whenMatchedDelete(delete_condition)
+            if partial_condition:
+                stay = set(map(quote_identifier, partial_columns))
                 some = {name: value for name, value in updated.items() if name not in stay}
-                merge = merge.whenMatchedUpdate(bare, some)
+                merge = merge.whenMatchedUpdate(partial_condition, some)
             merge = merge.whenMatchedUpdate(set=updated)
-            merge.whenNotMatchedInsert(f"NOT ({gone})" if gone else "true", new).execute()
+            merge.whenNotMatchedInsert(
+                f"NOT ({delete_condition})" if delete_condition else "true", new
+            ).execute()
 
     def delete(self, condition: str) -> None:
-        """Remove the rows for which a condition is true."""
+        """Delete the rows for which a condition is true."""
         with _translate_rule_errors():
             _, table = self._open_table()
             table.delete(condition)
@@ -156,8 +159,8 @@ class DeltaRows:
 
         Args:
             condition: on a row of the table.
-            values: column -> the moment that it is set to.
-            new: the one of the columns that the table need not have yet.
+            values: column -> its new timestamp.
+            new: the column that is added first if the table lacks it.
         """
         with _translate_rule_errors():
             _, table = self._open_table(new)
@@ -166,7 +169,7 @@ class DeltaRows:
             )
 
     def _open_table(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
-        """A session of its own whose settings say the mark, and the table in it."""
+        """Return a session for one commit with its metadata, and the table; add a column `new`."""
         from delta.tables import DeltaTable
 
         settings = {USER_METADATA: self.user_metadata}
@@ -174,17 +177,17 @@ class DeltaRows:
             settings |= {f"{_TXN}AppId": app, f"{_TXN}Version": str(number)}
         if self.evolve:
             settings[_AUTO_MERGE] = "true"
-        own = committing_session(self.spark, settings)
+        own = clone_for_commit(self.spark, settings)
         present = self.spark.read.format("delta").load(self.uri)
         _check_partitions(present, self.partition_columns, of_table=True)
         if new and new not in present.columns:
-            # An UPDATE adds no column; the commit that does is not the change, and has no mark.
+            # An UPDATE adds no column. This commit adds it, without the change's user metadata.
             column = f"{quote_identifier(new)} TIMESTAMP"
             self.spark.sql(f"ALTER TABLE delta.{quote_identifier(self.uri)} ADD COLUMNS ({column})")
         return own, DeltaTable.forPath(own, self.uri)
 
 
-def _last_of_each(
+def _last_row_per_key(
     spark: SparkSession, schema: pa.Schema, uris: Sequence[str], keys: Sequence[str]
 ) -> DataFrame:
     """Return the last row of each key, in the order of the files and of the rows in them."""
@@ -214,7 +217,7 @@ def _last_of_each(
 
 @contextmanager
 def _translate_rule_errors() -> Iterator[None]:
-    """Raise an InputError for a rule of the table that a row breaks; others as `translate`."""
+    """Raise InputError for a row that breaks a rule of the table; other errors as `translate`."""
     try:
         yield
     except Exception as error:
@@ -233,16 +236,16 @@ def _translate_rule_errors() -> Iterator[None]:
 
 
 def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
-    """Refuse a text that Spark, which reads partitions off the folders it writes, makes null.
+    """Check that no text in a partition column is the folder name by which Spark writes null.
 
     Args:
-        rows: the batch's, or the table's own, which a change of other rows may write anew.
-        columns: those by which the table is partitioned.
+        rows: the batch's rows, or the table's, which a change of other rows may rewrite.
+        columns: the partition columns.
         of_table: whether the rows are the table's.
 
     Raises:
-        InputError: a row of the batch has it in one of the columns.
-        DestinationError: a row of the table has.
+        InputError: a row of the batch has such a text.
+        DestinationError: a row of the table has one.
     """
     texts = {name for name, type_ in rows.dtypes if type_ == "string"}
     for name in columns:

@@ -19,10 +19,10 @@ from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark.delta.rows import DeltaRows
 from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
-from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
+from lakeport.engine.spark.jvm.calls import ensure_active, java_class, scala_option, scala_seq
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
-from lakeport.engine.sql.query import fault_of
+from lakeport.engine.sql.query import sql_error_sentence
 from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.schema.spark_schema import quote_identifier
 
@@ -100,7 +100,7 @@ class DeltaSession:
         check_log(storage, folder, roots)
         self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
 
-    def checked_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
+    def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return table properties under the names that Delta knows them by.
 
         Raises:
@@ -130,7 +130,7 @@ class DeltaSession:
 
     def check_condition(self, text: str, refusal: Callable[[str], ConfigError]) -> None:
         """Refuse what is not one expression on a row alone; see `policy.check_expression`."""
-        check_expression(self._suited({}), text, refusal)
+        check_expression(self._tuned_session({}), text, refusal)
 
     def optimize(
         self,
@@ -161,7 +161,7 @@ class DeltaSession:
         from pyspark.errors import AnalysisException
 
         sizes = {f"{_DELTA}.optimize.{which}FileSize": str(file_bytes) for which in ("min", "max")}
-        session = self._suited({**sizes, USER_METADATA: user_metadata})
+        session = self._tuned_session({**sizes, USER_METADATA: user_metadata})
         command = f"OPTIMIZE {_sql_name(uri)}"
         # What may be a comment at the end of a condition stays in its line.
         conditions = [f"({where}\n)"] if where is not None else []
@@ -176,7 +176,7 @@ class DeltaSession:
             except AnalysisException as error:
                 if where is None:
                     raise
-                raise refusal(fault_of(error)) from error
+                raise refusal(sql_error_sentence(error)) from error
             found = done.select("metrics").first()
         metrics: dict[str, Any] = found[0].asDict(recursive=True) if found else {}
         return metrics
@@ -212,7 +212,7 @@ class DeltaSession:
             USER_METADATA: user_metadata,
         }
         with translate_errors(self.secrets):
-            session = self._suited(settings)
+            session = self._tuned_session(settings)
             command = f"VACUUM {_sql_name(uri)}"
             if files is not None:
                 rows = files(replace(self, spark=session))
@@ -226,7 +226,7 @@ class DeltaSession:
         """Return how many hours a table keeps deleted files by its own properties."""
         with translate_errors(self.secrets):
             logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
-            kept = logs.tombstoneRetentionMillis(self._newest(uri).metadata())
+            kept = logs.tombstoneRetentionMillis(self._latest_snapshot(uri).metadata())
             return int(kept) // 3_600_000
 
     def removed_paths(self, uri: str) -> set[str]:
@@ -237,11 +237,11 @@ class DeltaSession:
         from pyspark.sql import DataFrame
 
         with translate_errors(self.secrets):
-            state = DataFrame(self._newest(uri).stateDF(), self.spark)
+            state = DataFrame(self._latest_snapshot(uri).stateDF(), self.spark)
             rows = state.where("remove IS NOT NULL").select("remove.path").collect()
         return {unquote(row[0]) for row in rows}
 
-    def qualified(self, uri: str) -> str:
+    def qualified_folder(self, uri: str) -> str:
         """Return a table's folder as Hadoop's file systems write the paths of files in it."""
         with translate_errors(self.secrets):
             log = delta_log(self.spark, uri)
@@ -249,11 +249,11 @@ class DeltaSession:
             system = path.getFileSystem(log.newDeltaHadoopConf())
             return str(system.makeQualified(path).toString())
 
-    def _newest(self, uri: str) -> Any:
-        none = option(self.spark._jvm)
+    def _latest_snapshot(self, uri: str) -> Any:
+        none = scala_option(self.spark._jvm)
         return delta_log(self.spark, uri).update(False, none, none)
 
-    def _suited(self, settings: Mapping[str, str]) -> SparkSession:
+    def _tuned_session(self, settings: Mapping[str, str]) -> SparkSession:
         """Return a session of its own, with as many tasks for each step as there are cores."""
         tasks = str(max(2, self.spark.sparkContext.defaultParallelism))
         own = self.spark.newSession()
@@ -286,7 +286,7 @@ class Snapshot:
         """Open the log."""
         spark = self._spark = session.spark
         self._uri, self._secrets = uri, session.secrets
-        self._none = option(spark._jvm)
+        self._none = scala_option(spark._jvm)
         with translate_errors(self._secrets):
             ensure_active(spark)
             self._log = delta_log(spark, uri)

@@ -17,7 +17,7 @@ from lakeport.engine.spark.jvm.calls import (
     active_session,
     ensure_active,
     java_class,
-    option,
+    scala_option,
     scala_seq,
 )
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
@@ -128,7 +128,7 @@ class DeltaTransaction:
             if not is_java_error(error):  # a lost connection to the JVM is one of its own
                 raise
             failure = translate(error)
-            if isinstance(failure, CommitConflict) or _java_name(error) in _CONFLICTS:
+            if isinstance(failure, CommitConflict) or _java_class_name(error) in _CONFLICTS:
                 raise conflict() from error
             raise failure from error
 
@@ -141,7 +141,7 @@ def delta_log(spark: SparkSession, uri: str) -> Any:
     return java_class(spark._jvm, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri)
 
 
-def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """A session like this one, with settings for one commit, which knows its own work again."""
     from pyspark.sql import SparkSession as Session
 
@@ -162,10 +162,10 @@ def _annotate_commit(spark: SparkSession, operation: Operation) -> AbstractConte
         settings[USER_METADATA] = operation.user_metadata
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         return nullcontext()
-    return active_session(committing_session(spark, settings))
+    return active_session(clone_for_commit(spark, settings))
 
 
-def _java_name(error: Exception) -> str:
+def _java_class_name(error: Exception) -> str:
     """The Java exception's class; empty where there is none, as the JVM did not answer."""
     from py4j.protocol import Py4JError
 
@@ -180,17 +180,17 @@ def _java_operation(spark: SparkSession, operation: Operation) -> Any:
     """Delta's own description of a commit, as the transaction in the JVM takes it."""
     jvm: Any = spark._jvm
     if operation.name == "RESTORE":
-        version = option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
-        return _kind(jvm, "Restore")(version, option(jvm))
+        version = scala_option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
+        return _delta_operation(jvm, "Restore")(version, scala_option(jvm))
     if operation.name == "WRITE":
-        return _write(jvm, operation)
+        return _write_operation(jvm, operation)
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
     condition = parser.parseExpression(operation.condition)
     if operation.name == "DELETE":
-        return _kind(jvm, "Delete")(scala_seq(jvm, [condition]))
+        return _delta_operation(jvm, "Delete")(scala_seq(jvm, [condition]))
     if operation.name == "UPDATE":
-        return _kind(jvm, "Update")(option(jvm, condition))
-    return _merge(jvm, condition)
+        return _delta_operation(jvm, "Update")(scala_option(jvm, condition))
+    return _merge_operation(jvm, condition)
 
 
 def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
@@ -207,29 +207,29 @@ def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int])
     txn.registerSQLMetrics(spark._jsparkSession, scala_map)
 
 
-def _write(jvm: Any, operation: Operation) -> Any:
+def _write_operation(jvm: Any, operation: Operation) -> Any:
     modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
-    none = option(jvm)
-    return _kind(jvm, "Write")(
+    none = scala_option(jvm)
+    return _delta_operation(jvm, "Write")(
         modes.Overwrite if operation.overwrite else modes.Append,
-        option(jvm, scala_seq(jvm, columns)) if columns else none,
+        scala_option(jvm, scala_seq(jvm, columns)) if columns else none,
         none,
-        option(jvm, operation.user_metadata),
-        option(jvm, operation.dynamic or None),
-        option(jvm, operation.new_schema or None),
+        scala_option(jvm, operation.user_metadata),
+        scala_option(jvm, operation.dynamic or None),
+        scala_option(jvm, operation.new_schema or None),
         none,
         none,
         none,
     )
 
 
-def _merge(jvm: Any, condition: Any) -> Any:
-    clause = _kind(jvm, "MergePredicate")
-    none = option(jvm)
+def _merge_operation(jvm: Any, condition: Any) -> Any:
+    clause = _delta_operation(jvm, "MergePredicate")
+    none = scala_option(jvm)
     update, insert = (clause(none, action) for action in ("update", "insert"))
-    return _kind(jvm, "Merge")(
-        option(jvm, condition),
+    return _delta_operation(jvm, "Merge")(
+        scala_option(jvm, condition),
         none,
         none,
         none,
@@ -239,5 +239,5 @@ def _merge(jvm: Any, condition: Any) -> Any:
     )
 
 
-def _kind(jvm: Any, name: str) -> Any:
+def _delta_operation(jvm: Any, name: str) -> Any:
     return java_class(jvm, f"org.apache.spark.sql.delta.DeltaOperations${name}")

@@ -1,1 +1,1 @@
-"""The JVM that Spark runs in: found, fetched, started."""
+"""The JVM that Spark runs in: its Java, its jars, its class archive, its start."""

@@ -1,10 +1,9 @@
-"""An archive of Spark's classes, parsed once and mapped into memory at later starts.
+"""Archives of Spark's parsed classes, which Java maps into memory at later starts.
 
-It is a class-data-sharing archive, or, from Java 25 on, an ahead-of-time cache, which needs no
-archive of Java's own classes to build on (JEP 483, 514). Java checks by itself whether it was made
-for the beginning of the class path that there is (guide to the `java` command, application
-class-data sharing), so that the first load into a store gains from those into others. Without an
-archive everything works, only slower.
+An archive is made by class-data sharing, or, from Java 25 on, as an ahead-of-time cache, which
+needs no archive of Java's own classes (JEP 483, 514). Java checks whether an archive was made for
+the beginning of its class path, so that a load into one store gains from loads into others. Without
+an archive Spark starts more slowly.
 """
 
 from __future__ import annotations
@@ -24,51 +23,51 @@ from lakeport.engine.spark.jvm.java import Java
 from lakeport.host.scratch import cache_folder
 
 _UNUSED_SECONDS: Final = 30 * 24 * 3600.0
-_MAKING_SECONDS: Final = 600.0
-"""How long the making of one may take."""
+_RECORDING_SECONDS: Final = 600.0
+"""How long recording an archive may take, in seconds."""
 _AHEAD_OF_TIME: Final = 25
-"""The first Java with a cache that one run records and makes."""
+"""The first Java with an ahead-of-time cache that a single run records."""
 _CACHE: Final = ".aot"
 _SHARED: Final = ".jsa"
-_OFF: Final = frozenset({"off", "0", "false", "no"})
+_OFF_MODES: Final = frozenset({"off", "0", "false", "no"})
 _QUIET: Final = {
     _CACHE: ("-Xlog:aot*=off", "-Xlog:class+path=off"),
     _SHARED: ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off"),
 }
 
 
-def place(java: Java, entries: Sequence[Path]) -> Path | None:
-    """Return where the archive for this Java and class path is or would be.
+def archive_path(java: Java, entries: Sequence[Path]) -> Path | None:
+    """Return the path of the archive for a Java and a class path, which need not exist yet.
 
-    Its name begins with what those of one installation of Java and Spark have in common.
+    Archives of one installation of Java and Spark have names with the same beginning.
 
     Returns:
-        None if there can be none: Java makes no archive with an absent entry or a folder.
+        None if Java can't make one, as an entry is absent or a folder.
     """
     suffix = _CACHE if java.version >= _AHEAD_OF_TIME else _SHARED
-    if suffix == _SHARED and not java.shares_classes:
+    if suffix == _SHARED and not java.has_class_archive:
         return None
     if not entries or not all(entry.is_file() for entry in entries):
         return None
     machine = f"{java.path} {java.full_version} {os.uname().machine} {entries[0].parent}"
-    told = [(entry, entry.stat()) for entry in entries]
-    jars = "\n".join(f"{entry} {stat.st_size} {stat.st_mtime_ns}" for entry, stat in told)
-    return cache_folder() / "classes" / f"{_short(machine)}-{_short(jars)}{suffix}"
+    stats = [(entry, entry.stat()) for entry in entries]
+    jars = "\n".join(f"{entry} {stat.st_size} {stat.st_mtime_ns}" for entry, stat in stats)
+    return cache_folder() / "classes" / f"{_short_hash(machine)}-{_short_hash(jars)}{suffix}"
 
 
-def find(archive: Path | None) -> Path | None:
-    """Return the archive to use: this one, else another of the same installation; None if none."""
-    if archive is None or _mode() in _OFF:
+def find_archive(archive: Path | None) -> Path | None:
+    """Return the archive if it exists, else another of the same installation; None if none does."""
+    if archive is None or _mode() in _OFF_MODES:
         return None
-    found = archive if archive.is_file() else next(iter(_others(archive)), None)
+    found = archive if archive.is_file() else next(iter(_other_archives(archive)), None)
     with suppress(OSError):
         if found is not None:
-            os.utime(found)  # those that nobody uses are removed
+            os.utime(found)  # `publish_archive` removes unused ones by their time
     return found
 
 
-def options(archive: Path | None) -> tuple[str, ...]:
-    """JVM options that use an archive; none without one."""
+def use_options(archive: Path | None) -> tuple[str, ...]:
+    """Return JVM options that use an archive; empty for None."""
     if archive is None:
         return ()
     if archive.suffix == _CACHE:
@@ -76,30 +75,30 @@ def options(archive: Path | None) -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET[_SHARED])
 
 
-def recording(archive: Path) -> tuple[str, ...]:
-    """JVM options that write the classes of a run down as an archive, when it ends."""
+def record_options(archive: Path) -> tuple[str, ...]:
+    """Return JVM options that record an archive of the classes that a JVM loads, at its end."""
     written = "AOTCacheOutput" if archive.suffix == _CACHE else "ArchiveClassesAtExit"
-    return (f"-XX:{written}={part(archive)}", *_QUIET[archive.suffix])
+    return (f"-XX:{written}={partial_path(archive)}", *_QUIET[archive.suffix])
 
 
-def part(archive: Path) -> Path:
-    """Where this process makes an archive."""
+def partial_path(archive: Path) -> Path:
+    """Return the path of an archive that this process is recording."""
     return archive.with_suffix(f".{os.getpid()}.part")
 
 
-def refresh(archive: Path | None, needs: Iterable[str]) -> None:
-    """Have an absent archive made by a process that outlives this one, if nobody does it yet.
+def record_in_background(archive: Path | None, needs: Iterable[str]) -> None:
+    """Start a process that records a missing archive and outlives this one, unless one runs.
 
-    With `LAKEPORT_CDS=use` none is made.
+    With `LAKEPORT_CDS=use` or `off` none is recorded.
     """
-    if archive is None or _mode() in {*_OFF, "use"} or archive.is_file():
+    if archive is None or _mode() in {*_OFF_MODES, "use"} or archive.is_file():
         return
     with suppress(OSError):
-        making = archive.with_suffix(".making")
-        making.parent.mkdir(parents=True, exist_ok=True)
-        if time.time() - (making.stat().st_mtime if making.exists() else 0) < _MAKING_SECONDS:
+        marker = archive.with_suffix(".making")
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        if time.time() - (marker.stat().st_mtime if marker.exists() else 0) < _RECORDING_SECONDS:
             return
-        making.touch()
+        marker.touch()
         process = subprocess.Popen(
             [sys.executable, "-m", "lakeport.engine.spark.jvm.training", *sorted(needs)],
             stdin=subprocess.DEVNULL,
@@ -109,35 +108,37 @@ def refresh(archive: Path | None, needs: Iterable[str]) -> None:
             cwd=tempfile.gettempdir(),
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        # It is not waited for; without a return code its object would complain of that.
+        # Nobody waits for it: with a return code its object does not warn of that.
         process.returncode = 0
 
 
-def publish(archive: Path) -> bool:
-    """Put a recorded archive in place of older ones, and remove what nobody uses any more.
+def publish_archive(archive: Path) -> bool:
+    """Replace older archives by the one that was recorded, and remove unused ones.
 
     Returns:
-        Whether Java has written it.
+        Whether Java has written the archive.
     """
-    if not part(archive).is_file():
+    if not partial_path(archive).is_file():
         return False
-    part(archive).replace(archive)
+    partial_path(archive).replace(archive)
     for file in archive.parent.iterdir():
-        if file in _others(archive) or time.time() - file.stat().st_mtime > _UNUSED_SECONDS:
+        if file in _other_archives(archive) or time.time() - file.stat().st_mtime > _UNUSED_SECONDS:
             file.unlink(missing_ok=True)
     archive.with_suffix(".making").unlink(missing_ok=True)
     return True
 
 
 def _mode() -> str:
+    """Return the variable LAKEPORT_CDS in lower case."""
     return os.environ.get("LAKEPORT_CDS", "").lower()
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
+    """Return twelve hex digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _others(archive: Path) -> list[Path]:
-    """Other archives of the same installation."""
+def _other_archives(archive: Path) -> list[Path]:
+    """Return the other archives of the same installation."""
     same = archive.parent.glob(f"{archive.name.partition('-')[0]}-*{archive.suffix}")
     return [file for file in same if file != archive]

@@ -1,7 +1,7 @@
-"""Calls into the JVM of a session: classes by their full names, Scala's values, the active session.
+"""Calls into a session's JVM by py4j: classes, Scala's values, the active session.
 
-Spark's own code asks for the session that is active on its thread; one that came by way of py4j has
-none unless it is set.
+Spark's code looks for the active session of its thread; a thread of py4j's has none unless it is
+set.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 def java_class(jvm: Any, name: str) -> Any:
-    """A class of the JVM.
+    """Return a class of the JVM, by one call.
 
-    `jvm.org.apache.…` says the same, but asks for one package after the other, and the JVM looks
-    for a class of each package's name in every jar of its class path before it says no.
+    `jvm.org.apache.…` would ask for one package after the other, and for each the JVM looks for a
+    class of that name in every jar of its class path.
 
     Args:
         jvm: py4j's view of the JVM.
-        name: its full name, such as `java.util.ArrayList`; a class inside another as `Outer$Inner`.
+        name: the full name, such as `java.util.ArrayList`; a nested class as `Outer$Inner`.
     """
     return getattr(jvm, name)
 
 
-def option(jvm: Any, value: Any = None) -> Any:
-    """Return Scala's `Option` of a value; `None` of nothing."""
+def scala_option(jvm: Any, value: Any = None) -> Any:
+    """Return Scala's `Option` of a value; Scala's `None` for None."""
     return java_class(jvm, "scala.Option").apply(value)
 
 
 def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
-    """Return Scala's sequence of these items."""
+    """Return a Scala sequence of these items."""
     collected = java_class(jvm, "java.util.ArrayList")()
     for item in items:
         collected.add(item)
@@ -41,15 +41,14 @@ def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
 
 
 def iterate_seq(seq: Any) -> Iterator[Any]:
-    """Yield the items of a sequence of Scala's."""
+    """Yield the items of a Scala sequence."""
     return (seq.apply(index) for index in range(seq.size()))
 
 
 def ensure_active(spark: SparkSession) -> None:
-    """Let this thread of the JVM have an active session, if it has none that runs.
+    """Set the active session of this thread in the JVM, unless it has one that runs.
 
-    Delta asks for it where it reads a checkpoint in the background, as it does with those of the
-    newer kind.
+    Delta needs it where it reads a V2 checkpoint in the background.
     """
     sessions = java_class(spark._jvm, "org.apache.spark.sql.SparkSession")
     found = sessions.getActiveSession()
@@ -59,9 +58,9 @@ def ensure_active(spark: SparkSession) -> None:
 
 @contextmanager
 def active_session(spark: SparkSession) -> Iterator[None]:
-    """Have a session be the active one of this thread of the JVM for a moment.
+    """Make a session the active one of this thread in the JVM while the body runs.
 
-    Spark's parser takes its settings from the active session, whosever parser it is.
+    Spark's parser takes its settings from the active session, also the parser of another one.
     """
     sessions = java_class(spark._jvm, "org.apache.spark.sql.SparkSession")
     before = sessions.getActiveSession()

@@ -1,10 +1,10 @@
-"""Spark's JVM, started directly: one process, no launcher, nothing secret on its command line.
+"""Spark's JVM, started directly: one process, no launcher, no secrets on its command line.
 
-A program may start one ahead, before it knows what it is for: the next start takes it if it is to
-start the same.
+A program may start a JVM ahead, before it knows its load: the next start takes it over if it needs
+the same JVM.
 
-It ends in order once the pipe to its standard input is closed. When this process ends, however it
-does, it is killed, also while it boots (on Linux; elsewhere the pipe tells it).
+The JVM ends in order when the pipe to its standard input is closed. When this process ends, however
+it does, Linux kills the JVM, also while it boots; on other systems the pipe ends it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.spark import daemon
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.errors import MissingDependency, SparkFailure
-from lakeport.host.process import forbid_core_dumps, start_bound
-from lakeport.host.scratch import Scratch
+from lakeport.host.process import forbid_core_dumps, start_bound_process
+from lakeport.host.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
 
-# What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM, without
-# `--add-modules=jdk.incubator.vector`: MLlib's BLAS alone has use for it, and does without.
+# The options of org.apache.spark.launcher.JavaModuleOptions in Spark 4.2.0, without
+# `--add-modules=jdk.incubator.vector`, which only speeds up MLlib's BLAS.
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -63,13 +63,13 @@ _MODULE_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-# Arrow would check the bounds at each read and write of a value, which Spark has done.
+# Spark has checked the bounds that Arrow would check at each read and write of a value.
 _ARROW_OPTIONS: Final = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
-# With C1 alone Java has a code cache of 48 MB, which Spark's generated classes fill within minutes:
-# from then on it is swept again and again.
+# With C1 alone Java has a code cache of 48 MB. Spark's generated classes fill it within minutes;
+# Java sweeps it again and again from then on.
 _FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _LOGGING: Final = """\
 rootLogger.level = error
@@ -84,15 +84,15 @@ _STANDBY: Final = "workers"
 _LAST_LINES: Final = 3
 _START_SECONDS: Final = 120.0
 _JOIN_LOCK: Final = threading.Lock()
-_ahead: Final[list[tuple[object, Gateway]]] = []
-"""The JVM that was started ahead, if any, with what it was started with."""
+_ahead: Final[list[tuple[object, JvmProcess]]] = []
+"""The JVM that was started ahead, if any, with the arguments of `start_jvm`."""
 
 
-def spark_home() -> Path:
-    """The folder of the pyspark package.
+def find_spark_home() -> Path:
+    """Return the folder of the pyspark package.
 
     Raises:
-        MissingDependency: it is not installed.
+        MissingDependency: pyspark is not installed.
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -100,53 +100,53 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def class_path(jars: Sequence[Path]) -> list[Path]:
-    """The JVM's class path: configuration folders, Spark's jars, `jars`; explicit and ordered."""
+def list_class_path(jars: Sequence[Path]) -> list[Path]:
+    """Return the entries of the JVM's class path: configuration folders, Spark's jars, `jars`."""
     folders = [
         Path(os.environ[name])
         for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
         if os.environ.get(name)
     ]
-    return [*folders, *sorted((spark_home() / "jars").glob("*.jar")), *jars]
+    return [*folders, *sorted((find_spark_home() / "jars").glob("*.jar")), *jars]
 
 
 @dataclass(eq=False, slots=True)
-class Gateway:
-    """A JVM that we started.
+class JvmProcess:
+    """A JVM that this process started, with the standby daemon of its Python workers.
 
     Attributes:
-        process: the JVM.
-        scratch: private folder of this run, with the log, removed by `kill` and `stop`.
-        workers: the daemon that was started by `start_workers`.
+        process: the JVM's process.
+        scratch: its private folder, with the log; `kill` and `stop` remove it.
+        workers: the daemon that `start_workers` started; None before.
     """
 
     process: subprocess.Popen[bytes]
-    scratch: Scratch
+    scratch: ScratchFolder
     workers: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def folder(self) -> Path:
-        """The private folder's path."""
+        """Path of the private folder."""
         return self.scratch.path
 
     @property
     def log(self) -> Path:
-        """What the JVM wrote: errors only."""
+        """Path of the JVM's log, which has errors only."""
         return self.folder / "jvm.log"
 
     def start_workers(self, environment: Mapping[str, str]) -> None:
-        """Have the workers' daemon import what tasks need, while the JVM starts.
+        """Start the workers' daemon on standby: it imports what tasks need while the JVM starts.
 
         Args:
-            environment: what the workers are to have in theirs from the start.
+            environment: variables that the workers have from their start.
         """
         with self._lock:
             if self.process.poll() is None:
-                self.workers = daemon.start(self.folder / _STANDBY, environment)
+                self.workers = daemon.start_standby(self.folder / _STANDBY, environment)
 
     def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
-        """Wait until the JVM listens, and join it.
+        """Wait until the JVM listens; return a connected py4j client.
 
         Args:
             timeout: seconds.
@@ -169,13 +169,13 @@ class Gateway:
                     "the machine may be overloaded; try again.",
                 )
             time.sleep(0.002)
-        # A port and the length of a secret, four bytes each, then the secret.
+        # The file has a port and the length of a secret, four bytes each, then the secret.
         content = info.read_bytes()
         info.unlink()
-        return join(struct.unpack(">i", content[:4])[0], content[8:].decode())
+        return join_jvm(struct.unpack(">i", content[:4])[0], content[8:].decode())
 
     def last_words(self) -> str:
-        """The end of the JVM's log on one line, without stack traces."""
+        """Return the last three lines of the JVM's log in one line, without stack traces."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -196,29 +196,34 @@ class Gateway:
         self.kill()
 
     def kill(self) -> None:
-        """End the JVM at once and remove its folder. Fine if it has ended."""
+        """Kill the JVM and its workers, and remove its folder; fine if it has ended."""
         with self._lock:
             if self.process.poll() is None:
                 self.process.kill()
-            if self.workers is not None:  # meanwhile
-                daemon.end(self.workers)
+            if self.workers is not None:
+                daemon.end_standby(self.workers)
             self.process.wait()
             if self.process.stdin is not None and not self.process.stdin.closed:
                 self.process.stdin.close()
             self.scratch.remove()
 
 
-def join(port: int, secret: str) -> ClientServer:
-    """Join a JVM that listens at a port of this machine."""
+def join_jvm(port: int, secret: str) -> ClientServer:
+    """Return a py4j client of a JVM that listens at a port of this machine.
+
+    Args:
+        port: the JVM's port.
+        secret: the secret that it asks for.
+    """
     from pyspark import java_gateway
     from pyspark.sql import types
 
-    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    # Not by `os.environ`: another thread that goes through it fails where a name is taken out, and
-    # a process that is started meanwhile would get the secret.
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    # Not by `os.environ`: a thread that iterates over it would fail when a name is removed, and a
+    # process started meanwhile would inherit the secret.
     pyspark_module: Any = java_gateway
     with _JOIN_LOCK:
-        pyspark_module.os = SimpleNamespace(environ={**os.environ, **given})
+        pyspark_module.os = SimpleNamespace(environ={**os.environ, **variables})
         try:
             client: ClientServer = pyspark_module.launch_gateway()
         finally:
@@ -226,16 +231,16 @@ def join(port: int, secret: str) -> ClientServer:
     calls = client._gateway_client
     of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
     calls.converters = [
-        _OfNumpy(converter) if isinstance(converter, of_numpy) else converter
+        _NumpyConverter(converter) if isinstance(converter, of_numpy) else converter
         for converter in calls.converters
     ]
     return client
 
 
-class _OfNumpy:
-    """A converter of PySpark's for numpy's values, asked about those alone.
+class _NumpyConverter:
+    """PySpark's converter of numpy values, used only once numpy is loaded.
 
-    To see whether numpy is there it imports PySpark's test helpers, and they import pandas: 0.2 s.
+    PySpark's own looks for numpy by importing its test helpers, which import pandas: 0.2 s.
     """
 
     def __init__(self, converter: Any) -> None:
@@ -251,41 +256,40 @@ class _OfNumpy:
         )
 
 
-def start(
+def start_jvm(
     java: Java,
     jars: Sequence[Path] = (),
     *,
     heap_mb: int,
     fast_start: bool,
-    further: Sequence[str] = (),
+    options: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     local: bool = True,
     ahead: bool = False,
-) -> Gateway:
-    """Start Spark's JVM and return without waiting for it; take one started ahead if it is such.
+) -> JvmProcess:
+    """Start Spark's JVM without waiting for it, or take over a matching one started ahead.
 
     Args:
-        java: see `find_java`.
-        jars: what the class path needs beside Spark's own.
-        heap_mb: largest heap.
-        fast_start: compile with C1 only: quicker to start, slower in long work.
-        further: further options of Java's, such as those for a class archive.
-        properties: settings that Spark has to know before its context is made; they go through a
-            private file.
-        local: bind to the loopback interface only, and have workers import from where this process
-            does.
-        ahead: for a later start with the same arguments, environment and `sys.path`. Any other
-            start ends it, and so does the end of this process.
+        java: the Java that runs it.
+        jars: the class path beside Spark's own jars.
+        heap_mb: largest heap in MiB.
+        fast_start: compile with C1 only: it starts sooner, and is slower in long work.
+        options: further options of Java, such as those for a class archive.
+        properties: settings that Spark needs before its context is made; they go through a private
+            file.
+        local: bind to the loopback interface only, and give workers this process's `sys.path`.
+        ahead: keep the JVM for a later call with the same arguments, environment and `sys.path`.
+            Any other call, or the end of this process, ends it.
     """
-    surroundings = (dict(os.environ), [*sys.path])
-    given = (java, [*jars], heap_mb, fast_start, [*further], properties, local, surroundings)
+    environment = (dict(os.environ), [*sys.path])
+    arguments = (java, [*jars], heap_mb, fast_start, [*options], properties, local, environment)
     if _ahead:
         other, started = _ahead.pop()
         atexit.unregister(started.kill)
-        if other == given and started.process.poll() is None:
+        if other == arguments and started.process.poll() is None:
             return started
         started.kill()
-    scratch = Scratch("spark")
+    scratch = ScratchFolder("spark")
     folder = scratch.path
     for name in ("local", "tmp", "failed"):
         (folder / name).mkdir()
@@ -293,7 +297,7 @@ def start(
     command = [
         str(java.path),
         "-cp",
-        os.pathsep.join(map(str, class_path(jars))),
+        os.pathsep.join(map(str, list_class_path(jars))),
         f"-Xmx{heap_mb}m",
         "-Xss4m",
         "-XX:+UseSerialGC",
@@ -305,50 +309,55 @@ def start(
         f"-XX:ErrorFile={folder / 'crash.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
-        *further,
+        *options,
         "org.apache.spark.deploy.SparkSubmit",
     ]
     if properties:
         command += ["--properties-file", str(_write_properties(folder, properties))]
     command.append("pyspark-shell")
-    own = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"), "SPARK_CONNECT_MODE": "0"}
+    variables = {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"),
+        "SPARK_CONNECT_MODE": "0",
+    }
     if local:
-        own["SPARK_LOCAL_IP"] = "127.0.0.1"
-        own["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        own[daemon.ADDRESS] = str(folder / _STANDBY)
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        variables[daemon.ADDRESS] = str(folder / _STANDBY)
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     if not local:
-        own["SPARK_HOME"] = str(spark_home())
+        variables["SPARK_HOME"] = str(find_spark_home())
     with (folder / "jvm.log").open("wb") as log:
-        process = start_bound(
+        process = start_bound_process(
             command,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env=inherited | own,
+            env=inherited | variables,
             start_new_session=True,
         )
     forbid_core_dumps(process.pid)
-    gateway = Gateway(process, scratch)
+    gateway = JvmProcess(process, scratch)
     if ahead:
         atexit.register(gateway.kill)
-        _ahead.append((given, gateway))
+        _ahead.append((arguments, gateway))
     return gateway
 
 
 def _write_properties(folder: Path, properties: Mapping[str, str]) -> Path:
-    """A Java properties file that only its owner can read."""
+    """Write a Java properties file that only its owner can read; return its path."""
     path = folder / "spark.conf"
-    lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
+    lines = (
+        f"{_escape_property(key)}={_escape_property(value)}\n" for key, value in properties.items()
+    )
     path.touch(mode=0o600, exist_ok=False)
     path.write_text("".join(lines), encoding="ascii")
     return path
 
 
-def _escape(text: str) -> str:
-    r"""Text as a key or a value of a Java properties file.
+def _escape_property(text: str) -> str:
+    r"""Return a text escaped for a Java properties file.
 
-    >>> _escape("a b=ü")
+    >>> _escape_property("a b=ü")
     'a\\ b\\=\\u00fc'
     """
     units = text.encode("utf-16-be")

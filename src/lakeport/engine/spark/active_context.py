@@ -42,7 +42,7 @@ _LOST_CALL: Final = "Exception while sending command."  # py4j tells the root lo
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
-def find() -> SparkContext | None:
+def find_context() -> SparkContext | None:
     """The context that is running in this process, if any. Does not import pyspark.
 
     A process that was forked leaves its parent's Spark alone.
@@ -61,12 +61,12 @@ def find() -> SparkContext | None:
             )
     module = sys.modules.get("pyspark.core.context")
     context: SparkContext | None = module.SparkContext._active_spark_context if module else None
-    if context is None or context._jsc is None or _leave_parents(context):
+    if context is None or context._jsc is None or _drop_parents_context(context):
         return None
     return context
 
 
-def _leave_parents(context: SparkContext) -> bool:
+def _drop_parents_context(context: SparkContext) -> bool:
     """Part with a context that this process has by a fork; return whether it was one.
 
     Both would write to the same connections. No thread outlives a fork: py4j's is missing then.
@@ -84,11 +84,11 @@ def _leave_parents(context: SparkContext) -> bool:
     for connection in calls.deque:
         os.close(connection.socket.detach())  # py4j would shut it down, for the parent as well
     SparkContext._active_spark_context = None
-    _forget_jvm()
+    _clear_globals()
     return True
 
 
-def check(spark: SparkSession, needs: frozenset[str]) -> None:
+def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
     """Compare a running session with `needs`.
 
     Raises:
@@ -151,7 +151,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     return True
 
 
-def _wake(client: Any) -> None:
+def _shut_down_sockets(client: Any) -> None:
     """Shut down the sockets of threads that wait for the JVM, as closing them would wait."""
     server = client.__dict__.get("_callback_server")
     for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
@@ -159,7 +159,7 @@ def _wake(client: Any) -> None:
             connection.socket.shutdown(SHUT_RDWR)
 
 
-def detach() -> None:
+def forget_stopped_gateway() -> None:
     """Have pyspark forget the gateway of a stopped context, whose JVM goes on.
 
     Else a new context would be looked for there, whatever gateway it is given.
@@ -190,14 +190,14 @@ def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
             deque = client._gateway_client.finalizer_deque
             deque.clear()
             deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
-            _wake(client)
+            _shut_down_sockets(client)
             client.close(keep_callback_server=False, close_callback_server_connections=True)
     SparkContext._active_spark_context = None
-    _forget_jvm()
+    _clear_globals()
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
 
 
-def _forget_jvm() -> None:
+def _clear_globals() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -227,8 +227,8 @@ def silence_lost_calls() -> None:
 
     Who waits for such a call is told in one sentence, and at the interpreter's end nobody waits.
     """
-    logging.getLogger().addFilter(_tells_more)
+    logging.getLogger().addFilter(_is_no_lost_call)
 
 
-def _tells_more(record: logging.LogRecord) -> bool:
+def _is_no_lost_call(record: logging.LogRecord) -> bool:
     return record.msg != _LOST_CALL
