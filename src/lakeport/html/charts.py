@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: lines, columns of bars and the timeline of a run, from plain values."""
+"""Draw pictures as inline SVG: lines, bars, histograms and timelines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draw_line(
     span: tuple[float, float],
     words: str,
     ticks: Ticks,
-    shown: Callable[[float], str] = format_count,
+    format_value: Callable[[float], str] = format_count,
     height: int = 170,
     class_: str = "rows",
 ) -> Markup:
@@ -62,7 +62,7 @@ def draw_line(
         span: x at the left edge and at the right one.
         words: what it shows, for those who don't see it.
         ticks: what stands below it.
-        shown: a value of y as text.
+        format_value: a value of y as text.
         height: of the picture, in pixels.
         class_: gives the line its colour.
     """
@@ -70,7 +70,10 @@ def draw_line(
     drawn = _build_area([(share_between(x, *span), y / top) for x, y in points], class_)
     inside = _build_stretched_box(_TOP, box, drawn)
     return _build_picture(
-        words, height, _build_grid(box, top, shown, inside), *_build_tick_labels(ticks, height)
+        words,
+        height,
+        _build_grid(box, top, format_value, inside),
+        *_build_tick_labels(ticks, height),
     )
 
 
@@ -111,12 +114,12 @@ def draw_bars(
 
 
 def share_between(value: float, least: float, most: float) -> float:
-    """Return where a value is between two others, from 0 to 1; 0.5 if they are one."""
+    """Return where a value lies between two others, from 0 to 1; 0.5 if they are equal."""
     return (value - least) / (most - least) if most > least else 0.5
 
 
 def round_up(most: float) -> float:
-    """Return a round number that is not less.
+    """Round up to a number such as 1, 2, 2.5 or 5 times a power of ten.
 
     >>> round_up(337), round_up(1000), round_up(0)
     (500, 1000, 1)
@@ -129,7 +132,7 @@ def round_up(most: float) -> float:
 
 
 def build_steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a line that stays at each value until the next one.
+    """Return the corners of a line that keeps each value until the next point.
 
     >>> build_steps([(0, 1), (0.5, 3)])
     [(0, 1), (0.5, 1), (0.5, 3)]
@@ -146,16 +149,16 @@ def draw_growth(
     versions: Sequence[VersionFacts],
     value: Callable[[VersionFacts], int | None],
     words: str,
-    shown: Callable[[float], str] = format_count,
+    format_value: Callable[[float], str] = format_count,
     height: int = 170,
 ) -> Markup:
-    """Draw a value by version, such as rows.
+    """Draw a value by version as a stepped line, such as rows.
 
     Args:
         versions: oldest first.
         value: gives it; None where it is unknown, which leaves a gap.
         words: what it is.
-        shown: a value as text.
+        format_value: a value as text.
         height: of the picture, in pixels.
     """
     known = [(version.number, v) for version in versions if (v := value(version)) is not None]
@@ -164,14 +167,14 @@ def draw_growth(
     least, end = versions[0].number, versions[-1].number + 1
     first, last = known[0], known[-1]
     told = (
-        f"{words} by version, from {shown(first[1])} in version {first[0]:,} "
-        f"to {shown(last[1])} in version {last[0]:,}"
+        f"{words} by version, from {format_value(first[1])} in version {first[0]:,} "
+        f"to {format_value(last[1])} in version {last[0]:,}"
     )
     step = max(1, (end - 1 - least) // 4)
     numbers = dict.fromkeys([*range(least, end - 1 - step // 2, step), end - 1])
     ticks = [(share_between(number + 0.5, least, end), f"v{number:,}") for number in numbers]
     points = [*build_steps(known), (float(end), float(last[1]))]
-    return draw_line(points, (least, end), told, ticks, shown, height)
+    return draw_line(points, (least, end), told, ticks, format_value, height)
 
 
 def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
@@ -185,14 +188,14 @@ def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) 
 
 
 def draw_rate(
-    points: Sequence[tuple[float, float]], words: str, shown: Callable[[float], str]
+    points: Sequence[tuple[float, float]], words: str, format_value: Callable[[float], str]
 ) -> Markup:
-    """Draw how much was done in a second, over time.
+    """Draw amounts a second over time, from running totals; empty for fewer than two points.
 
     Args:
         points: seconds since the start, and what was done until then.
         words: what it is, such as `rows`.
-        shown: a rate as text.
+        format_value: a rate as text.
     """
     rates = [
         (edge, max(0.0, (done - before) / (end - start)))
@@ -203,13 +206,13 @@ def draw_rate(
     if not rates:
         return Markup("")
     most = points[-1][0]
-    peak = shown(max(value for _, value in rates))
+    peak = format_value(max(value for _, value in rates))
     told = f"{words} a second over {format_duration(most)}, {peak} at most"
-    return draw_line(rates, (0, most), told, _build_time_ticks(most), shown, 120, "rate")
+    return draw_line(rates, (0, most), told, _build_time_ticks(most), format_value, 120, "rate")
 
 
 def draw_sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
-    """Draw a small line without axes; the points are (time, value), oldest first."""
+    """Draw a small line without axes from (time, value), oldest first; empty for one point."""
     if len(points) < 2:
         return Markup("")
     least, most = points[0][0], points[-1][0]
@@ -243,7 +246,7 @@ def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
 
 
 def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
-    """Draw files by size, with the band of sizes that are right.
+    """Draw the number of files by size, with a band that marks good sizes.
 
     Args:
         sizes: the files' sizes in bytes.
@@ -275,7 +278,7 @@ def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
 
 
 def _find_size_power(value: int) -> int:
-    """Return the power of two that is more than a size, within the histogram's bounds."""
+    """Return the exponent of the smallest power of two above a size: 10 (1 KB) to 33 (8 GB)."""
     return min(max(value.bit_length(), _LEAST), _MOST)
 
 
@@ -283,19 +286,19 @@ _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
 
 
 def order_stages(spans: Sequence[Span]) -> list[str]:
-    """Return the stages of a run, in the order in which data pass them."""
+    """Return the stages of some spans, in the order in which data pass them."""
     found = dict.fromkeys(span[0] for span in spans)
     known = [stage for stage in _STAGES if stage in found]
     return known + [stage for stage in found if stage not in _STAGES]
 
 
 def get_stage_class(stage: str) -> str:
-    """Return the class that gives a stage its colour."""
+    """Return the CSS class for a stage's colour."""
     return f"stage-{_STAGES.index(stage)}" if stage in _STAGES else "stage-other"
 
 
 def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
-    """Draw a lane for each stream, in it a bar for each stage.
+    """Draw a run as a timeline: a lane for each stream, a bar for each span.
 
     Args:
         spans: what was done when.
@@ -327,11 +330,12 @@ def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
 
 
 def _build_time_ticks(most: float) -> Ticks:
+    """Return five ticks from 0 to `most` seconds."""
     return [(part / 4, format_duration(most * part / 4) if part else "0") for part in range(5)]
 
 
 def _build_picture(words: str, height: float, *parts: object) -> Markup:
-    """Return a picture of these parts; `words` tell it to those who don't see it."""
+    """Build an SVG picture of these parts; `words` describe it to screen readers."""
     return build_tag(
         "svg",
         *parts,
@@ -345,7 +349,7 @@ def _build_picture(words: str, height: float, *parts: object) -> Markup:
 
 
 def _build_stretched_box(top: float, height: float, *parts: object) -> Markup:
-    """Return a box of 1000 by 100 over the whole width of a picture."""
+    """Build an SVG box of 1000 by 100 units that fills the picture's width."""
     return build_tag(
         "svg",
         *parts,
@@ -359,28 +363,31 @@ def _build_stretched_box(top: float, height: float, *parts: object) -> Markup:
 
 
 def _build_label(text: object, x: float, y: float, class_: str = "tick") -> Markup:
-    """Return a text at a share of the width, which stays within the picture at both ends."""
+    """Build a text at a share of the width, aligned so that it stays within the picture."""
     side = "start" if x < 0.05 else "end" if x > 0.95 else "middle"
     return build_tag("text", text, x=f"{x * 100:.2f}%", y=f"{y:g}", text_anchor=side, class_=class_)
 
 
 def _build_tick_labels(ticks: Ticks, height: float) -> list[Markup]:
+    """Build the labels below a picture of this height."""
     return [_build_label(text, x, height - 5) for x, text in ticks]
 
 
-def _build_grid(height: float, top: float, shown: Callable[[float], str], *drawn: object) -> Markup:
-    """Return what is drawn in a box, above lines at nothing, half of `top` and `top`."""
+def _build_grid(
+    height: float, top: float, format_value: Callable[[float], str], *drawn: object
+) -> Markup:
+    """Build the drawing on a grid of three lines: zero, half of `top`, and `top`."""
     lines, words = [], []
     for share in (0, 0.5, 1):
         y = _TOP + height * (1 - share)
         lines.append(build_tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
         if share == 1 or (share and top * share == int(top * share)):  # 2.5 files are none
-            words.append(_build_label(shown(top * share), 0, y - 3))
+            words.append(_build_label(format_value(top * share), 0, y - 3))
     return join_markup([*lines, *drawn, *words])
 
 
 def _build_bar(words: str, x: float, width: float, y: float, height: float, class_: str) -> Markup:
-    """Return a bar that says its words where the pointer rests; `x` and `width` are in percent."""
+    """Build a bar with a tooltip; `x` and `width` are percent, `y` and `height` pixels."""
     return build_tag(
         "rect",
         build_tag("title", words),
@@ -393,7 +400,7 @@ def _build_bar(words: str, x: float, width: float, y: float, height: float, clas
 
 
 def _build_area(points: Sequence[tuple[float, float]], class_: str) -> Markup:
-    """Return a line through points, both from 0 to 1, with the area below it."""
+    """Build a line through points from 0 to 1, with the area below it filled."""
     drawn = [f"{x * _WIDTH:.1f},{(1 - y) * _DEPTH:.2f}" for x, y in points]
     first, last = (each.partition(",")[0] for each in (drawn[0], drawn[-1]))
     below = f"M{first},{_DEPTH} L{' '.join(drawn)} L{last},{_DEPTH} Z"

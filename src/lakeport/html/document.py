@@ -1,4 +1,4 @@
-"""Render templates, and whole documents: linked, self-contained, or for notebooks."""
+"""Render templates into pages and documents: linked, self-contained, or for notebooks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Trail = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, without the frame around it.
+    """One page without its frame: path, title and body.
 
     Attributes:
         path: such as `/`, `/table/silver/flights` or `/run/20240501-103000-1a2b3c4d`.
@@ -46,7 +46,7 @@ class Page:
 
 
 def render_template(template: str, **facts: Any) -> Markup:
-    """A template with facts in it.
+    """Render a template with these facts.
 
     Args:
         template: its name, such as `lake.html`.
@@ -57,17 +57,18 @@ def render_template(template: str, **facts: Any) -> Markup:
 
 @cache
 def read_asset(name: str) -> str:
-    """The text of a file that pages need: `theme.css` or `page.js`."""
+    """Read a file that pages need: `theme.css` or `page.js`."""
     return files("lakeport.html").joinpath("assets", name).read_text("utf-8")
 
 
 def build_cell(value: object, sort: object = None, class_: str | None = "n") -> Markup:
-    """A cell of a table that has a number: at the right, sorted by `sort`."""
+    """Build a right-aligned cell for a number, by which its column is sorted."""
     return build_tag("td", value, class_=class_, data_v=value if sort is None else sort)
 
 
 @cache
 def _environment() -> Environment:
+    """Return the templates' environment, with our filters and functions."""
     made = Environment(
         loader=PackageLoader("lakeport.html"),
         autoescape=True,
@@ -91,7 +92,7 @@ def _environment() -> Environment:
 
 
 def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
-    """Return the document of a page, which takes its style and its script from beside it.
+    """Build a page's document, which links to its style and script.
 
     Args:
         page: what is in it.
@@ -104,7 +105,7 @@ def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
 
 
 def build_single_document(title: str, body: Markup, href: Href) -> str:
-    """Return a document that needs nothing but itself, and may neither run nor load anything else.
+    """Build a document that needs no other file, and may not load or run any.
 
     Args:
         title: names it among others.
@@ -124,12 +125,13 @@ def build_single_document(title: str, body: Markup, href: Href) -> str:
 
 
 def build_notebook_part(part: Markup) -> str:
-    """A part for a notebook's cell, with the style that it needs."""
+    """Build the HTML for a notebook's cell, with the style that it needs."""
     style = build_tag("style", Markup(read_asset("theme.css")))  # noqa: S704 -- a file of ours
     return str(build_tag("div", style, part, class_="lakeport"))
 
 
 def _build_document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
+    """Render the frame around a page."""
     return render_template(
         "frame.html",
         title=f"{page.title} · lakeport",
@@ -144,4 +146,5 @@ def _build_document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
 
 
 def _hash_source(text: str) -> str:
+    """Return the base64 SHA-256 of an inline style or script, for the policy."""
     return b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""What pages and notebooks show of bad records and runs, as frozen values.
+"""Runs and bad records as pages and notebooks show them: frozen values.
 
 Facts of a run are its report, checked: those of older versions lack keys.
 """
@@ -20,7 +20,7 @@ MOST_POINTS = 60
 
 @dataclass(frozen=True, slots=True)
 class BadSample:
-    """One bad record.
+    """One rejected record, as text.
 
     Attributes:
         stream: its stream's name; empty for a line that is of none.
@@ -39,7 +39,7 @@ class BadSample:
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """A run; see `lakeport.LandingReport`."""
+    """A run's report, checked; see `lakeport.LandingReport` for its fields."""
 
     run_id: str
     started: datetime
@@ -65,7 +65,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:
-    """What a report says; None for what is no report.
+    """Parse a run's report; return None if it is no report.
 
     Args:
         report: as `LandingReport.to_dict` gives it.

@@ -1,4 +1,4 @@
-"""The pages of a run and of a plan: time, streams, loads, rejected records, how to repeat it."""
+"""Pages of a run and of a plan: time, streams, loads, rejected records, the command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def render_run_page(
     *,
     masked: bool = False,
 ) -> Markup:
-    """The page of a run.
+    """Render the page of a run.
 
     Args:
         run: what its report says.
@@ -60,11 +60,12 @@ def render_run_page(
 
 
 def render_run_part(run: RunFacts) -> Markup:
-    """A run in a notebook: its figures, its timeline and what was landed."""
+    """Render a run for notebooks: figures, timeline and tables."""
     return render_template("part_run.html", **_collect_facts(run, {}))
 
 
 def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the templates of a run need."""
     spans = [(each.stage, each.stream, each.start, each.end) for each in run.spans]
     return {
         "r": run,
@@ -81,6 +82,7 @@ def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
+    """List the figures of a run with their labels."""
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
         ("rows", format_count(run.rows)),
@@ -103,6 +105,7 @@ def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
 
 
 def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
+    """Draw rows a second over time, and bytes a second if the run tells them."""
     rows = draw_rate(
         [(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s"
     )
@@ -113,7 +116,7 @@ def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
 
 
 def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
-    """Class, name and seconds of each stage, all its spans together."""
+    """Return CSS class, name and total seconds of each stage."""
     return [
         (get_stage_class(stage), stage, sum(s[3] - s[2] for s in spans if s[0] == stage))
         for stage in order_stages(spans)
@@ -121,6 +124,7 @@ def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
 
 
 def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the template shows of a stream; `pages` are paths by table URI."""
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
@@ -139,6 +143,7 @@ def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dic
 
 
 def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
+    """List the remarks on a stream, such as rows replaced, with their labels."""
     counted = {
         "files replaced": stream.removed_files,
         "rows replaced": stream.removed_rows,
@@ -152,7 +157,7 @@ def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class LoadBox:
-    """A load as pages show it.
+    """A load as a box on the page of a lake file's run or plan.
 
     Attributes:
         name: its name.
@@ -176,7 +181,7 @@ class LoadBox:
 
 
 def render_plan_page(plan: Plan) -> Markup:
-    """The page of a plan, which notebooks show as well.
+    """Render the page of a plan, which notebooks show, too.
 
     Args:
         plan: as `LandingPlan.to_dict` gives it.
@@ -206,6 +211,7 @@ def render_plan_page(plan: Plan) -> Markup:
 
 
 def _list_steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
+    """List the steps of a load in words, from reading to writing."""
     columns = [column for each in streams for column in each["columns"]]
     new = sum(column["change"] == "new" for column in columns)
     bad = sum(each["bad"] for each in streams)
@@ -223,6 +229,7 @@ def _list_steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
 
 
 def _describe_write(stream: Mapping[str, Any], mode: str) -> str:
+    """Say how a stream is written, such as `append, 12 rows, on version 3`."""
     rows = "" if stream["rows"] < 0 else f", {pluralize(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
@@ -231,6 +238,7 @@ def _describe_write(stream: Mapping[str, Any], mode: str) -> str:
 
 
 def _list_plan_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """List the facts of a planned stream with their labels."""
     return [
         ("table", stream["table"] if stream["exists"] else f"{stream['table']} (new)"),
         ("rows", format_count(stream["rows"])),
@@ -241,4 +249,5 @@ def _list_plan_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _get_table_name(uri: str) -> str:
+    """Return the last part of a table's URI, percent-decoded."""
     return unquote(uri.rstrip("/").rpartition("/")[2]) or uri

@@ -1,4 +1,4 @@
-"""A table: its versions, files, partitions, columns, readers, first rows."""
+"""The page of a table: versions, files, partitions, columns, readers, first rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST = 200  # characters of a value
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The first rows of a table.
+    """The first rows of a table as text.
 
     Attributes:
         columns: titles, each with `n` for numbers.
@@ -53,7 +53,7 @@ class Preview:
 
 
 def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
-    """The page of a table.
+    """Render the page of a table.
 
     Args:
         facts: what the table is.
@@ -94,19 +94,21 @@ def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = Fal
 
 
 def render_table_part(facts: TableFacts) -> Markup:
-    """A table in a notebook: its figures, growth and columns."""
+    """Render a table for notebooks: figures, growth and columns."""
     return render_template(
         "part_table.html", t=facts, totals=_list_totals(facts), rows=_draw_growth(facts)
     )
 
 
 def _draw_growth(facts: TableFacts) -> Markup:
+    """Draw rows by version, or over time for a table of files."""
     if len(facts.versions) > 1:
         return draw_growth(facts.versions, lambda v: v.rows, "rows", height=120)
     return draw_rows_over_time(facts.growth, 120)
 
 
 def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
+    """List the figures of a table with their labels."""
     few = f", {format_count(facts.small_files)} small" if facts.small_files else ""
     told: list[tuple[str, object]] = [
         ("format", facts.format),
@@ -133,11 +135,12 @@ def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
 
 
 def _format_nulls_share(column: ColumnFacts, rows: int | None) -> str:
+    """Format the share of a column's nulls in brackets; empty if there are none."""
     return f" ({format_share(column.nulls or 0, rows)})" if rows and column.nulls else ""
 
 
 def _list_commands(facts: TableFacts) -> list[tuple[str, str]]:
-    """What is done with a table, as one would type it."""
+    """List commands for the table, each with what it does."""
     uri = shlex.quote(facts.uri)
     told = [("Show it in a terminal", f"lakeport table show {uri}")]
     if not facts.versions:

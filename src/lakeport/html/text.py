@@ -1,4 +1,4 @@
-"""Shares, spans and moments as people read them, and elements of HTML and SVG."""
+"""Format shares, time spans and timestamps for people; build HTML and SVG elements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline"
 
 
 def format_signed(value: int | None, sign: str) -> str:
-    """A number with a sign before it, unless it is zero.
+    """Format a number with a sign before it; 0 has none, and None is `?`.
 
     >>> format_signed(2000, "+"), format_signed(0, "+"), format_signed(None, "+")
     ('+2,000', '0', '?')
@@ -22,7 +22,7 @@ def format_signed(value: int | None, sign: str) -> str:
 
 
 def truncate(text: str, longest: int) -> str:
-    """A text of at most so many characters.
+    """Cut a text to at most `longest` characters; an ellipsis ends a text that was cut.
 
     >>> truncate("abcdef", 4)
     'abc…'
@@ -31,7 +31,7 @@ def truncate(text: str, longest: int) -> str:
 
 
 def format_file_size(value: int) -> str:
-    """A bound between sizes of files, as Spark and Delta count them: by powers of two.
+    """Format a file size by powers of 1,024, as Spark and Delta count.
 
     >>> format_file_size(32 << 20), format_file_size(512), format_file_size(3 << 29)
     ('32 MB', '512 B', '1.5 GB')
@@ -45,7 +45,7 @@ def format_file_size(value: int) -> str:
 
 
 def format_share(part: float, whole: float) -> str:
-    """A part of a whole in percent.
+    """Format a part of a whole in percent.
 
     >>> format_share(1, 3), format_share(0, 0), format_share(1, 1000)
     ('33 %', '0 %', '< 1 %')
@@ -57,7 +57,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A time span in the unit that fits.
+    """Format seconds in the unit that fits.
 
     >>> format_duration(0.04), format_duration(12.34), format_duration(200), format_duration(90_000)
     ('40 ms', '12.3 s', '3 min 20 s', '1 d 1 h')
@@ -77,7 +77,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(now: datetime, then: datetime | None) -> str:
-    """How long ago something was, in its largest unit; `?` where nobody knows.
+    """Format how long ago `then` was, in the largest unit; `?` for None.
 
     >>> now = datetime(2024, 5, 2, tzinfo=UTC)
     >>> [format_age(now, at) for at in (datetime(2024, 5, 1, tzinfo=UTC), now, None)]
@@ -93,7 +93,7 @@ def format_age(now: datetime, then: datetime | None) -> str:
 
 
 def build_time_tag(value: datetime | None) -> Markup:
-    """A moment: in UTC, until the page's script says it in the reader's zone; UTC on hover."""
+    """Build a `<time>` element in UTC, which the page's script puts into the reader's zone."""
     if value is None:
         return Markup("?")
     at = value.astimezone(UTC)
@@ -102,7 +102,7 @@ def build_time_tag(value: datetime | None) -> Markup:
 
 
 def build_tag(name: str, *inside: object, **attributes: object) -> Markup:
-    """An element; what is inside and the attributes' values are escaped unless they are markup.
+    """Build an HTML element; contents and attribute values are escaped unless they are markup.
 
     Attributes that are None are left out; `class_` is `class`, and `_` is `-`.
 
@@ -120,5 +120,5 @@ def build_tag(name: str, *inside: object, **attributes: object) -> Markup:
 
 
 def join_markup(parts: Iterable[object]) -> Markup:
-    """Parts after each other, escaped unless they are markup."""
+    """Join parts, escaped unless they are markup."""
     return Markup("").join(map(escape, parts))

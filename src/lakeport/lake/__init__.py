@@ -1,1 +1,1 @@
-"""A lake after its loads: its tables and runs, their facts, queries and maintenance."""
+"""The tables and runs of a lake after its loads: facts, queries and maintenance."""

@@ -1,4 +1,4 @@
-"""What pages show of a table: filled in from its log or footers, and manifests, without Spark.
+"""Facts of a table for its page, from its log, Parquet footers and manifests, without Spark.
 
 The log holds numbers as numbers and all else as texts, so `"10"` of a text column is less than
 `"9"`, and `10` of a whole number is not. What footers tell is put into the log's form.
@@ -34,6 +34,7 @@ from lakeport.html.facts import MOST_POINTS
 from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import NULL_FOLDER, to_spark_json
+from lakeport.schema.types import is_number
 from lakeport.lake.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
 from lakeport.lake.versions import TableVersions
 from lakeport.lake.snapshots import (DeltaSnapshot, FilesSnapshot, describe_contents, describe_field_type, summarise_file_sizes, format_arrow_type,)
@@ -82,7 +83,7 @@ _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """One column, or a part of one.
+    """A column without members, or a member of a struct column.
 
     Attributes:
         name: as the table spells it; with dots for a part of a struct.
@@ -98,7 +99,7 @@ class LeafColumn:
 
 
 def parse_leaf_columns(schema: str) -> list[LeafColumn]:
-    """The columns of a schema, with the parts of structs in the place of these.
+    """Return the columns of a Delta schema, with the members of structs in their place.
 
     Args:
         schema: Delta's JSON text.
@@ -110,20 +111,22 @@ def parse_leaf_columns(schema: str) -> list[LeafColumn]:
     """
     found = []
     for name, path, field in _iterate_leaf_fields(json.loads(schema)["fields"], "", ()):
-        type_, told = describe_field_type(field)
-        found.append(LeafColumn(name, path, type_ if _has_order(type_) else None, told))
+        type_, type_name = describe_field_type(field)
+        found.append(LeafColumn(name, path, type_ if _has_order(type_) else None, type_name))
     return found
 
 
 def _has_order(type_: pa.DataType | None) -> bool:
-    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    kinds = (*numbers, *(is_kind for is_kind, _ in _KINDS))
-    return type_ is not None and any(is_kind(type_) for is_kind in kinds)
+    """Whether statistics have bounds for a type: numbers, text, booleans, dates and timestamps."""
+    if type_ is None:
+        return False
+    return is_number(type_) or any(is_kind(type_) for is_kind, _ in _KINDS)
 
 
 def _iterate_leaf_fields(
     fields: list[dict[str, Any]], above: str, path: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Yield name, path in the data files, and Delta's field for each leaf column."""
     for field in fields:
         name = f"{above}{field['name']}"
         inner = (*path, field.get("metadata", {}).get(_PHYSICAL, field["name"]))
@@ -135,7 +138,7 @@ def _iterate_leaf_fields(
 
 
 def parse_log_value(value: Any, type_: pa.DataType) -> Any:
-    """Return a value of the log, or of a checkpoint with typed statistics, as one of a type.
+    """Parse a value of the log or of a checkpoint's typed statistics into a Python value.
 
     Raises:
         ValueError, TypeError, ArithmeticError: it is none.
@@ -164,7 +167,7 @@ def parse_log_value(value: Any, type_: pa.DataType) -> Any:
 
 
 def find_bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
-    """The least and the greatest value; NaN is greater than all numbers, as for Spark.
+    """Return the least and the greatest value; NaN is greater than all numbers, as for Spark.
 
     Args:
         low: the least values of some parts, at least one.
@@ -178,11 +181,12 @@ def find_bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
 
 
 def _sort_nan_last(value: float) -> tuple[bool, float]:
+    """Return a sort key that puts NaN after all numbers."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def format_value(value: Any, type_: pa.DataType | None = None) -> str:
-    """A value as text, a decimal with all digits of its type.
+    """Format a value as text; a decimal has all digits of its type.
 
     >>> format_value(True), format_value(datetime(2024, 5, 1, 10, tzinfo=UTC))
     ('true', '2024-05-01T10:00:00Z')
@@ -203,7 +207,7 @@ def format_value(value: Any, type_: pa.DataType | None = None) -> str:
 
 
 def explain_cut_bound(value: Any) -> str:
-    """Why a bound may be wider than the values; empty where it is not."""
+    """Return why a bound in the statistics may be wider than the values; empty if it is exact."""
     if isinstance(value, str):
         # Java counts a letter beyond 16 bits as two.
         return _TEXTS if len(value.encode("utf-16-le", "surrogatepass")) >= 2 * _CUT else ""
@@ -220,7 +224,7 @@ def build_column_facts(
     clusters: Sequence[str],
     floats: str = "",
 ) -> list[ColumnFacts]:
-    """Tell each column.
+    """Return nulls and bounds of each column, from the statistics of the data files.
 
     Args:
         files: the table's.
@@ -231,13 +235,13 @@ def build_column_facts(
         floats: why bounds of floats may not be those of the values; empty where they are.
     """
     types = [leaf.type for leaf in leaves if leaf.type is not None]
-    told = _FileStatistics.of(files, decimals=any(map(pa.types.is_decimal, types)))
+    statistics = _FileStatistics.of(files, decimals=any(map(pa.types.is_decimal, types)))
     found = []
     for leaf in leaves:
         if leaf.name in partitions:
             facts = _summarise_partition_column(files, leaf)
         else:
-            facts = _summarise_column(told, leaf, [leaf.path in paths for paths in known])
+            facts = _summarise_column(statistics, leaf, [leaf.path in paths for paths in known])
             if facts.get("minimum") and pa.types.is_floating(leaf.type):
                 facts["approximate"] = facts["approximate"] or floats
         role = "partition" if leaf.name in partitions else "cluster" * (leaf.name in clusters)
@@ -247,7 +251,7 @@ def build_column_facts(
 
 @dataclass(frozen=True, slots=True)
 class _FileStatistics:
-    """The statistics of each file."""
+    """The statistics of all data files, by kind; each list has an entry for each file."""
 
     files: Sequence[KnownFile]
     records: list[int | None]
@@ -259,6 +263,7 @@ class _FileStatistics:
     @classmethod
     def of(cls, files: Sequence[KnownFile], *, decimals: bool) -> _FileStatistics:
         # A decimal keeps its digits only where it never was a float.
+        """Read the statistics of data files."""
         each = [known.file.statistics(decimals=decimals) for known in files]
         low = [one.min_values or _EMPTY for one in each]
         high = [one.max_values or _EMPTY for one in each]
@@ -267,40 +272,43 @@ class _FileStatistics:
         return cls(files, [one.num_records for one in each], low, high, nulls, deletes)
 
 
-def _to_mapping(told: Any) -> Mapping[str, Any]:
-    return told if isinstance(told, dict) else _EMPTY
+def _to_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value of the statistics if it is a struct's; else an empty mapping."""
+    return value if isinstance(value, dict) else _EMPTY
 
 
-def _summarise_column(told: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]) -> dict[str, Any]:
-    counts = _values_at(told.nulls, leaf.path)
+def _summarise_column(statistics: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]) -> dict[str, Any]:
+    """Return nulls, minimum and maximum of a column, from its files' statistics."""
+    counts = _values_at(statistics.nulls, leaf.path)
     if None in counts and not all(known):
         # A file from before the column has no value of it, and says nothing of it either.
         counts = [
             records if count is None and not known[one.schema] else count
-            for count, records, one in zip(counts, told.records, told.files, strict=True)
+            for count, records, one in zip(counts, statistics.records, statistics.files, strict=True)
         ]
     counts = [count if isinstance(count, int) else None for count in counts]
     # A file of nulls, or without rows, has no bounds.
     bounded = [
         place
-        for place, (count, records) in enumerate(zip(counts, told.records, strict=True))
+        for place, (count, records) in enumerate(zip(counts, statistics.records, strict=True))
         if records != 0 and (count is None or count != records)
     ]
-    low = _parse_values([told.low[place] for place in bounded], leaf)
-    high = _parse_values([told.high[place] for place in bounded], leaf)
+    low = _parse_values([statistics.low[place] for place in bounded], leaf)
+    high = _parse_values([statistics.high[place] for place in bounded], leaf)
     found = _format_bounds(low, high, leaf, exact=False)
-    if found and told.deletes:
+    if found and statistics.deletes:
         found["approximate"] = found["approximate"] or _DELETED
-    return {"nulls": _count_nulls(told, counts), **found}
+    return {"nulls": _count_nulls(statistics, counts), **found}
 
 
-def _count_nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | None:
+def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> int | None:
+    """Return the nulls of a column without deleted rows; None if a file does not tell."""
     if None in counts:
         return None
     total = sum(count for count in counts if count is not None)
-    if not told.deletes:
+    if not statistics.deletes:
         return total
-    for known, count, records in zip(told.files, counts, told.records, strict=True):
+    for known, count, records in zip(statistics.files, counts, statistics.records, strict=True):
         if count and known.file.deletion_vector is not None:
             # Which of the deleted rows were null, nothing tells, unless all were.
             if count != records or known.rows is None:
@@ -312,6 +320,7 @@ def _count_nulls(told: _FileStatistics, counts: Sequence[int | None]) -> int | N
 def _format_bounds(
     low: list[Any] | None, high: list[Any] | None, leaf: LeafColumn, *, exact: bool
 ) -> dict[str, Any]:
+    """Return minimum and maximum as text; empty if there are none."""
     if not low or not high:
         return {}
     found = find_bounds(low, high)
@@ -321,7 +330,7 @@ def _format_bounds(
 
 
 def _summarise_partition_column(files: Sequence[KnownFile], leaf: LeafColumn) -> dict[str, Any]:
-    """What the partitions tell of a column, exactly."""
+    """Return nulls and exact bounds of a partition column, from the files' partitions."""
     (name,) = leaf.path
     rows: dict[str, int | None] = {}
     for known in files:
@@ -334,7 +343,7 @@ def _summarise_partition_column(files: Sequence[KnownFile], leaf: LeafColumn) ->
 
 
 def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[Any] | None:
-    """The values at a leaf; None where one is missing, or is no value of its type."""
+    """Return the values of a leaf column; None if one is missing or of another type."""
     values = _values_at(trees, leaf.path)
     if leaf.type is None or None in values:
         return None
@@ -345,6 +354,7 @@ def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[
 
 
 def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
+    """Return the value at a path in each tree of statistics; None where it is missing."""
     *above, last = path
     for name in above:
         trees = [_to_mapping(tree.get(name)) for tree in trees]
@@ -352,7 +362,7 @@ def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[
 
 
 def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafColumn]) -> str:
-    """Return a partition as `column=value`, with `/` between; empty for a table without any.
+    """Format a partition as `column=value` with `/` between; empty without partition columns.
 
     Args:
         values: column in the data files -> value as the log spells it.
@@ -366,14 +376,14 @@ def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafCol
 
 @lru_cache(100_000)
 def _format_log_value(text: str, type_: pa.DataType | None) -> str:
-    """Return a value of the log in one of its spellings."""
+    """Format a partition value of the log in one spelling; as it is if it can't be parsed."""
     with suppress(*_UNREADABLE):
         return text if type_ is None else format_value(parse_log_value(text, type_), type_)
     return text
 
 
 def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
-    """Tell the partitions, by name.
+    """Return files, sizes and rows of each partition, by name.
 
     Args:
         files: name of the partition, size and rows of each; a table without partitions has files
@@ -395,13 +405,13 @@ def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[
 
 
 def _sum_known(counts: Iterable[int | None]) -> int | None:
-    """Return the sum; None where one is unknown."""
+    """Return the sum of counts; None if one of them is unknown."""
     known = list(counts)
     return None if None in known else sum(filter(None, known))
 
 
 def read_log_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
-    """Read a Delta table's log.
+    """Read the versions in a Delta table's log; raise SourceError if it is incomplete or too large.
 
     Args:
         storage: where it is.
@@ -463,6 +473,7 @@ def build_delta_facts(
 
 
 def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> list[ColumnFacts]:
+    """Return the facts of these columns, from the data files of the newest version."""
     known = [frozenset(leaf.path for leaf in parse_leaf_columns(each)) for each in history.schemas]
     state = history.state
     by = state.metadata.get("partitionColumns") or ()
@@ -470,6 +481,7 @@ def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> lis
 
 
 def _build_versions(history: LogHistory) -> list[VersionFacts]:
+    """Return the facts of each version in a log, oldest first."""
     schemas = [{leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas]
     told, before = [], -1
     for version in history.versions:
@@ -481,7 +493,7 @@ def _build_versions(history: LogHistory) -> list[VersionFacts]:
 
 
 def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    """Tell what became of columns, by name -> type.
+    """Yield a sentence for each column that came, went or got another type.
 
     >>> list(_list_column_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
     ['a: integer became float', 'new: c, date', 'gone: b, text']
@@ -493,6 +505,7 @@ def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iter
 
 
 def _build_version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
+    """Return the facts of one version; `columns` are sentences about its columns."""
     info, held = version.info, version.held
     mark = Mark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
@@ -514,7 +527,7 @@ def _build_version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
 
 
 def _format_operation(info: Mapping[str, Any]) -> str:
-    """Return what a commit says it did, such as `WRITE, Append`."""
+    """Return what a commit says it did, such as `WRITE, Append`; empty if it says nothing."""
     told = info.get("operationParameters")
     parameters = told if isinstance(told, Mapping) else {}
     mode = parameters.get("mode") or parameters.get("outputMode")
@@ -522,7 +535,7 @@ def _format_operation(info: Mapping[str, Any]) -> str:
 
 
 def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Program -> why it can't read the table; empty where it can."""
+    """List programs with the reason why they can't read the table; empty if they can."""
     lacking = lacking_readers(protocol)
     programs = {*_PROGRAMS, *(name for names in lacking.values() for name in names)}
     told = []
@@ -533,6 +546,7 @@ def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
+    """Return sentences about what the log does not tell."""
     notes = []
     silent = sum(known.rows is None for known in history.files)
     if silent:
@@ -549,14 +563,14 @@ def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def build_files_facts(storage: Storage, folder: str, name: str, view: FilesSnapshot) -> TableFacts:
-    """Tell a folder of files.
+def build_files_facts(storage: Storage, folder: str, name: str, snapshot: FilesSnapshot) -> TableFacts:
+    """Return the facts of a folder of files, from footers and manifests.
 
     Args:
         storage: where it is.
         folder: its key.
         name: its name on the page.
-        view: its files.
+        snapshot: its files.
 
     Raises:
         SourceError: a file is damaged.
@@ -564,22 +578,22 @@ def build_files_facts(storage: Storage, folder: str, name: str, view: FilesSnaps
     """
     found = read_manifests(storage, folder, _LOADS)
     landed = {file.uri: file.rows for load in found for file in load.files}
-    read = view.kind == "parquet" and len(view.files) <= _FOOTERS
-    known, columns = _read_footer_columns(view) if read else ([], [])
+    read = snapshot.kind == "parquet" and len(snapshot.files) <= _FOOTERS
+    known, columns = _read_footer_columns(snapshot) if read else ([], [])
     if not read:
-        columns = [ColumnFacts(item.name, format_arrow_type(item.type)) for item in view.preview(1).schema]
-    uris = (storage.uri(item.key) for item in view.files)
+        columns = [ColumnFacts(item.name, format_arrow_type(item.type)) for item in snapshot.preview(1).schema]
+    uris = (storage.uri(item.key) for item in snapshot.files)
     counts = [one.rows for one in known] if read else [landed.get(uri) for uri in uris]
     rows = _sum_known(counts)
-    named = [_parse_partition_folders(item.key.removeprefix(folder)) for item in view.files]
+    named = [_parse_partition_folders(item.key.removeprefix(folder)) for item in snapshot.files]
     partition_columns = tuple(dict.fromkeys(name for pairs in named for name, _ in pairs))
     names = ["/".join(f"{name}={value}" for name, value in pairs) for pairs in named]
-    file_sizes = [item.bytes for item in view.files]
-    last = max((item.modified for item in view.files), default=0.0)
+    file_sizes = [item.bytes for item in snapshot.files]
+    last = max((item.modified for item in snapshot.files), default=0.0)
     return TableFacts(
         name=name,
         uri=storage.uri(folder),
-        format=view.kind,
+        format=snapshot.kind,
         rows=rows,
         **summarise_file_sizes(file_sizes),
         file_sizes=file_sizes,
@@ -593,19 +607,19 @@ def build_files_facts(storage: Storage, folder: str, name: str, view: FilesSnaps
         partition_columns=partition_columns,
         growth=count_rows_after(found, rows)[-MOST_POINTS:],
         last_change=datetime.fromtimestamp(last, UTC) if last else None,
-        notes=() if read else (_UNREAD[view.kind],),
+        notes=() if read else (_UNREAD[snapshot.kind],),
     )
 
 
-def _read_footer_columns(view: FilesSnapshot) -> tuple[list[KnownFile], list[ColumnFacts]]:
-    """Read the footers of Parquet files; return the files as a log has them, and their columns.
+def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[KnownFile], list[ColumnFacts]]:
+    """Read Parquet footers; return the files as a log would have them, and the columns' facts.
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
     files: list[KnownFile] = []
     schemas: list[frozenset[tuple[str, ...]]] = []
     wanted: dict[str, LeafColumn] = {}
-    for item, footer in zip(view.files, view.iterate_footers(), strict=True):
+    for item, footer in zip(snapshot.files, snapshot.iterate_footers(), strict=True):
         schema = footer.schema.to_arrow_schema()
         calendar = HybridCalendar.of_parquet(footer)
         known = {column.name: _list_arrow_leaves(column) for column in schema}
@@ -624,6 +638,7 @@ def _read_footer_columns(view: FilesSnapshot) -> tuple[list[KnownFile], list[Col
 
 
 def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
+    """Return the leaf columns of an Arrow column; without bounds if tables lack its type."""
     try:
         return parse_leaf_columns(to_spark_json(pa.schema([column])))
     except SchemaConflict:
@@ -631,7 +646,7 @@ def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
 
 
 def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
-    """The folders of a path that name a partition's column and value.
+    """Return column and value of each folder in a path that names a partition.
 
     >>> _parse_partition_folders("/day=2024-05-01/city=a%2Fb/part.parquet")
     (('day', '2024-05-01'), ('city', 'a/b'))
@@ -647,7 +662,7 @@ def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
 def read_table_facts(
     storage: Storage, folder: str, name: str
 ) -> tuple[TableFacts, DeltaSnapshot | FilesSnapshot]:
-    """Return a table's facts, and the view that reads its first rows.
+    """Return a table's facts, and the snapshot that reads its first rows.
 
     Args:
         storage: where it is.
@@ -669,7 +684,7 @@ def read_table_facts(
 
 
 def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | None:
-    """The newest value of a column, to the millisecond; a date is its first moment in UTC.
+    """Return the greatest value of a date or time column in UTC; None without any value.
 
     Args:
         storage: where the table is.
@@ -693,10 +708,10 @@ def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | N
             leaves = parse_leaf_columns(str(history.state.metadata["schemaString"]))
             wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
             files, columns = history.files, _build_log_columns(history, wanted)
-    elif (view := FilesSnapshot.of(storage, folder)) is None:
+    elif (snapshot := FilesSnapshot.of(storage, folder)) is None:
         return None
-    elif view.kind == "parquet":
-        files, columns = _read_footer_columns(view)
+    elif snapshot.kind == "parquet":
+        files, columns = _read_footer_columns(snapshot)
     facts = next((one for one in columns if one.name.lower() == column.lower()), None)
     rows = None if files is None else _sum_known(known.rows for known in files)
     if rows == 0 or (facts is not None and rows is not None and facts.nulls == rows):

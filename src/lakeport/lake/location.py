@@ -1,4 +1,4 @@
-"""Where a table is: what the user named -> its store, its folder there, and Spark's way to it."""
+"""Locate a table: from a user's name for it to its store, its folder there, and its Spark URI."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True)
 class TableLocation:
-    """One table's location.
+    """The store of a table, and its folder there.
 
     Attributes:
         config: how its store is reached.
@@ -47,24 +47,24 @@ class TableLocation:
 
     @property
     def log(self) -> DeltaLog:
-        """The log of the table, if it is a Delta table."""
+        """The Delta log in the table's folder, which may be empty."""
         from lakeport.delta_log.reader import DeltaLog
 
         return DeltaLog(self.storage, self.folder)
 
     @property
     def uri(self) -> str:
-        """The table, as users name it."""
+        """The table's URI as users write it."""
         return self.storage.uri(self.folder)
 
     @property
     def hadoop_uri(self) -> str:
-        """The table, as Spark names it."""
+        """The table's URI for Spark."""
         return self.storage.hadoop_uri(self.folder)
 
     @property
     def jars(self) -> frozenset[str]:
-        """What Spark needs to open the table.
+        """The jars that Spark needs to open the table.
 
         Raises:
             DestinationError: Spark can't.
@@ -77,7 +77,7 @@ class TableLocation:
         return self.config.delta_jars
 
     def check_files(self, session: DeltaSession, version: int) -> None:
-        """Refuse a version whose log names files outside of the table's folder.
+        """Raise SourceError if the log of a version names files outside of the table's folder.
 
         Raises:
             SourceError: it does.
@@ -85,7 +85,7 @@ class TableLocation:
         session.check_files(self.storage, self.folder, version, self.config.table_roots)
 
     def session(self, engine: Engine, *, writes: bool = False) -> DeltaSession:
-        """The session, able to reach the table; waits for it.
+        """Return a Delta session that can reach the table; waits until Spark has started.
 
         Args:
             engine: Spark.
@@ -103,7 +103,7 @@ def locate_table(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
     keys: Mapping[str, Any] | None = None,
 ) -> TableLocation:
-    """Find a table's location.
+    """Find the store and the folder of a table that a user names.
 
     Args:
         table: a folder of this machine, a URI (`s3://`, `abfss://`, `gs://`), or, with `to`, the
@@ -139,7 +139,7 @@ def locate_table(
 
 
 def _find_destination(uri: str) -> str:
-    """The destination whose tables lie where a folder's path or a URI says."""
+    """Return the destination of a path's or URI's tables; raise ConfigError if there is none."""
     match = _SCHEME.match(uri)
     found = destination_for_scheme(match[1].lower() if match else "file")
     if not found:
@@ -150,13 +150,13 @@ def _find_destination(uri: str) -> str:
 
 
 def _select_store_keys(config: DestinationConfig, kind: str) -> dict[str, Any]:
-    """What a config says about its store, without saying where in it the table is."""
+    """Return a config's keys about the store, without those about a place in it."""
     own = store_keys(config_class(kind)) | {"spark"}
     return {name: getattr(config, name) for name in own & config.model_fields_set}
 
 
 def _open_location(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
-    """The place of a table's whole URI."""
+    """Open the location of a table by its full path or URI."""
     if kind == "local":
         if "://" not in uri and Path(uri).expanduser().is_file():
             raise ConfigError(

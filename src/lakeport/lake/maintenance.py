@@ -1,4 +1,4 @@
-"""Keeping Delta tables in order: what may be asked of OPTIMIZE, and VACUUM."""
+"""Maintain Delta tables: check the options of OPTIMIZE, run VACUUM, change a column's type."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CLUSTERED = (
 
 
 def parse_hours(text: str) -> int:
-    """Return the hours of a retention as people write it; a bare number is hours.
+    """Parse a retention such as `7d` into whole hours; a bare number is hours.
 
     Raises:
         ConfigError: it is none, or no whole hours.
@@ -77,7 +77,7 @@ def parse_hours(text: str) -> int:
 
 
 def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
-    """The columns to sort by, quoted and in the table's own spelling.
+    """Return the columns to sort by, quoted for Spark, and spelt as in the table.
 
     Raises:
         ConfigError: a column is absent, a partition column or one that Delta can't sort by, or
@@ -107,7 +107,7 @@ def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
 
 
 def check_partitioned(contents: Contents, where: str) -> None:
-    """Refuse a condition on the partitions of a table that has none; takes no Spark.
+    """Raise ConfigError for a condition on partitions if the table has none.
 
     Raises:
         ConfigError: the table is clustered, or just has no partitions.
@@ -142,7 +142,7 @@ def vacuum(
     dry_run: bool,
     force: bool,
 ) -> VacuumReport:
-    """Delete files that no version of the retained time uses; with `dry_run` list them.
+    """Delete files that no version within the retention uses; with `dry_run` only list them.
 
     A file that no version has named may be of a writer at work, and stays for a week in any case.
 
@@ -183,7 +183,7 @@ def vacuum(
 
 
 def _vacuum_report(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
-    """What the two commits of a VACUUM say, whoever committed between or after them."""
+    """Read the report of a VACUUM from its own two commits."""
     ours = [commit for commit in log.since(read) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
     return VacuumReport(
@@ -194,6 +194,7 @@ def _vacuum_report(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
 
 
 def _check_hours(least: int, retain: int, who: str, force: bool) -> None:
+    """Raise ConfigError if `retain` hours are fewer than `least`, unless forced."""
     if retain >= least or force:
         return
     raise ConfigError(
@@ -204,7 +205,7 @@ def _check_hours(least: int, retain: int, who: str, force: bool) -> None:
 
 
 def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
-    """A column's name, or a dotted path to a member of an object, as the table spells it."""
+    """Return a column's name, or its path in a struct, as the table spells it."""
     spelling = {item.name.casefold(): item for item in schema}
     if name.casefold() in spelling:
         return [spelling[name.casefold()].name]
@@ -220,7 +221,7 @@ def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
 
 
 def _build_inventory(session: DeltaSession, location: TableLocation, before: float) -> pa.Table:
-    """The files of a table that VACUUM may look at, and their folders. Runs a Spark job.
+    """List the files that VACUUM may delete, and their folders. Runs a Spark job.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
     which names it with its next commit: nothing tells which. VACUUM takes it for left over when it
@@ -252,7 +253,7 @@ def _build_inventory(session: DeltaSession, location: TableLocation, before: flo
 def _select_vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], before: float
 ) -> dict[str, StoredObject]:
-    """The files that can't be those of a writer at work.
+    """Return the files that no running writer can own.
 
     Change data counts as left over at once: no version's rows depend on it.
 
@@ -273,7 +274,7 @@ def _select_vacuumable(
 
 
 def build_compact_report(contents: Contents) -> CompactReport:
-    """What `optimize` would do with a table, partition by partition, the worst first."""
+    """Report what `optimize` would do in each partition; most small files first."""
     target = target_bytes(contents.state.properties)
     rows = [_build_partition_report(group, target) for group in group_by_partition(contents)]
     rows.sort(key=lambda row: (-row.small_files, row.partition))
@@ -292,6 +293,7 @@ def build_compact_report(contents: Contents) -> CompactReport:
 
 
 def _build_partition_report(group: PartitionFiles, target: int) -> PartitionReport:
+    """Report what `optimize` would do in one partition."""
     merged = pack_sizes(group.sizes, target)
     return PartitionReport(
         partition=_format_partition(group.values),
@@ -305,7 +307,7 @@ def _build_partition_report(group: PartitionFiles, target: int) -> PartitionRepo
 
 
 def _format_partition(values: Mapping[str, str | None]) -> str:
-    """A partition in words."""
+    """Format a partition as `column=value` pairs; `the whole table` if there are none."""
     named = (f"{name}={'null' if value is None else value}" for name, value in values.items())
     return ", ".join(named) or "the whole table"
 
@@ -313,7 +315,7 @@ def _format_partition(values: Mapping[str, str | None]) -> str:
 def alter(
     location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool
 ) -> AlterReport:
-    """Give a column another type; see `Table.alter`.
+    """Change the type of a column; see `Table.alter`.
 
     Args:
         location: where the Delta table is.

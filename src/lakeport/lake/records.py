@@ -1,4 +1,4 @@
-"""What `Table` tells and does, as records. Sizes are in bytes, moments in UTC.
+"""Records that `Table` returns. Sizes are in bytes, timestamps in UTC.
 
 `to_dict()` of each gives the JSON document that the command line prints with `--json`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def to_plain_values(record: Any) -> dict[str, Any]:
-    """Return a record as plain values: dicts, lists, and moments as ISO 8601 texts."""
+    """Convert a dataclass to dicts and lists; datetimes become ISO 8601 texts."""
     return asdict(record, dict_factory=_plain_fields)
 
 
@@ -22,24 +22,25 @@ def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """Return a field's value with tuples as lists, and datetimes as texts."""
     if isinstance(value, datetime):
         return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
 
 
 class PlainRecord:
-    """A record whose document has its fields, in their order."""
+    """Base of records whose JSON document has exactly their fields, in order."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as plain values."""
+        """Return the fields as plain values for JSON."""
         return to_plain_values(self)
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table.
+    """A table's column: name and type.
 
     Attributes:
         name: as the table spells it.
@@ -52,7 +53,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableDescription:
-    """A table as it is, or as it was at a version.
+    """A table at one version: columns, partitions, sizes, protocol, last change.
 
     What only Delta tables have is None, or empty, for plain files.
 
@@ -108,7 +109,7 @@ class TableDescription:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as plain values; what only Delta tables have is left out for files."""
+        """Return plain values for JSON, without Delta's fields for a table of files."""
         facts = to_plain_values(self)
         if not self.warning:
             del facts["warning"]
@@ -118,7 +119,7 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class VersionFacts:
-    """One version of a Delta table.
+    """One version of a Delta table: what it changed, and what the table held then.
 
     Attributes:
         number: its number.
@@ -153,7 +154,7 @@ class VersionFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition of the newest version.
+    """Files, size and rows of one partition at the newest version.
 
     Attributes:
         name: `column=value` pairs, with `/` between.
@@ -172,7 +173,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts(TableColumn):
-    """One column, with what the files' statistics tell of it.
+    """A column with nulls and bounds from the statistics of the files.
 
     Attributes:
         role: `partition`, `cluster` or empty.
@@ -191,7 +192,7 @@ class ColumnFacts(TableColumn):
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableFacts(TableDescription):
-    """A table as its page shows it: what describes it, and what its log or its footers tell.
+    """A table for its page: its description, with versions, partitions, file sizes and notes.
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
@@ -225,7 +226,7 @@ class TableFacts(TableDescription):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry(PlainRecord):
-    """One version of a Delta table, as its commit tells; None for what that does not say.
+    """One version of a Delta table as its commit tells it; None where the commit does not.
 
     Attributes:
         version: its number.
@@ -253,10 +254,10 @@ class HistoryEntry(PlainRecord):
 
 
 class History(list[HistoryEntry]):
-    """Versions of a table, newest first; a list that notebooks show as a table."""
+    """List of a table's versions, newest first, which notebooks show as an HTML table."""
 
     def _repr_html_(self) -> str:
-        """The versions as notebooks show them."""
+        """Return the versions as HTML for notebooks."""
         from lakeport.html.document import build_notebook_part, render_template
 
         return build_notebook_part(render_template("part_history.html", entries=self))
@@ -264,7 +265,7 @@ class History(list[HistoryEntry]):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """The files of one partition, and what `optimize` would do with them.
+    """The files of one partition, and what `optimize` would do to them.
 
     Attributes:
         partition: `column=value` pairs; `the whole table` where it has no partitions.
@@ -287,7 +288,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """Which partitions have small files, and what `optimize` would do.
+    """The small files of a table, and what `optimize` would do to them.
 
     Attributes:
         version: the table's version.
@@ -314,7 +315,7 @@ class CompactReport:
     partitions: tuple[PartitionReport, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
+        """Return the report as plain values for JSON, without an empty note."""
         facts = to_plain_values(self)
         if self.note is None:
             del facts["note"]
@@ -323,7 +324,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport(PlainRecord):
-    """What `optimize` did.
+    """Files and bytes that `optimize` removed and added.
 
     Attributes:
         files_removed: data files that were merged.
@@ -344,7 +345,7 @@ class OptimizeReport(PlainRecord):
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What `vacuum` deleted, or would delete.
+    """Files that `vacuum` deleted, or would delete in a dry run.
 
     Attributes:
         version: the table's version now.
@@ -361,7 +362,7 @@ class VacuumReport:
     files: tuple[str, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values: what was deleted, or the files that would go."""
+        """Return plain values for JSON: counts of what was deleted, or in a dry run the files."""
         if self.dry_run:
             return {"dry_run": True, "version": self.version, "files": list(self.files)}
         return {"deleted": self.deleted, "bytes": self.bytes, "version": self.version}
@@ -369,7 +370,7 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class AlterReport(PlainRecord):
-    """What `alter` did, or would do.
+    """The change of a column's type by `alter`, or in a dry run the planned one.
 
     Attributes:
         version: the version that it made; the newest one where nothing was committed.
@@ -394,7 +395,7 @@ class AlterReport(PlainRecord):
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport(PlainRecord):
-    """What `restore` did.
+    """The version that `restore` made, and the one whose contents it brought back.
 
     Attributes:
         version: the version that it made.
@@ -407,7 +408,7 @@ class RestoreReport(PlainRecord):
 
 @dataclass(frozen=True, slots=True)
 class UndoReport(RestoreReport):
-    """The outcome of `undo`, which brought back the version before a run.
+    """The version that `undo` made, and the versions of the run that it took back.
 
     Attributes:
         undone: the versions that the run had made, oldest first.
@@ -418,7 +419,7 @@ class UndoReport(RestoreReport):
 
 @dataclass(frozen=True, slots=True)
 class SingerState:
-    """The Singer STATE that belongs to a table's rows, and the commit that has it.
+    """The Singer STATE that belongs to a table's rows, and the commit that carries it.
 
     Attributes:
         state: the raw JSON bytes that came.
@@ -433,5 +434,5 @@ class SingerState:
     run_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The STATE as plain values: `state` is the JSON value itself."""
+        """Return plain values for JSON; `state` is the parsed STATE."""
         return {**to_plain_values(self), "state": json.loads(self.state)}

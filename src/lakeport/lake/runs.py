@@ -1,4 +1,4 @@
-"""The runs of a lake: their reports, and the bad records that they have set aside.
+"""The runs of a lake: read their reports, and samples of the records that they rejected.
 
 A report is data: whoever may write beside the lake may have put any path into it. Only quarantine
 files of the lake's own store are read.
@@ -47,7 +47,7 @@ _CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class LakeRun:
-    """One run, as its report tells.
+    """One run of a lake, from its report.
 
     Attributes:
         name: its report's, such as `20240501-103000-1a2b3c4d`, which no other run of the lake has.
@@ -77,7 +77,7 @@ class LakeRun:
 
     @property
     def engine(self) -> str:
-        """The engine that ran its tasks, such as `spark 4.2.0`; a lake's file may have several."""
+        """The engine of the run, such as `spark 4.2.0`; `-` if unknown, several for a lake file."""
         loads = self.report.get("loads") or ()
         told = [self.report, *((load or {}).get("report") or {} for load in loads)]
         found = [each["engine"] for each in told if each.get("engine")]
@@ -86,11 +86,11 @@ class LakeRun:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Outcome -> how many loads have it."""
+        """Outcome -> number of loads that ended with it, for a run of a lake file."""
         return dict(Counter(self.loads.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The run as plain values, without the report."""
+        """Return plain values for JSON, without the report itself."""
         facts = {**to_plain_values(self), "engine": self.engine}
         del facts["report"]
         return facts
@@ -121,7 +121,7 @@ def runs(
 
 
 def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """The newest runs of a lake, of its files and of loads by themselves; see `runs`.
+    """List the newest runs of a lake: those of lake files, and loads outside of these.
 
     Args:
         storage: where the lake is.
@@ -140,11 +140,12 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
 
 def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """The newest loads of a lake, whoever began them; see `list_runs`."""
+    """List the newest loads of a lake, within runs of lake files or alone; see `list_runs`."""
     return _list_reports(storage, lake, _REPORTS, limit)
 
 
 def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
+    """Read the newest reports in the first report folder that has any."""
     for folder in _list_report_folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
@@ -154,7 +155,7 @@ def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list
 
 
 def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
-    """The ids of the loads' own runs, as far as a run of a file tells them."""
+    """Yield the run ids of the loads in a lake file's run, as far as it tells them."""
     for load in report["loads"]:
         own = load.get("report") or load
         if own.get("run_id"):
@@ -162,7 +163,7 @@ def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
-    """Read one run that left a report in a lake.
+    """Read the report of a run by its name; `last` is the newest run.
 
     Args:
         storage: where the lake is.
@@ -186,12 +187,13 @@ def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
 
 
 def _list_report_folders(lake: str, reports: str) -> list[str]:
-    """Where the reports may be, the likeliest first."""
+    """List the folders that may hold reports, the likeliest first."""
     return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
 
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
     # Those of one second have no order among them: all of the last one that is wanted are read.
+    """Read the newest of these reports, newest first."""
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
     wanted = [key for key in keys if key >= since]
     names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
@@ -201,7 +203,7 @@ def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int)
 
 
 def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
-    """What a report tells; None for what is none."""
+    """Parse a run's report; return None for anything else."""
     try:
         report = json.loads(data or b"")
         return LakeRun(
@@ -219,7 +221,7 @@ def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
 
 
 def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report of a load tells."""
+    """Return the fields of `LakeRun` that only the report of a load has."""
     error = report["error"]
     return {
         "streams": tuple(str(stream["stream"]) for stream in report["streams"]),
@@ -228,7 +230,7 @@ def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report of a run of a lake's file tells."""
+    """Return the fields of `LakeRun` that only the report of a lake file's run has."""
     told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
     loads = {load: str(each["outcome"]) for load, each in told.items()}
     failed = [load for load, outcome in loads.items() if outcome == "failed"]
@@ -245,7 +247,7 @@ def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
-    """The run of a lake that a user names.
+    """Find a run by its id, by its report's name, or as `last`; raise SourceError if there is none.
 
     Args:
         storage: where the lake is.
@@ -273,7 +275,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
 
 
 def read_bad_samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
-    """Bad records of a run, of each reason as many as there is room for.
+    """Read rejected records of a run, with an equal share for each reason.
 
     Reads the beginnings of at most 32 files. One that is damaged, gone or can't be read gives
     nothing.
@@ -301,11 +303,12 @@ def read_bad_samples(storage: Storage, report: Mapping[str, Any], limit: int = 5
 
 
 def _get_sample_kind(sample: BadSample) -> tuple[str, str, str]:
+    """Return the stream, column and reason of a sample."""
     return sample.stream, sample.column, sample.reason
 
 
 def _find_quarantine_key(storage: Storage, uri: object) -> str:
-    """The key of a quarantine file; empty for what is none of this store."""
+    """Return the key of a quarantine file of this lake; empty for any other URI."""
     start = f"{storage.uri().rstrip('/')}/"
     if not isinstance(uri, str) or not uri.startswith(start):
         return ""
@@ -316,7 +319,7 @@ def _find_quarantine_key(storage: Storage, uri: object) -> str:
 
 
 def _read_head(storage: Storage, key: str) -> bytes:
-    """The first whole lines of a file."""
+    """Return the first whole lines of a file, at most 256 KB; empty if it can't be read."""
     try:
         with storage.open(key) as file:
             head = file.read(_BYTES)
@@ -326,7 +329,7 @@ def _read_head(storage: Storage, key: str) -> bytes:
 
 
 def _parse_sample(line: bytes) -> BadSample | None:
-    """What a line of a quarantine file tells; None for one that is none."""
+    """Parse a line of a quarantine file; return None if it is damaged."""
     try:
         values = json.loads(line)
         raw = values.get("raw")

@@ -1,4 +1,4 @@
-"""A table's facts and first rows, read from its files without Spark."""
+"""Snapshots of tables: describe them and read first rows without Spark, or all rows with it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DeltaSnapshot:
     contents: Contents
 
     def describe(self) -> TableDescription:
-        """The table at this version, but for what its log and its commits tell."""
+        """Describe the table at this version, without the facts that only commits tell."""
         state = self.contents.state
         return TableDescription(
             columns=tuple(
@@ -71,7 +71,7 @@ class DeltaSnapshot:
         )
 
     def preview(self, limit: int) -> pa.Table | None:
-        """The first rows; None when only Spark can read the table's files."""
+        """Return the first rows; None if only Spark can read the files."""
         state = self.contents.state
         if state.protocol["minReaderVersion"] > 1:
             return None
@@ -88,6 +88,7 @@ class DeltaSnapshot:
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
     def _read_rows(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
+        """Read first rows of one data file as rows of the table, with its partition values."""
         try:
             rows = _read_first_rows(self.storage, key, limit)
         except DestinationError as error:
@@ -110,7 +111,7 @@ class DeltaSnapshot:
 
 @dataclass(frozen=True)
 class FilesSnapshot:
-    """A folder of Parquet or CSV files.
+    """A table of Parquet or CSV files in a folder.
 
     Attributes:
         storage: where it is.
@@ -124,7 +125,7 @@ class FilesSnapshot:
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> FilesSnapshot | None:
-        """Find a folder's files; None when it has none of either kind.
+        """Find the data files of a folder; return None if there are none.
 
         Raises:
             SourceError: it has both.
@@ -142,7 +143,7 @@ class FilesSnapshot:
         return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
 
     def describe(self) -> TableDescription:
-        """Format, columns, rows (Parquet only), files and sizes.
+        """Describe format, columns, rows (of Parquet only), files and sizes.
 
         Raises:
             SourceError: a file is damaged.
@@ -161,7 +162,7 @@ class FilesSnapshot:
         return TableDescription(format=self.kind, columns=columns, rows=rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
-        """The first rows of the first files.
+        """Return the first rows of the first files; CSV values stay text.
 
         Raises:
             SourceError: a file is damaged, or has another type for a column.
@@ -183,7 +184,7 @@ class FilesSnapshot:
         return rows.slice(0, limit)
 
     def iterate_footers(self) -> Iterator[pq.FileMetaData]:
-        """Yield the footer of each Parquet file.
+        """Yield the footer of each Parquet file, in the order of `files`.
 
         Raises:
             SourceError: a file is damaged.
@@ -199,7 +200,7 @@ class FilesSnapshot:
 
     @contextmanager
     def _explain_damage(self, item: StoredObject) -> Iterator[None]:
-        """What Arrow can't read is told by its name."""
+        """Turn Arrow's errors in the body into a SourceError that names the file."""
         try:
             yield
         except (pa.ArrowException, OSError) as error:
@@ -235,7 +236,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
 
 
 def classify_data_file(path: str) -> str:
-    """What a file of a table holds: `parquet` or `csv`; empty for what is no data.
+    """Return a data file's kind, `parquet` or `csv`; empty for other files.
 
     Args:
         path: below the table's folder.
@@ -251,6 +252,7 @@ def classify_data_file(path: str) -> str:
 
 
 def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
+    """Read the first rows of a Parquet file, with old dates in today's calendar."""
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
@@ -269,6 +271,7 @@ def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
 
 
 def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
+    """Read the first lines of a CSV file, every column as text."""
     from pyarrow import csv
 
     def head(options: csv.ConvertOptions) -> pa.Table:
@@ -289,10 +292,12 @@ def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
 
 
 def _find_codec(key: str) -> str | None:
+    """Return Arrow's name for a file's compression by its suffix; None if there is none."""
     return {"gz": "gzip", "zst": "zstd"}.get(key.rsplit(".", 1)[-1])
 
 
 def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Cast a column to the table's type, also a nested one."""
     if column.type.equals(type_):
         return column
     if pa.types.is_nested(type_):
@@ -301,7 +306,7 @@ def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
 
 
 def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
-    """Return the type of a field in Delta's JSON, None where lakeport can't write it, and its word.
+    """Return the type of a field in Delta's JSON, and its name; None for types of others.
 
     Such a type has Spark's word.
     """
@@ -313,12 +318,12 @@ def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, s
 
 
 def format_arrow_type(type_: pa.DataType) -> str:
-    """A type in the words of a landing report, one with parts by all of them."""
+    """Return a type's name as reports have it; a nested type has the names of its parts."""
     return str(type_) if pa.types.is_nested(type_) else format_type(type_)
 
 
 def _format_spark_type(type_: Any) -> str:
-    """A type in Delta's JSON, as Spark SQL writes it.
+    """Format a type of Delta's JSON as Spark SQL writes it.
 
     >>> _format_spark_type({"type": "array", "elementType": "variant"})
     'array<variant>'
@@ -333,7 +338,7 @@ def _format_spark_type(type_: Any) -> str:
 
 
 def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
-    """How many files, their bytes, how many are small, and a warning where most are.
+    """Return number, bytes and small files of these, with a warning if most are small.
 
     Args:
         sizes: of the files, in bytes.
@@ -342,7 +347,7 @@ def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
     remedy = f", or run {format_command('table', 'optimize', uri)}" if uri else ""
-    if small >= MANY_SMALL_FILES and small * 2 > len(sizes):
+    if are_mostly_small(small, len(sizes)):
         facts["warning"] = (
             f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "
             f"land larger batches{remedy}."
@@ -350,8 +355,13 @@ def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
     return facts
 
 
+def are_mostly_small(small: int, files: int) -> bool:
+    """Whether more than half of a table's files are small, and so many that it matters."""
+    return small >= MANY_SMALL_FILES and small * 2 > files
+
+
 def missing_files_error(uri: str, version: int) -> SourceError:
-    """The error for a version whose data files are no longer there."""
+    """Build the error for a version whose data files are gone."""
     return SourceError(
         f"version {version} of {uri} lacks data files that it had",
         "`vacuum`, or somebody else, has deleted them: such a version can't be read again. Newer "
@@ -360,7 +370,7 @@ def missing_files_error(uri: str, version: int) -> SourceError:
 
 
 def check_query_start(sql: str) -> None:
-    """Refuse what begins as no query does, before Spark is there to parse it.
+    """Raise ConfigError for a text that does not begin like a query, before Spark parses it.
 
     Raises:
         ConfigError: it is empty, or another word comes first.
@@ -378,7 +388,7 @@ def check_query_start(sql: str) -> None:
 
 
 def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> DataFrame:
-    """A table's rows.
+    """Return a Spark frame with a table's rows.
 
     Args:
         spark: the session.
@@ -397,7 +407,7 @@ def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> Dat
 
 
 def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Table:
-    """A frame's rows.
+    """Collect a frame's rows as Arrow; raise SourceError if data files of the version are gone.
 
     Args:
         frame: reads the table, or anything else.

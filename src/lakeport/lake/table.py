@@ -1,4 +1,4 @@
-"""Look at tables and keep them in order: facts, history, rows, queries, maintenance.
+"""Look at a table and maintain it: facts, history, rows, queries, OPTIMIZE, VACUUM, undo.
 
 ```python
 table = Table("./lake/flights")
@@ -77,7 +77,7 @@ class Table:
         return f"Table({self.uri!r})"
 
     def _repr_html_(self) -> str | None:
-        """The table as notebooks show it: figures, growth, columns; None where none can be told."""
+        """Return figures, growth and columns as HTML for notebooks; None if they can't be read."""
         from lakeport.html.document import build_notebook_part
         from lakeport.html.table import render_table_part
         from lakeport.lake.facts import read_table_facts
@@ -90,18 +90,18 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """The table, as users name it."""
+        """The table's URI as users write it."""
         return self._location.uri
 
     @property
     def config(self) -> DestinationConfig:
-        """How the table's store is reached."""
+        """The config of the table's store."""
         return self._location.config
 
     def describe(
         self, *, version: int | None = None, timestamp: str | datetime | None = None
     ) -> TableDescription:
-        """Tell format, version, columns, partitions, rows, files, sizes, protocol, last writer.
+        """Describe the table: columns, partitions, rows, files, sizes, protocol, last change.
 
         Args:
             version: as of this version.
@@ -127,7 +127,7 @@ class Table:
         return told
 
     def tables(self) -> list[LakeTable]:
-        """List the tables in this folder, where it is a folder of tables; none for a table.
+        """List the tables in this folder, if it is a folder of tables; empty for a table.
 
         Raises:
             DestinationError: the store refused.
@@ -153,7 +153,7 @@ class Table:
         version: int | None = None,
         timestamp: str | datetime | None = None,
     ) -> pa.Table:
-        """Return some rows; see `describe` for the arguments.
+        """Return the first rows, without Spark where it can; see `describe` for the arguments.
 
         Raises:
             SourceError: there is no table, or no such version.
@@ -179,7 +179,7 @@ class Table:
         timestamp: str | datetime | None = None,
         timeout: float = 600,
     ) -> pa.Table:
-        """Run one Spark SQL query, in which the table is called `t` and by its folder's name.
+        """Run a Spark SQL query on the table, which is `t` there, and its folder's name.
 
         Args:
             sql: a SELECT, with or without WITH.
@@ -219,7 +219,7 @@ class Table:
                 ) from None
 
     def compact_report(self) -> CompactReport:
-        """Tell which partitions have small files, and what `optimize` would do about them.
+        """Report which partitions have small files, and what `optimize` would do.
 
         Raises:
             SourceError: this is not a Delta table.
@@ -282,7 +282,7 @@ class Table:
             )
 
     def alter(self, column: str, type_: str, *, dry_run: bool = False) -> AlterReport:
-        """Give a column another type, in one commit; every value stays what it is.
+        """Change a column's type in one commit, if every value survives the change.
 
         Where Delta can tell old files by the log (a column without a value yet, a wider type in a
         table with `delta.enableTypeWidening`), no data are written; else the files that have the
@@ -306,7 +306,7 @@ class Table:
             return alter(self._location, engine, column, type_, dry_run=dry_run)
 
     def restore(self, version: int) -> RestoreReport:
-        """Make a new version with the contents of an older one.
+        """Commit a new version with the contents of an older one.
 
         Runs that came after the older version can be repeated, and land their rows again.
 
@@ -323,7 +323,7 @@ class Table:
             return restore(session, self._location, version)
 
     def undo(self, run_id: str) -> UndoReport:
-        """Put the table back to what it was before a run, if only that run has changed it since.
+        """Take back a run in one commit, if no other change of the table came after it.
 
         The run's name is free again: the same run repeated lands everything anew.
 
@@ -344,7 +344,7 @@ class Table:
             return undo(session, self._location, run_id)
 
     def state(self) -> SingerState | None:
-        """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
+        """Return the newest Singer STATE in the log, which belongs to the table's rows.
 
         A restored version brings its own STATE back.
 
@@ -357,15 +357,18 @@ class Table:
         return self._read_versions().find_singer_state()
 
     def _read_versions(self) -> TableVersions:
+        """List the versions of the table."""
         from lakeport.lake.versions import TableVersions
 
         return TableVersions.of(self._location.storage, self._location.folder)
 
     def _read_contents(self) -> Contents:
+        """Read the newest version of a Delta table; raise SourceError for other tables."""
         versions = self._read_versions()
         return versions.files.contents(versions.find_newest())
 
     def _open_snapshot(self, versions: TableVersions, found: FilesSnapshot | int) -> DeltaSnapshot | FilesSnapshot:
+        """Return the snapshot of a version, or the one of plain files as it is."""
         from lakeport.lake.snapshots import DeltaSnapshot
 
         if not isinstance(found, int):
@@ -374,6 +377,7 @@ class Table:
         return DeltaSnapshot(self._location.storage, self._location.folder, contents)
 
     def _check_files(self, session: DeltaSession, found: FilesSnapshot | int) -> None:
+        """Raise SourceError if a Delta version names files outside of the table's folder."""
         if isinstance(found, int):
             self._location.check_files(session, found)
 
@@ -381,7 +385,7 @@ class Table:
     def _open_session(
         self, what: str, contents: Contents | None = None, *, writes: bool = False
     ) -> Iterator[DeltaSession]:
-        """The session for as long as the body runs, with a JVM that suits the table's size.
+        """Open a Delta session for the body, with a JVM that suits the table's size.
 
         Args:
             what: what asks for Spark, in words.
@@ -396,6 +400,7 @@ class Table:
             yield session
 
     def _open_engine(self, contents: Contents | None = None) -> Engine:
+        """Choose the engine of the table's config, for a table of this size."""
         from lakeport.engine.threads import choose_engine
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)

@@ -1,4 +1,4 @@
-"""The tables of a lake, told by few requests and without Spark.
+"""List the tables of a lake with few requests and without Spark.
 
 ```
 folder ─▶ its own level ─┬─ `_delta_log` ───────────────────▶ a Delta table: its log tells
@@ -54,7 +54,7 @@ _DATE = re.compile(r"[\d.:TZ_-]+")
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """One table of a lake; what could not be told cheaply is None.
+    """One table of a lake; facts that would cost many requests are None.
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
@@ -83,7 +83,7 @@ class LakeTable:
     growth: Sequence[tuple[float, int]] = field(default=(), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table as plain values."""
+        """Return plain values for JSON, without growth and small files."""
         facts = to_plain_values(self)
         del facts["small_files"], facts["growth"]
         return facts
@@ -108,7 +108,7 @@ def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[La
 
 
 def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
-    """The storage of the lake that a config names, and its folder there: the root, for most.
+    """Open the storage of a config's lake; return it with the lake's key, mostly the root.
 
     Raises:
         SourceError: it is no folder of this machine; only stores have folders that hold nothing.
@@ -130,7 +130,7 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
 
 
 def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTable]:
-    """Return the tables in a folder of a store, by name.
+    """List the tables in a folder of a store, by name.
 
     Args:
         storage: where the lake is.
@@ -159,7 +159,7 @@ def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTabl
 
 
 def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
-    """The folders that hold a table, and whether it is a Delta table.
+    """Yield the key of each table in a folder, and whether it is a Delta table.
 
     Files that lie right in `folder` hide no tables below it.
 
@@ -180,14 +180,14 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
             each = pool.map(lambda key: _classify_folder(storage, key, top=key == folder), waiting)
             for key, (kind, level) in zip(waiting, each, strict=True):
                 if kind is _FolderKind.FOLDERS:
-                    deeper += [f"{key}/{name}".lstrip("/") for name in _public_folders(level)]
+                    deeper += [f"{key}/{name}".lstrip("/") for name in _list_public_folders(level)]
                 elif kind is not _FolderKind.NOTHING:
                     yield key, kind is _FolderKind.DELTA
             waiting = deeper
 
 
 def missing_table_error(storage: Storage, folder: str) -> SourceError:
-    """The error for a table that is not there; it names those beside it."""
+    """Build the error for a table that is not there; it names tables beside it."""
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
     beside = [other for other in list_neighbours(storage, folder) if other != name]
@@ -195,16 +195,16 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
     guess = f"; did you mean {close}?" if close else ""
     return SourceError(
         f"there is no table in {uri}{guess}",
-        f"tables in {above}: {_list_some(beside)}."
+        f"tables in {above}: {_format_names(beside)}."
         if beside
         else "check its name; `land` makes tables.",
     )
 
 
 def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
-    """The error for a folder of tables that is taken for one; None where it is none."""
+    """Build the error for a folder of tables used as a table; None if it is a table."""
     kind, level = _classify_folder(storage, folder, top=False)
-    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _public_folders(level):
+    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _list_public_folders(level):
         return None
     found = list(find_tables(storage, folder))
     if kind is _FolderKind.FILES and not any(is_delta for _, is_delta in found):
@@ -214,18 +214,18 @@ def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
         return None
     return SourceError(
         f"{storage.uri(folder)} is no table but a folder of tables",
-        f"name one of them: {_list_some(sorted(names))}.",
+        f"name one of them: {_format_names(sorted(names))}.",
     )
 
 
-def _list_some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+def _format_names(names: Sequence[str]) -> str:
+    """Join the first 20 names, and say how many more there are."""
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return f"{', '.join(names[:_NAMES_SHOWN])}{more}"
 
 
 def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
-    """The error for a table that is asked for what its lake has; None where it is none."""
+    """Build the error for a table used as a lake; None if it is no table."""
     if _classify_folder(storage, folder, top=True)[0] not in _TABLES:
         return None
     uri = storage.uri(folder).rstrip("/")
@@ -237,14 +237,14 @@ def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
 
 
 def list_neighbours(storage: Storage, folder: str) -> list[str]:
-    """Names of the tables beside a folder, none where they can't be listed."""
+    """List the names of tables beside a folder; empty if they can't be listed."""
     above, _, _ = folder.rpartition("/")
     if not folder:  # as for a local table, whose storage begins at the table
         storage = LocalStorage(str(Path(storage.uri()).parent))
     try:
         keys = [
             f"{above}/{name}".lstrip("/")
-            for name in _public_folders(storage.level(above))[:_NEIGHBOURS]
+            for name in _list_public_folders(storage.level(above))[:_NEIGHBOURS]
         ]
         with ThreadPoolExecutor(_THREADS) as pool:
             kinds = pool.map(lambda key: _classify_folder(storage, key, top=False)[0], keys)
@@ -255,7 +255,7 @@ def list_neighbours(storage: Storage, folder: str) -> list[str]:
 
 
 class _FolderKind(Enum):
-    """What a folder is."""
+    """Kind of a folder in a lake."""
 
     DELTA = "a Delta table"
     FILES = "a table of plain files"
@@ -267,8 +267,9 @@ _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
 def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
+    """Return the kind of a folder, and its listing; `top` is whether it is the lake's own."""
     level = storage.level(key)
-    folders = _public_folders(level)
+    folders = _list_public_folders(level)
     if _LOG in level.folders:
         return _FolderKind.DELTA, level
     if not folders:
@@ -285,7 +286,7 @@ def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderK
 
 
 def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
-    """Whether folders that look like partitions are tables: by their logs, or by their records.
+    """Whether folders named like partitions are tables, by their logs or lakeport's records.
 
     Delta tables are looked for among the first folders alone, as partitions may be thousands.
     """
@@ -300,12 +301,13 @@ def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
     return any(safe_segment(name) in known for name in names)
 
 
-def _public_folders(level: Level) -> list[str]:
-    """The folders that are not private."""
+def _list_public_folders(level: Level) -> list[str]:
+    """List the folders of a level, without those that begin with `_` or `.`."""
     return [name for name in level.folders if not name.startswith(("_", "."))]
 
 
 def _has_data(level: Level) -> bool:
+    """Whether a level has Parquet or CSV files."""
     return any(classify_data_file(item.key.rpartition("/")[2]) for item in level.objects)
 
 
@@ -316,6 +318,7 @@ _TableAndFiles = tuple[LakeTable, Sequence["StoredObject"]]
 def _describe_table(
     storage: Storage, above: str, found: tuple[str, bool], points: int
 ) -> _TableAndFiles:
+    """Describe a table that was found; its `problem` tells why it can't be read."""
     key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
@@ -326,6 +329,7 @@ def _describe_table(
 
 
 def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
+    """Add to a Delta table the facts of its log, if that is small enough."""
     log = DeltaLog(storage, key).files()
     if log.newest < 0:
         return replace(one, problem="its `_delta_log` has no version"), ()
@@ -344,6 +348,7 @@ def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> 
 
 
 def _list_growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
+    """Return Unix time and rows of each version that tells both."""
     return [
         (version.at.timestamp(), version.held.rows)
         for version in versions
@@ -352,6 +357,7 @@ def _list_growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
 
 
 def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
+    """Add to a table of files the facts of its listing; return the files, too."""
     listed = list(islice(storage.list(key), _FILES + 1))
     kinds = [classify_data_file(item.key.removeprefix(f"{key}/")) for item in listed]
     files = [item for item, kind in zip(listed, kinds, strict=True) if kind]
@@ -371,7 +377,7 @@ def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> 
 
 
 def _count_footer_rows(storage: Storage, files: Sequence[StoredObject]) -> int | None:
-    """The rows of Parquet files; None where one is damaged."""
+    """Sum the rows in Parquet footers; None if a file is damaged."""
     try:
         footers = FilesSnapshot(storage, files, "parquet").iterate_footers()
         return sum(int(footer.num_rows) for footer in footers)
@@ -380,4 +386,5 @@ def _count_footer_rows(storage: Storage, files: Sequence[StoredObject]) -> int |
 
 
 def _to_datetime(seconds: float) -> datetime | None:
+    """Convert Unix seconds to UTC; None for 0."""
     return datetime.fromtimestamp(seconds, UTC) if seconds else None

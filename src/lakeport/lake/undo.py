@@ -1,4 +1,4 @@
-"""Bringing an older version back: one that is named, or the one before a run.
+"""Bring back an older version of a table: a given one, or the one before a run.
 
 One commit takes away the files that came since and brings back those that went, as Delta's RESTORE
 does, but without a Spark job. It sets the counters of runs back, too: the same run repeated is not
@@ -34,7 +34,7 @@ _SHOWN = 10
 
 
 def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
-    """The versions that a run has made, oldest first, if nothing else has changed the table since.
+    """Return the versions of a run, oldest first; raise if they can't be undone.
 
     Args:
         commits: the table's commits, newest first.
@@ -51,7 +51,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
     known: dict[str, None] = {}
     undone_by = -1
     for commit, void_by in _mark_void_commits(commits):
-        name = _run_names(commit)
+        name = _list_run_names(commit)
         if void_by >= 0:
             undone_by = void_by if run_id in name else undone_by
         elif run_id in name:
@@ -75,7 +75,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
         )
     if others:
         raise CommitConflict(
-            f"run {run_id!r} can't be undone: {uri} was changed since, by {_list_commits(others)}",
+            f"run {run_id!r} can't be undone: {uri} was changed since, by {_format_commits(others)}",
             "undo those runs first, newest first; or `restore` an older version, which takes "
             "back all that came after it.",
         )
@@ -89,7 +89,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
 
 
 def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoReport:
-    """Bring back the version before a run.
+    """Commit the contents of the version before a run.
 
     Args:
         session: may write to the table.
@@ -108,7 +108,7 @@ def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoRep
 
 
 def restore(session: DeltaSession, location: TableLocation, version: int) -> RestoreReport:
-    """Make a new version with an older one's contents.
+    """Commit the contents of an older version as a new one.
 
     Args:
         session: may write to the table.
@@ -125,18 +125,19 @@ def restore(session: DeltaSession, location: TableLocation, version: int) -> Res
 
 
 def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction:
+    """Begin a transaction on the newest version."""
     return TableTransaction(log, log.newest_contents(ALL), lambda: session)
 
 
 def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
-    """Commit an older version's contents; runs whose batches go are no longer taken for done."""
+    """Commit an older version's contents and run counters; return the new version."""
     versions = TableVersions.of(location.storage, location.folder)
     then, now = (versions.files.contents(number) for number in (version, txn.version))
-    back, away = _files_only_in(then, now), _files_only_in(now, then)
+    back, away = _diff_files(then, now), _diff_files(now, then)
     if versions.log.missing(back):
         raise missing_files_error(location.uri, version)
     txn.read_all()
-    was, is_now = _metadata_without_nulls(then), _metadata_without_nulls(now)
+    was, is_now = _drop_null_metadata(then), _drop_null_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove(away)
@@ -156,7 +157,7 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
 
 
 def _read_run_counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
-    """How far each run had come at a version, of the runs that went on after it."""
+    """Return the counters at a version of the runs that committed after it."""
     log = location.log
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
@@ -164,7 +165,7 @@ def _read_run_counters(location: TableLocation, version: int, newest: int) -> di
 
 
 def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
-    """Commits, each with the version that made it void, -1 for none.
+    """Yield each commit with the version that undid it; -1 if none did.
 
     A commit that brings back an older version stands for that version: it is left out itself.
     """
@@ -180,14 +181,14 @@ def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]
             until, by = commit.restored, commit.version
 
 
-def _run_names(commit: Commit) -> tuple[str, ...]:
-    """The id and the name of the run that made a commit."""
+def _list_run_names(commit: Commit) -> tuple[str, ...]:
+    """Return id and name of the run that made a commit; empty for other programs."""
     mark = commit.mark
     return () if mark is None else tuple(filter(None, (mark.run_id, mark.batch_id)))
 
 
-def _list_commits(others: Sequence[Commit]) -> str:
-    """Versions, operations and who did them."""
+def _format_commits(others: Sequence[Commit]) -> str:
+    """Format versions, operations and writers of the first ten commits."""
     told = []
     for commit in others[:_SHOWN]:
         known = build_history_entry(commit)
@@ -197,12 +198,12 @@ def _list_commits(others: Sequence[Commit]) -> str:
     return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
-def _files_only_in(these: Contents, those: Contents) -> list[DataFile]:
-    """The files of one version that another does not have."""
+def _diff_files(these: Contents, those: Contents) -> list[DataFile]:
+    """Return the files of one version that another version lacks."""
     known = {file.ident for file in those.files}
     return [file for file in these.files if file.ident not in known]
 
 
-def _metadata_without_nulls(contents: Contents) -> dict[str, Any]:
-    """The `metaData` action without what a checkpoint has as null and a commit leaves out."""
+def _drop_null_metadata(contents: Contents) -> dict[str, Any]:
+    """Return the `metaData` action without null values, which only checkpoints have."""
     return {key: value for key, value in contents.state.metadata.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A table's versions and what they hold, by one listing of its log."""
+"""The versions of a table, from one listing of its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeport.lake.snapshots import FilesSnapshot
 
 @dataclass(frozen=True)
 class TableVersions:
-    """The versions of a table as they were when its log was listed.
+    """A table's versions at the time when its log was listed.
 
     Attributes:
         log: the table's log.
@@ -28,7 +28,7 @@ class TableVersions:
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> TableVersions:
-        """List a table's log.
+        """List a table's log; one without files is no Delta table.
 
         Raises:
             DestinationError: the store refused.
@@ -37,7 +37,7 @@ class TableVersions:
         return cls(log, log.files())
 
     def find_newest(self) -> int:
-        """The newest version.
+        """Return the newest version; raise SourceError if this is no Delta table.
 
         Raises:
             SourceError: this is not a Delta table.
@@ -53,7 +53,7 @@ class TableVersions:
         return self.files.newest
 
     def find_version(self, version: int | None, timestamp: str | datetime | None) -> int:
-        """Return a version by its number, by a moment, or else the newest.
+        """Return a version by its number or by a time; the newest if neither is given.
 
         Args:
             version: its number.
@@ -81,7 +81,7 @@ class TableVersions:
     def find_version_or_files(
         self, version: int | None, timestamp: str | datetime | None
     ) -> FilesSnapshot | int:
-        """The folder as plain files, or the Delta table's version that is meant; see `find_version`.
+        """Return a Delta table's version, or the snapshot of plain files.
 
         Raises:
             ConfigError: the text is no moment.
@@ -104,11 +104,11 @@ class TableVersions:
         return found
 
     def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
-        """The lines of the table's history from a version backwards."""
+        """List the history of the table from a version backwards."""
         return [build_history_entry(commit) for commit in islice(self.log.back_from(version), limit)]
 
     def find_singer_state(self) -> SingerState | None:
-        """The Singer STATE of the newest version's rows, with the commit that has it.
+        """Return the newest Singer STATE with its commit; None if there is none.
 
         Raises:
             SourceError: this is not a Delta table.
@@ -121,7 +121,7 @@ class TableVersions:
 
 
 def build_history_entry(commit: Commit) -> HistoryEntry:
-    """One line of a table's history."""
+    """Return the history entry of a commit."""
     info, mark = commit.info, commit.mark
     moment = info.get("timestamp")
     return HistoryEntry(
@@ -139,6 +139,7 @@ def build_history_entry(commit: Commit) -> HistoryEntry:
 
 
 def _parse_timestamp(value: str | datetime) -> float:
+    """Parse an ISO 8601 text or a datetime into Unix seconds; naive ones are UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -1,1 +1,1 @@
-"""The pages of a lake, a table, a run and a plan: composed, written to a file, or served."""
+"""Pages of a lake, a table, a run and a plan: composed, written to a file, or served."""

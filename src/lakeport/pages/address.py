@@ -1,4 +1,4 @@
-"""Where pages are served: the socket, its names, and the browser that is sent there."""
+"""The address of the pages' server: its socket, its names, and a browser that opens it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens.
+    """Host, IP and port on which the server listens.
 
     Attributes:
         host: the name or number that it was told.
@@ -47,11 +47,11 @@ class Address:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach the server."""
         return ipaddress.ip_address(self.ip).is_loopback
 
     def url(self, token: str) -> str:
-        """What opens the pages.
+        """Return the URL that opens the pages.
 
         >>> Address("127.0.0.1", "127.0.0.1", 8123).url("abc")
         'http://127.0.0.1:8123/?token=abc'
@@ -81,12 +81,13 @@ class Address:
 
     @property
     def _everywhere(self) -> bool:
+        """Whether the server listens on all interfaces."""
         return ipaddress.ip_address(self.ip).is_unspecified
 
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
-    """A socket that connections come to, and where it is, for as long as the body runs.
+    """Open a listening socket for as long as the body runs; yield it with its address.
 
     Args:
         host: a name or number of an interface of this machine.
@@ -108,6 +109,7 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address
 
 
 def _resolve_host(host: str, port: int) -> tuple[int, Any]:
+    """Resolve a host name to a socket family and address; raise ConfigError if it fails."""
     try:
         # An empty name would be every interface.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
@@ -121,6 +123,7 @@ def _resolve_host(host: str, port: int) -> tuple[int, Any]:
 
 
 def _bind_error(host: str, port: int, error: OSError) -> ConfigError:
+    """Build the error for a port that can't be bound, by its reason."""
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} of {host} is in use", "give another `--port`, or none for a free one."
@@ -136,6 +139,7 @@ def _bind_error(host: str, port: int, error: OSError) -> ConfigError:
 
 
 def _bracket_ipv6(host: str) -> str:
+    """Return an IPv6 address in brackets, and other hosts as they are."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -148,13 +152,13 @@ def _is_ip_address(name: str) -> bool:
 
 
 def has_display() -> bool:
-    """Whether a browser would have something to draw on."""
+    """Whether this machine has a display for a browser."""
     return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 @contextmanager
 def open_browser(url: str) -> Iterator[None]:
-    """Have a browser open an address, which stays out of its command line, while the body runs.
+    """Have a browser open a URL while the body runs, without the URL in a command line.
 
     Other users can read command lines, so the browser is given a file that only this user can
     read. That none can be opened is no error: whoever runs this has the address.
@@ -174,6 +178,7 @@ def open_browser(url: str) -> Iterator[None]:
 
 
 def _open_file(way: Path) -> None:
+    """Open a local HTML file in the default browser; ignore all errors."""
     with suppress(Exception):
         browser = webbrowser.get()
         # One that draws with letters would take this terminal.

@@ -1,4 +1,4 @@
-"""Write pages into one HTML file that needs nothing but itself."""
+"""Write pages into one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RUNS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file of pages.
+    """An HTML file with one or more pages.
 
     Attributes:
         html: the document.
@@ -50,10 +50,10 @@ class PageFile:
 
 
 class _FilePages(list[Page]):
-    """Pages of a file; links lead to those that it has."""
+    """The pages of a file; links lead only to pages in the file."""
 
     def add(self, makers: Iterable[Callable[[], Page]], room: int) -> None:
-        """Add pages until one has more characters than there is room for."""
+        """Build and add pages until `room` characters are used up."""
         for make in makers:
             with suppress(LakeportError):  # the lake's page says what is wrong with it
                 page = make()
@@ -63,6 +63,7 @@ class _FilePages(list[Page]):
                 self.append(page)
 
     def href(self, path: str) -> str:
+        """Return the link to a page of this file; empty if the file lacks it."""
         known = path == "/" or any(page.path == path for page in self)
         return f"#{quote(path)}" if known else ""
 
@@ -100,7 +101,7 @@ def page(
 
 
 def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool) -> PageFile:
-    """Return the file of a lake or a table, or of the run of that id or name; see `page`."""
+    """Build the file of a lake or table, or of the run with that id or name; see `page`."""
     pages = open_pages(config, masked=masked)
     if run is None:
         return build_lake_file(pages)
@@ -110,7 +111,7 @@ def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool)
 
 
 def build_lake_file(pages: LakePages, largest: int = _LARGEST) -> PageFile:
-    """A lake with its tables, those that changed last first, and its newest runs; or one table.
+    """Build the file of a lake with its tables and newest runs, or of a single table.
 
     Args:
         pages: the lake's.
@@ -136,7 +137,7 @@ def build_lake_file(pages: LakePages, largest: int = _LARGEST) -> PageFile:
 
 
 def build_report_file(report: Mapping[str, Any]) -> PageFile:
-    """A run by its report alone, as `LandingReport.to_dict` gives it."""
+    """Build the file of a run from its report alone, as `LandingReport.to_dict` gives it."""
     facts = msgspec.convert(report, RunFacts)
     return build_single_page_file(
         Page("/", f"Run {facts.run_id}", render_run_page(facts, (), _link_nowhere, {}))
@@ -144,15 +145,15 @@ def build_report_file(report: Mapping[str, Any]) -> PageFile:
 
 
 def build_plan_file(plan: Mapping[str, Any]) -> PageFile:
-    """A plan, as `LandingPlan.to_dict` gives it."""
+    """Build the file of a plan, as `LandingPlan.to_dict` gives it."""
     return build_single_page_file(Page("/", "Plan", render_plan_page(plan)))
 
 
 def build_single_page_file(page: Page) -> PageFile:
-    """A file of one page, whose links lead nowhere else."""
+    """Build a file of one page, without links to others."""
     return PageFile(document.build_single_document(page.title, page.body, _link_nowhere))
 
 
 def _link_nowhere(path: str) -> str:
-    """The link to a page that is not in the file."""
+    """Return an empty link: the file has no other pages."""
     return ""

@@ -1,4 +1,4 @@
-"""The pages of a target: its lake, each of its tables, each of its runs.
+"""Compose the pages of a lake, of its tables and of its runs.
 
 Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
 """
@@ -26,10 +26,11 @@ from lakeport.html.table import Preview, render_table_page
 from lakeport.html.text import build_tag, format_age, format_duration, truncate
 from lakeport.lake.facts import format_value, read_table_facts
 from lakeport.lake.runs import list_loads, list_runs, read_bad_samples, read_run
+from lakeport.lake.snapshots import are_mostly_small
 from lakeport.lake.tables import list_tables, open_lake, table_as_lake_error
 from lakeport.schema.hints import format_command
+from lakeport.schema.types import is_number
 from lakeport.units import format_count, format_size, pluralize
-from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,7 @@ _LONGEST: Final = 120  # characters of a value
 
 
 def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
-    """What a run of a lake's file would do."""
+    """Build the page of a lake file's plan."""
     totals = [("loads", format_count(len(plan.loads))), ("steps", format_count(len(plan.steps)))]
     loads = [_build_planned_box(load) for load in plan.loads]
     title = f"Plan of {PurePath(plan.file).name}"
@@ -88,6 +89,7 @@ def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
 
 
 def _build_planned_box(load: LoadPlan) -> LoadBox:
+    """Build the box of a planned load."""
     facts = {name: words for name, words in load.in_words.items() if name not in _AS_TABLE}
     words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
     columns = load.result or load.columns
@@ -97,7 +99,7 @@ def _build_planned_box(load: LoadPlan) -> LoadBox:
 def build_pipeline_run_page(
     report: Mapping[str, Any], path: str = "/", links: Mapping[str, str] | None = None
 ) -> Page:
-    """The page of a run of a lake's file.
+    """Build the page of a lake file's run.
 
     Args:
         report: as `PipelineReport.to_dict` gives it.
@@ -124,6 +126,7 @@ def build_pipeline_run_page(
 
 
 def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
+    """Build the box of a load that ended, with a link to its own run if there is one."""
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
     landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {format_duration(load['seconds'])}"
@@ -150,7 +153,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
 
 
 def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
-    """The pages of a target.
+    """Open the pages of a lake or table.
 
     Args:
         config: the target.
@@ -165,7 +168,7 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
 
 @dataclass(frozen=True)
 class LakePages:
-    """The pages of a lake, or of a single table, each made anew from what the store has.
+    """The pages of a lake, or of a single table; each call reads the store again.
 
     Attributes:
         storage: where it is.
@@ -178,7 +181,7 @@ class LakePages:
     masked: bool = False
 
     def find_page(self, path: str) -> Page | None:
-        """Return the page at a path, percent-decoded; None where there is none.
+        """Build the page at a path, which is percent-decoded; return None if there is none.
 
         Raises:
             LakeportError: it can't be told.
@@ -199,32 +202,32 @@ class LakePages:
         return None
 
     def build_document(self, page: Page) -> str:
-        """The whole document of a page, with links to the style and the script."""
+        """Build a page's whole document, with links to the style and the script."""
         trail = [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
         return document.build_linked_document(page, trail, quote)
 
     def find_asset(self, name: str) -> tuple[str, bytes] | None:
-        """Media type and contents of a file that documents link to."""
+        """Return media type and contents of the style or the script; None for other names."""
         kind = _ASSETS.get(name)
         return None if kind is None else (kind, read_asset(name).encode())
 
     @property
     def is_table(self) -> bool:
-        """Whether the target is no lake but a table."""
+        """Whether the target is a table, and no lake."""
         return table_as_lake_error(self.storage, self.folder) is not None
 
     def list_tables(self) -> list[LakeTable]:
-        """Return the lake's tables by name, with how they grew."""
+        """List the lake's tables by name, with their growth."""
         return list_tables(self.storage, self.folder, MOST_POINTS)
 
     def list_runs(self) -> list[LakeRun]:
-        """The newest runs, newest first."""
+        """List the 200 newest runs, newest first."""
         return list_runs(self.storage, self.folder, _RUNS)
 
     def build_lake_page(
         self, runs: Sequence[LakeRun], href: Href, tables: Sequence[LakeTable] | None = None
     ) -> Page:
-        """Return the lake's page; its tables are looked for unless they are given."""
+        """Build the lake's page; lists the tables unless they are given."""
         tables = self.list_tables() if tables is None else tables
         body = render_lake_page(
             self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href
@@ -232,7 +235,7 @@ class LakePages:
         return Page("/", "Lake", body)
 
     def build_table_page(self, name: str) -> Page:
-        """A table's page.
+        """Build a table's page; the empty name is the target itself.
 
         Raises:
             SourceError: there is none.
@@ -245,7 +248,7 @@ class LakePages:
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def build_run_page(self, run: LakeRun, href: Href) -> Page:
-        """A run's page.
+        """Build the page of a run, whether of a load or of a lake file.
 
         Raises:
             SourceError: its report says what no report says.
@@ -263,6 +266,7 @@ class LakePages:
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
 
     def _build_pipeline_run_page(self, run: LakeRun, href: Href) -> Page:
+        """Build the page of a lake file's run, with links to its loads' pages."""
         loads = list_loads(self.storage, self.folder, _RUNS)
         links = {load.run_id: href(f"{_RUN}{load.name}") for load in loads}
         try:
@@ -271,13 +275,14 @@ class LakePages:
             raise _unreadable_report_error(run) from None
 
     def _find_table_path(self, uri: str) -> str:
-        """The page of a table that a report names; empty where it is none of this lake."""
+        """Return the path of a table's page by its URI; empty if it lies outside the lake."""
         above = self.storage.uri(self.folder).rstrip("/") + "/"
         name = uri.rstrip("/").removeprefix(above)
         return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
 
 
 def _unreadable_report_error(run: LakeRun) -> SourceError:
+    """Build the error for a report that lacks what lakeport writes."""
     return SourceError(
         f"the report of run {run.run_id!r} can't be read: {run.name}.json",
         "others than lakeport have written it, or changed it.",
@@ -285,6 +290,7 @@ def _unreadable_report_error(run: LakeRun) -> SourceError:
 
 
 def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
+    """Return a run's line in the lake's list of runs; `pages` are paths by table URI."""
     facts = parse_run_facts(run.report)
     uris = [each.table for each in facts.streams] if facts else []
     if run.file:
@@ -295,7 +301,7 @@ def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
 
 
 def _is_folder_name(part: str) -> bool:
-    """Whether a part of a path can be a folder's name, and leads nowhere else.
+    """Whether a part of a path can be a folder's name, and does not lead elsewhere.
 
     >>> [_is_folder_name(part) for part in ("a b", "", "..", "a\\\\b", "é" * 128)]
     [True, False, False, False, False]
@@ -307,7 +313,7 @@ def _is_folder_name(part: str) -> bool:
 def render_lake_page(
     uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
 ) -> Markup:
-    """Return the page of a lake.
+    """Render the page of a lake.
 
     Args:
         uri: the lake.
@@ -335,6 +341,7 @@ def render_lake_page(
 
 
 def _list_totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[str, object]]:
+    """List the figures of a lake with their labels."""
     rows = [table.rows for table in tables]
     known = [each for each in rows if each is not None]
     more = " and more" if len(known) < len(rows) else ""
@@ -352,20 +359,22 @@ def _list_totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[t
 
 
 def _describe_small_files(table: LakeTable) -> str:
+    """Say how many files are small if most are; else return an empty text."""
     small, files = table.small_files or 0, table.files or 0
-    if small < MANY_SMALL_FILES or small * 2 <= files:
+    if not are_mostly_small(small, files):
         return ""
     return f"{format_count(small)} of {pluralize(files, 'file')} are small"
 
 
 def _draw_table_sparkline(table: LakeTable) -> Markup:
+    """Draw the growth of a table's rows as a small line."""
     points = table.growth
     ends = [format_count(rows) for _, rows in (*points[:1], *points[-1:])]
     return draw_sparkline(points, f"rows, from {' to '.join(ends)}")
 
 
 def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
-    """Those of the last two weeks that had runs."""
+    """Return good and failed runs and rows for each of the last 14 days that had runs."""
     found: dict[str, tuple[int, int, int]] = {}
     oldest = (now - timedelta(days=_DAYS - 1)).date()
     for run in reversed(runs):
@@ -377,7 +386,7 @@ def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
 
 
 def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
-    """Draw good and failed runs of each of the last days."""
+    """Draw good and failed runs for each of the last 14 days."""
     found = {day: {"good": good, "bad": failed} for day, good, failed, _ in by_day}
     if not found:
         return Markup("")
@@ -398,7 +407,7 @@ def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
 
 
 def read_preview(view: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
-    """The first rows of a table, read without Spark; a note in their place where that can't be.
+    """Read a table's first rows without Spark; if that fails, a note says why.
 
     Args:
         view: has them.
@@ -416,12 +425,10 @@ def read_preview(view: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
 
 
 def _build_preview(rows: pa.Table) -> Preview:
-    import pyarrow as pa
-
+    """Format rows for the page: at most 100 columns, values cut to 120 characters."""
     names = rows.column_names[:_MOST_COLUMNS]
-    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     types = rows.schema.types[:_MOST_COLUMNS]
-    kinds = ["n" if any(is_kind(each) for is_kind in numeric) else "" for each in types]
+    kinds = ["n" if is_number(each) else "" for each in types]
     values = [rows.column(place).to_pylist() for place in range(len(names))]
     lines = [
         [(_format_cell(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]
@@ -433,6 +440,7 @@ def _build_preview(rows: pa.Table) -> Preview:
 
 
 def _format_cell(value: Any) -> str:
+    """Format a value as text of at most 120 characters; empty for None."""
     if value is None:
         return ""
     if isinstance(value, (list, dict)):

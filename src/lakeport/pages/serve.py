@@ -1,4 +1,4 @@
-"""The server of pages, for the one user who started it: uvicorn, a gate, and the pages behind it.
+"""Serve pages to the one user who started the server: uvicorn, a gate, and the pages behind it.
 
 ```
 request ─▶ gate: is it for this address, from here, with the token? ─▶ site: the page, in a thread
@@ -128,7 +128,7 @@ def _refuse(status: int, title: str, *sentences: str) -> HTMLResponse:
 
 
 def render_paragraphs(*sentences: str) -> Markup:
-    """Paragraphs; what stands in backticks is code.
+    """Render each sentence as a paragraph; text in backticks becomes code.
 
     >>> render_paragraphs("`a < b` holds")
     Markup('<p><code>a &lt; b</code> holds</p>')
@@ -137,13 +137,14 @@ def render_paragraphs(*sentences: str) -> Markup:
 
 
 def _render_code(text: str) -> Markup:
+    """Render text with its backticks as `<code>`."""
     pieces = enumerate(text.split("`"))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(piece) if place % 2 else piece for place, piece in pieces)
 
 
 class Gate:
-    """Hands on the requests of the reader, and refuses all others, in the same words each.
+    """Middleware that lets only the reader with the token in, and refuses all other requests.
 
     Args:
         app: what is behind it.
@@ -158,13 +159,13 @@ class Gate:
         self._cookie = f"lakeport-{address.port}"  # ports share a host's cookies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have the app answer it."""
+        """Refuse a request, or have the app answer it."""
         request = Request(scope)
         answer = self._check_request(request) or self._check_token(request)
         await (answer or self._app)(scope, receive, send)
 
     def _check_request(self, request: Request) -> Response | None:
-        """The answer to what no reader asks for."""
+        """Return the refusal of a request that no reader's browser sends; else None."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._address.knows(hosts[0]):
             here = "These pages don't go by that name. Open the address that `lakeport ui` printed."
@@ -186,7 +187,7 @@ class Gate:
         return None
 
     def _check_token(self, request: Request) -> Response | None:
-        """The answer to who has no cookie yet; None for who has."""
+        """Return the answer to a request with the token in its URL, or without any; else None."""
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True)
         if any(key == TOKEN and self._is_token(value) for key, value in given):
@@ -196,6 +197,7 @@ class Gate:
         return None if self._has_token(request) else self._refuse_without_token()
 
     def _has_token(self, request: Request) -> bool:
+        """Whether a header or a cookie of the request has the token."""
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == TOKEN and self._is_token(shown.strip()):
             return True
@@ -205,10 +207,11 @@ class Gate:
         return any(name == self._cookie and self._is_token(value) for name, _, value in pairs)
 
     def _is_token(self, shown: str) -> bool:
+        """Whether a text is the token, compared in constant time."""
         return secrets.compare_digest(shown.encode(), self._token.encode())
 
     def _set_cookie(self, request: Request, path: str) -> Response:
-        """The cookie, and the way to the page by an address without the token."""
+        """Set the session cookie and redirect to the URL without its token."""
         if request.headers.get("sec-fetch-site", "none") in _OWN:
             answer: Response = RedirectResponse(path, 303, UNKEPT)
         else:
@@ -221,6 +224,7 @@ class Gate:
         return answer
 
     def _refuse_without_token(self) -> Response:
+        """Refuse a request without the token, and say how to get in."""
         return _refuse(
             403,
             "Not without the token",
@@ -231,7 +235,7 @@ class Gate:
 
 
 def _is_cross_site(request: Request) -> bool:
-    """Whether a page of another origin sent it, other than by a link that the reader follows."""
+    """Whether another site's page sent a request, other than by a link that was followed."""
     headers = request.headers
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
@@ -245,7 +249,7 @@ def _is_cross_site(request: Request) -> bool:
 
 
 def build_server(app: ASGIApp) -> Server:
-    """The server of an application: `server(app).run(sockets=[listener])`.
+    """Build the server of an app: `build_server(app).run(sockets=[listener])`.
 
     It runs until the process is asked to end; then it raises what that raises everywhere.
     """
@@ -272,13 +276,13 @@ def build_server(app: ASGIApp) -> Server:
 
 
 class _Server(Server):
-    """A server that leaves no half-made loop behind where the process is asked to end at its start.
+    """Server that can be interrupted while it starts, without a half-made event loop.
 
     What asks raises in this thread, between any two steps: so another one makes the loop.
     """
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the process is asked to end."""
+        """Serve until a signal ends the process."""
         make = self.config.get_loop_factory() or asyncio.new_event_loop
         with ThreadPoolExecutor(1) as maker:
             loop = maker.submit(make).result()
@@ -288,13 +292,13 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """One connection: whoever comes without a request, with the token or not, is soon sent away."""
+    """One connection, closed soon if it sends no whole request."""
 
     _since = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin a connection; beyond the most, end the one that has waited longest."""
+        """Begin a connection; beyond 64 of them, close the one that has waited longest."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._set_deadline()
@@ -305,23 +309,23 @@ class _Protocol(H11Protocol):
             min(idle, key=lambda each: each._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End a connection."""
+        """End the connection and its deadline."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Take bytes of a request; a whole request ends its deadline."""
         super().data_received(data)
         self._set_deadline()
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def _set_deadline(self) -> None:
-        """Limit the time until a request is there, once it is waited for."""
+        """Start the deadline for a whole request while idle; cancel it otherwise."""
         if self._timer is not None and not self._is_idle:
             self._timer.cancel()
             self._timer = None
@@ -329,12 +333,13 @@ class _Protocol(H11Protocol):
             self._timer = self.loop.call_later(_HEAD_SECONDS, self._close)
 
     def _close(self) -> None:
+        """Close the connection if it is still idle."""
         self._timer = None
         if self._is_idle:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, with the headers that every answer has."""
+        """Answer what is no HTTP request, with the headers of every answer."""
         if self.cycle is None or self.cycle.response_complete:
             answer = _refuse(400, "No request", "This can't be read as a request of HTTP.")
             headers = [*self.server_state.default_headers, *answer.raw_headers]
@@ -351,7 +356,7 @@ def build_site(
     secrets: Iterable[str] = (),
     on_error: OnError = lambda error: None,
 ) -> Starlette:
-    """The application that serves pages to whoever has the token.
+    """Build the app that serves pages to readers with the token.
 
     Args:
         pages: what is served; asked from several threads at once.
@@ -368,6 +373,8 @@ def build_site(
 
 
 class _SiteRoutes:
+    """The routes of the pages and their assets."""
+
     def __init__(self, pages: LakePages, secrets: tuple[str, ...], on_error: OnError) -> None:
         self._pages = pages
         self._secrets = secrets
@@ -375,7 +382,7 @@ class _SiteRoutes:
         self._limiter = CapacityLimiter(_AT_ONCE)
 
     async def asset(self, request: Request) -> Response:
-        """A file that documents link to; a browser asks each time whether it has changed."""
+        """Answer with the style or script; 304 if the browser has this version."""
         found = await to_thread.run_sync(self._pages.find_asset, request.path_params["name"])
         if found is None:
             return await self.page(request)
@@ -387,7 +394,7 @@ class _SiteRoutes:
         return Response(contents, headers=headers, media_type=media)
 
     async def page(self, request: Request) -> Response:
-        """A page, or why there is none."""
+        """Answer with a page, or with the reason why there is none, from a thread."""
         path = request.scope["path"]
         # A reader who ends the server does not wait for a store.
         return await to_thread.run_sync(
@@ -395,6 +402,7 @@ class _SiteRoutes:
         )
 
     def _render(self, path: str) -> Response:
+        """Build the page at a path and answer with it, or with its error."""
         try:
             page = self._pages.find_page(path)
             if page is None:
@@ -414,7 +422,7 @@ class _SiteRoutes:
             )
 
     def _show_error(self, path: str, error: LakeportError) -> Response:
-        """The error in the command line's words."""
+        """Answer with an error in the command line's words, secrets masked."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         failure = Failure.of(error).scrubbed(self._secrets)
         said = [failure.message]
@@ -424,8 +432,10 @@ class _SiteRoutes:
         return self._build_error_page(path, status, "This can't be told", *said)
 
     def _build_error_page(self, path: str, status: int, title: str, *sentences: str) -> Response:
+        """Answer with a page of sentences under a title."""
         heading = Markup('<header class="title"><h1>{}</h1></header>\n').format(title)
         return self._respond(Page(path, title, heading + render_paragraphs(*sentences)), status)
 
     def _respond(self, page: Page, status: int) -> Response:
+        """Answer with a page's document and a status."""
         return HTMLResponse(self._pages.build_document(page), status, UNKEPT)
