@@ -172,10 +172,10 @@ NAMING = {
         cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/stream pages/lake pipeline/run schema/casting schema/hints
         schema/types shape sources/csv/detection sources/csv/csv_plan
-        sources/csv/reader sources/database/database_source sources/excel/plan
+        sources/csv/reader sources/database/database_source sources/excel/excel_plan
         sources/files/discovery sources/files/new_files sources/files/source_file
         sources/input/plain_files sources/json/reader sources/json/json_plan sources/open
-        sources/typed/plan lake/tables lake/location
+        sources/typed/typed_plan lake/tables lake/location
         lake/maintenance lake/facts lake/runs lake/table lake/undo lake/snapshots
         writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
         writers/files/writer""",

@@ -13,7 +13,12 @@ import duckdb
 from lakeport.errors import LakeportError
 from lakeport.schema.types import check_column_names
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.typed.plan import TypedReader, read_footer, split_parts, union
+from lakeport.sources.typed.typed_plan import (
+    TypedReader,
+    merge_schemas,
+    read_checked_footer,
+    split_at_parts,
+)
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, Held, rows_of
 from tests.fuzz.oracle.model import EPOCH
@@ -24,11 +29,11 @@ _MOST = 1 << 20  # rows that a damaged file may claim to be worth the time of re
 def check(case: Case) -> None:
     file = SourceFile("held", "t.parquet", "parquet", len(case.data), Held(case.data), "t")  # type: ignore[arg-type]
     try:
-        footers = read_footer(file)
-        schema, _ = union(footers, {})
+        footers = read_checked_footer(file)
+        schema, _ = merge_schemas(footers, {})
         check_column_names("t", schema.names)
         reader = TypedReader(schema, "parquet")
-        splits = split_parts(footers, 1)
+        splits = split_at_parts(footers, 1)
         if footers[0].rows > _MOST:
             return
         counted = sum(reader.scan(split).rows for split in splits)

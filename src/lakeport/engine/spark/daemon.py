@@ -55,7 +55,7 @@ _MODULES: Final = (
     "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
     "lakeport.sources.frames",
-    "lakeport.sources.typed.plan",
+    "lakeport.sources.typed.typed_plan",
     "lakeport.storage.local",
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",

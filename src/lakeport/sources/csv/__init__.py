@@ -1,1 +1,1 @@
-"""CSV: bytes -> records -> typed columns."""
+"""Sources of CSV: bytes are cut into records, and converted to typed columns."""

@@ -1,1 +1,1 @@
-"""Excel workbooks: a sheet's cells as CSV whose columns have types already."""
+"""Sources of Excel workbooks: a sheet's cells become CSV whose columns have types already."""

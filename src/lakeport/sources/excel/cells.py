@@ -1,4 +1,4 @@
-"""Cells of a sheet -> fields of CSV; and what type a column's cells allow.
+"""Format the cells of a sheet as fields of CSV, and infer the type of a column's cells.
 
 Excel stores numbers as doubles, and dates and times as numbers with a format that says so.
 """
@@ -16,8 +16,8 @@ _EXACT = 2**53
 _LONG = range(-(2**63), 2**63)
 
 
-class Cell(Enum):
-    """What a cell holds."""
+class CellKind(Enum):
+    """Kinds of values that cells hold; the value is a name for people."""
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -29,84 +29,88 @@ class Cell(Enum):
     ERROR = "error"
 
 
-_TYPES: tuple[tuple[AbstractSet[Cell], Kind], ...] = (
-    ({Cell.BOOLEAN}, Kind.BOOLEAN),
-    ({Cell.INTEGER, Cell.LONG}, Kind.INTEGER),
-    ({Cell.INTEGER, Cell.NUMBER}, Kind.NUMBER),
-    ({Cell.DATE}, Kind.DATE),
-    ({Cell.DATE, Cell.TIMESTAMP}, Kind.TIMESTAMP),
+_TYPES: tuple[tuple[AbstractSet[CellKind], Kind], ...] = (
+    ({CellKind.BOOLEAN}, Kind.BOOLEAN),
+    ({CellKind.INTEGER, CellKind.LONG}, Kind.INTEGER),
+    ({CellKind.INTEGER, CellKind.NUMBER}, Kind.NUMBER),
+    ({CellKind.DATE}, Kind.DATE),
+    ({CellKind.DATE, CellKind.TIMESTAMP}, Kind.TIMESTAMP),
 )
 
 
-def type_of(cells: AbstractSet[Cell]) -> FieldType | None:
-    """The narrowest type of a column of such cells; None where it has none but errors.
+def infer_field_type(cells: AbstractSet[CellKind]) -> FieldType | None:
+    """Return the narrowest type of a column with cells of these kinds; None for errors alone.
 
-    >>> type_of({Cell.INTEGER, Cell.NUMBER}).kind.value, type_of({Cell.DATE, Cell.TEXT}).kind.value
-    ('number', 'string')
+    >>> infer_field_type({CellKind.INTEGER, CellKind.NUMBER}).kind.value
+    'number'
+    >>> infer_field_type({CellKind.DATE, CellKind.TEXT}).kind.value
+    'string'
     """
-    cells = cells - {Cell.ERROR}
+    cells = cells - {CellKind.ERROR}
     if not cells:
         return None
     kinds = (kind for allowed, kind in _TYPES if cells <= allowed)
     return FieldType(next(kinds, Kind.STRING))
 
 
-def field_of(value: Any, stored: str) -> tuple[str, Cell] | None:
-    """A cell as a field of CSV; None for an empty one.
+def format_cell(value: Any, stored: str) -> tuple[str, CellKind] | None:
+    """Format a cell as a field of CSV; return it with the cell's kind, or None for an empty cell.
 
     Args:
-        value: as `openpyxl` gives it.
-        stored: what it is stored as, in `openpyxl`'s letters: `s` text, `n` number, `d` date,
+        value: as `openpyxl` reads it.
+        stored: its stored type, in `openpyxl`'s letters: `s` text, `n` number, `d` date,
             `b` boolean, `e` error.
 
-    >>> field_of(3.0, "n"), field_of(dt.datetime(2024, 1, 2), "d")
-    (('3', <Cell.INTEGER: 'integer'>), ('2024-01-02', <Cell.DATE: 'date'>))
-    >>> field_of("007", "s")
-    ('"007"', <Cell.TEXT: 'text'>)
+    >>> format_cell(3.0, "n"), format_cell(dt.datetime(2024, 1, 2), "d")
+    (('3', <CellKind.INTEGER: 'integer'>), ('2024-01-02', <CellKind.DATE: 'date'>))
+    >>> format_cell("007", "s")
+    ('"007"', <CellKind.TEXT: 'text'>)
     """
     if value is None or value == "":
         return None
     if stored == "e":
-        return "", Cell.ERROR
+        return "", CellKind.ERROR
     if isinstance(value, bool):
-        return ("TRUE" if value else "FALSE"), Cell.BOOLEAN
+        return ("TRUE" if value else "FALSE"), CellKind.BOOLEAN
     if isinstance(value, (int, float)):
-        return _number(value)
+        return _format_number(value)
     if isinstance(value, dt.datetime):
-        return _moment(value)
+        return _format_timestamp(value)
     if isinstance(value, dt.date):
-        return value.isoformat(), Cell.DATE
+        return value.isoformat(), CellKind.DATE
     if isinstance(value, dt.time):
-        return value.isoformat(), Cell.TEXT
+        return value.isoformat(), CellKind.TEXT
     if isinstance(value, dt.timedelta):
-        return _duration(value), Cell.TEXT
-    return quoted(str(value)), Cell.TEXT
+        return _format_duration(value), CellKind.TEXT
+    return quote(str(value)), CellKind.TEXT
 
 
-def quoted(text: str) -> str:
-    """A text as a field of CSV that is text, whatever it looks like."""
+def quote(text: str) -> str:
+    """Return a text as a quoted field of CSV, which readers take for text."""
     return '"' + text.replace('"', '""') + '"'
 
 
-def _number(value: float) -> tuple[str, Cell]:
+def _format_number(value: float) -> tuple[str, CellKind]:
+    """Format a number; one that exceeds 64 bits is text."""
     if isinstance(value, float):
         if not (value.is_integer() and abs(value) < _EXACT):
-            return repr(value), Cell.NUMBER
+            return repr(value), CellKind.NUMBER
         value = int(value)
     if value not in _LONG:
-        return str(value), Cell.TEXT
-    return str(value), Cell.INTEGER if int(float(value)) == value else Cell.LONG
+        return str(value), CellKind.TEXT
+    return str(value), CellKind.INTEGER if int(float(value)) == value else CellKind.LONG
 
 
-def _moment(value: dt.datetime) -> tuple[str, Cell]:
+def _format_timestamp(value: dt.datetime) -> tuple[str, CellKind]:
+    """Format a timestamp; a midnight is a date."""
     if value.time() == dt.time():
-        return value.date().isoformat(), Cell.DATE
+        return value.date().isoformat(), CellKind.DATE
     whole = value.microsecond == 0
-    return value.isoformat(" ", "seconds" if whole else "milliseconds"), Cell.TIMESTAMP
+    return value.isoformat(" ", "seconds" if whole else "milliseconds"), CellKind.TIMESTAMP
 
 
-def _duration(value: dt.timedelta) -> str:
-    """Hours, which may be more than 24, minutes and seconds."""
+def _format_duration(value: dt.timedelta) -> str:
+    """Format a duration as hours, which may exceed 24, minutes and seconds: `27:05:00`."""
     sign = "-" if value < dt.timedelta() else ""
     seconds, rest = divmod(abs(value), dt.timedelta(seconds=1))
     fraction = f".{rest.microseconds:06d}".rstrip("0") if rest else ""

@@ -1,4 +1,4 @@
-"""The rows of one sheet of a workbook, one after another; `openpyxl` takes the XML apart."""
+"""Read the rows of one sheet of a workbook, one after another; `openpyxl` parses the XML."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from openpyxl.worksheet._reader import (
 from openpyxl.xml.functions import iterparse
 
 from lakeport.errors import LakeportError, SourceError
-from lakeport.sources.excel.cells import Cell, field_of
+from lakeport.sources.excel.cells import CellKind, format_cell
 from lakeport.sources.input.decompression import UnpackLimits, check_archive
 
-_OLD = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
-_MOST_ROWS = 1 << 20
-_ONE_AT_A_TIME = threading.Lock()  # warnings are filtered for the whole process
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
+_MAX_ROWS = 1 << 20
+_WARNINGS_LOCK = threading.Lock()  # warnings are filtered for the whole process
 
 
 class Row(NamedTuple):
-    """A row that has a cell.
+    """A row with at least one cell.
 
     Attributes:
         number: its number in the sheet, from 1.
-        cells: column, from 0 -> the cell as a field of CSV, and what it holds.
+        cells: column, from 0 -> the cell as a field of CSV, and its kind.
     """
 
     number: int
-    cells: dict[int, tuple[str, Cell]]
+    cells: dict[int, tuple[str, CellKind]]
 
 
 @contextmanager
 def open_sheet(
     source: BinaryIO, name: str, sheet: str, limits: UnpackLimits
 ) -> Iterator[Iterator[Row]]:
-    """Open a sheet of a workbook.
+    """Open a sheet of a workbook, and return an iterator of its rows.
 
     Args:
         source: the workbook, seekable and at its beginning.
@@ -55,25 +55,26 @@ def open_sheet(
         limits: what the workbook may unpack to.
 
     Raises:
-        SourceError: the file is no workbook, or has no such sheet; while iterating, for one that
-            is damaged and for a formula whose result it does not have.
+        SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
+            is damaged, or has a formula without its result.
     """
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
+    with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what openpyxl leaves out, such as print areas
-        if source.read(len(_OLD)) == _OLD:
+        if source.read(len(_OLE_MAGIC)) == _OLE_MAGIC:
             raise SourceError(
                 f"file {name!r} is a workbook with a password, or one of Excel 97 to 2003",
                 "save it as .xlsx without a password.",
             )
-        with _naming(name):
+        with _explain_errors(name):
             check_archive(source, name, limits)
             workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
-        found = _chosen(workbook, name, sheet)
-        yield _rows(workbook, found, name)
+        found = _choose_sheet(workbook, name, sheet)
+        yield _read_rows(workbook, found, name)
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _explain_errors(name: str) -> Iterator[None]:
+    """Turn openpyxl's errors into a SourceError that names the file."""
     try:
         yield
     except LakeportError:
@@ -86,7 +87,12 @@ def _naming(name: str) -> Iterator[None]:
         ) from error
 
 
-def _chosen(workbook: Any, name: str, wanted: str) -> Any:
+def _choose_sheet(workbook: Any, name: str, wanted: str) -> Any:
+    """Return the wanted sheet; if none is wanted, the first visible one, else the first.
+
+    Raises:
+        SourceError: the workbook, whose file has that name, has no such sheet.
+    """
     sheets = workbook.worksheets
     for sheet in sheets:
         if sheet.title == wanted or (not wanted and sheet.sheet_state == "visible"):
@@ -102,8 +108,9 @@ def _chosen(workbook: Any, name: str, wanted: str) -> Any:
     )
 
 
-def _rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
-    with _naming(name), sheet._get_source() as source:
+def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
+    """Yield the rows of a sheet; raise SourceError for damage, or a cell without a true value."""
+    with _explain_errors(name), sheet._get_source() as source:
         parser = WorkSheetParser(
             source,
             sheet._shared_strings,
@@ -123,15 +130,15 @@ def _rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
             if workbook.epoch == WINDOWS_EPOCH:
                 _check_leap_day(element, cells, sheet.title, name)
             element.clear()
-            if not last < number <= _MOST_ROWS:
+            if not last < number <= _MAX_ROWS:
                 raise ValueError(f"row {number} stands behind row {last}")
             last = number
-            if row := _fields(cells):
+            if row := _format_cells(cells):
                 yield Row(number, row)
 
 
 def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet: str, name: str) -> None:
-    """Refuse the date with the number 60, which Excel shows as 1900-02-29; there was none."""
+    """Raise SourceError for the date 60, which Excel shows as 1900-02-29, a day that never was."""
     for cell, stored in zip(cells, row, strict=True):
         if not isinstance(cell["value"], datetime) or stored.get("t", "n") != "n":
             continue
@@ -145,12 +152,13 @@ def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet: str, name: str
 
 
 def _check_formulas(row: Any, sheet: str, name: str) -> None:
+    """Raise SourceError if a cell of an XML row has a formula without its result."""
     if next(row.iter(FORMULA_TAG), None) is None:
         return
     for cell in row:
         value = cell.find(VALUE_TAG)
-        known = value is not None and (value.text or cell.get("t") == "str")
-        if cell.find(FORMULA_TAG) is not None and not known:
+        has_result = value is not None and (value.text or cell.get("t") == "str")
+        if cell.find(FORMULA_TAG) is not None and not has_result:
             raise SourceError(
                 f"cell {cell.get('r')} of sheet {sheet!r} of file {name!r} holds a formula "
                 "without its result",
@@ -159,19 +167,20 @@ def _check_formulas(row: Any, sheet: str, name: str) -> None:
             )
 
 
-def _fields(cells: list[dict[str, Any]]) -> dict[int, tuple[str, Cell]]:
+def _format_cells(cells: list[dict[str, Any]]) -> dict[int, tuple[str, CellKind]]:
+    """Return column, from 0 -> field of CSV and kind, of all cells that are not empty."""
     found = {}
     for cell in cells:
         value = cell["value"]
         if isinstance(value, str) and "_x" in value:
-            value = _plain(value)
-        field = field_of(value, cell["data_type"])
+            value = _unescape(value)
+        field = format_cell(value, cell["data_type"])
         if field is not None:
             found[cell["column"] - 1] = field
     return found
 
 
-def _plain(text: str) -> str:
-    """A text without the escapes of characters that XML can't have, such as `_x000D_`."""
+def _unescape(text: str) -> str:
+    """Decode the escapes of characters that XML can't have, such as `_x000D_`."""
     plain: str = unescape(text)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

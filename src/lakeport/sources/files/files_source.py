@@ -9,13 +9,13 @@ from dataclasses import replace
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
 from lakeport.sources.csv.csv_plan import plan_csv
-from lakeport.sources.excel.plan import plan_excel
+from lakeport.sources.excel.excel_plan import plan_excel
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.source_file import SourceFile, check_signature, digest_files
 from lakeport.sources.json.json_plan import plan_json
 from lakeport.sources.spool import parse_spool_number
-from lakeport.sources.typed.plan import plan_typed
+from lakeport.sources.typed.typed_plan import plan_typed
 
 _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
     "csv": plan_csv,

@@ -1,1 +1,1 @@
-"""JSON: documents and lines -> typed columns, exactly as declared or with the fault named."""
+"""Sources of JSON: documents and lines become typed columns, exactly as declared or inferred."""

@@ -1,1 +1,1 @@
-"""Files that tell their columns' types: Arrow IPC and Feather, ORC, Avro."""
+"""Sources whose files declare their columns' types: Parquet, Arrow IPC and Feather, ORC, Avro."""

@@ -1,4 +1,4 @@
-"""Avro object container files: their blocks, their schemas, their records as Arrow batches.
+"""Read Avro object container files: headers, blocks, schemas, and records as Arrow batches.
 
 https://avro.apache.org/docs/1.12.0/specification/#logical-types
 """
@@ -27,12 +27,12 @@ from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import Footer, explain_read_errors, name_file_in_errors, open_split
 
 _MAGIC = b"Obj\x01"
-_SYNC = 16
-_LONGEST = 10  # bytes of a long
-_MOST_META = 64 << 20
-_MOST_BLOCK = 1 << 30
-_STEP = 1 << 20
-_CRC = 4
+_SYNC_BYTES = 16
+_MAX_LONG_BYTES = 10
+_MAX_HEADER_BYTES = 64 << 20
+_MAX_BLOCK_BYTES = 1 << 30
+_READ_BYTES = 1 << 20
+_CRC_BYTES = 4
 
 _PRIMITIVE: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -55,24 +55,24 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
-_MOST_DIGITS = 76
+_MAX_DIGITS = 76
 
 _OWN = {"decimal": "lakeport-decimal", "uuid": "lakeport-uuid"}
 _NAME = "Avro"
-_PART = 1 << 20
-_PIECE = 4 << 20  # bytes of records that are decoded at a time
-_BUFFER = 1 << 18
+_PART_BYTES = 1 << 20
+_PIECE_BYTES = 4 << 20  # bytes of records that are decoded at a time
+_BUFFER_BYTES = 1 << 18
 
 
-class Opening(NamedTuple):
-    """What a file begins with.
+class AvroHeader(NamedTuple):
+    """The header of a container file.
 
     Attributes:
-        schema: of its records, as JSON.
-        codec: what its blocks are compressed with.
-        sync: what stands behind every block.
-        end: where the blocks begin.
-        metadata: what programs say in it of the file.
+        schema: of the records, as parsed JSON.
+        codec: the compression of the blocks.
+        sync: the marker behind every block.
+        end: offset of the first block.
+        metadata: key -> value, of the programs that wrote the file.
     """
 
     schema: Any
@@ -83,12 +83,12 @@ class Opening(NamedTuple):
 
 
 class AvroBlock(NamedTuple):
-    """A block of records.
+    """The place of a block of records in a container file.
 
     Attributes:
-        start: where its header begins.
-        data: where its records begin.
-        size: bytes that they take, compressed.
+        start: offset of its header.
+        data: offset of its records.
+        size: bytes of the records, compressed.
         records: how many there are.
     """
 
@@ -98,8 +98,8 @@ class AvroBlock(NamedTuple):
     records: int
 
 
-def open_container(source: BinaryIO) -> Opening:
-    """Read what stands before the first block.
+def read_header(source: BinaryIO) -> AvroHeader:
+    """Read the header of a container file, which stands at its beginning.
 
     Raises:
         ValueError: it is no Avro file.
@@ -107,67 +107,69 @@ def open_container(source: BinaryIO) -> Opening:
     if source.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as an object container file")
     meta: dict[str, bytes] = {}
-    while count := _long(source):
+    while count := _read_long(source):
         if count < 0:  # then the size of this part follows
             count = -count
-            _long(source)
+            _read_long(source)
         for _ in range(count):
-            name = _bytes(source).decode()
-            meta[name] = _bytes(source)
+            name = _read_bytes(source).decode()
+            meta[name] = _read_bytes(source)
     codec = meta.get("avro.codec", b"null").decode()
     if codec not in _CODECS:
         raise ValueError(f"codec {codec!r} is none of {', '.join(_CODECS)}")
     schema = json.loads(meta.get("avro.schema", b""))
-    return Opening(schema, codec, _exactly(source, _SYNC), source.tell(), meta)
+    return AvroHeader(schema, codec, _read_exactly(source, _SYNC_BYTES), source.tell(), meta)
 
 
-def find_blocks(source: BinaryIO, opening: Opening, start: int, end: int) -> Iterator[AvroBlock]:
-    """Find the blocks before which a marker begins in a range of the file, without reading them.
+def find_blocks(source: BinaryIO, header: AvroHeader, start: int, end: int) -> Iterator[AvroBlock]:
+    """Yield the blocks whose preceding marker begins in a range of the file; skip their data.
 
-    So every block is found in one of several ranges that cover the file.
+    Ranges that cover the file find each block once.
 
     Raises:
-        ValueError: there is something else, or the file is cut off.
+        ValueError: no block follows a marker, or the file is cut off.
     """
-    at = _next_sync(source, opening.sync, max(start, opening.end - _SYNC), end)
+    at = _find_sync(source, header.sync, max(start, header.end - _SYNC_BYTES), end)
     size = source.seek(0, io.SEEK_END)
-    while at >= 0 and at < end and at + _SYNC < size:
-        source.seek(start := at + _SYNC)
-        records, length = _long(source), _long(source)
+    while at >= 0 and at < end and at + _SYNC_BYTES < size:
+        source.seek(start := at + _SYNC_BYTES)
+        records, length = _read_long(source), _read_long(source)
         block = AvroBlock(start, source.tell(), length, records)
         at = block.data + length
-        if records < 0 or not 0 <= length <= _MOST_BLOCK:
+        if records < 0 or not 0 <= length <= _MAX_BLOCK_BYTES:
             raise ValueError(f"at byte {start} stands no block")
-        if at + _SYNC > size:
+        if at + _SYNC_BYTES > size:
             raise ValueError("it is cut off")
         source.seek(at)
-        if _exactly(source, _SYNC) != opening.sync:
+        if _read_exactly(source, _SYNC_BYTES) != header.sync:
             raise ValueError(f"the block at byte {start} does not end as it should")
         yield block
 
 
-def _next_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
-    """Where the first marker begins in a range; -1 if none does."""
+def _find_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
+    """Return the offset of the first marker that begins in a range; -1 if none does."""
     source.seek(start)
     held = b""
-    while start < end and (data := source.read(_STEP)):
+    while start < end and (data := source.read(_READ_BYTES)):
         held += data
         if (found := held.find(sync)) >= 0:
             return start + found if start + found < end else -1
-        start += max(0, len(held) - _SYNC + 1)
-        held = held[-_SYNC + 1 :]
+        start += max(0, len(held) - _SYNC_BYTES + 1)
+        held = held[-_SYNC_BYTES + 1 :]
     return -1
 
 
-def unpack(source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard) -> bytes:
-    """A block's records, decompressed.
+def decompress_block(
+    source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard
+) -> bytes:
+    """Read a block's records and decompress them.
 
     Raises:
         ValueError: they are damaged.
         SourceError: they are too many bytes; see `ExpansionGuard`.
     """
     source.seek(block.data)
-    data = _exactly(source, block.size)
+    data = _read_exactly(source, block.size)
     parts = []
     try:
         for part in _CODECS[codec](data):
@@ -180,55 +182,55 @@ def unpack(source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard
     return b"".join(parts)
 
 
-def _inflated(new: Callable[[], Any], data: bytes) -> Iterator[bytes]:
-    """What a decoder makes of data, a bounded part at a time."""
-    decoder = new()
+def _decompress(create_decoder: Callable[[], Any], data: bytes) -> Iterator[bytes]:
+    """Decompress data with a decoder of the standard library; yield parts of bounded size."""
+    decoder = create_decoder()
     while not decoder.eof:
-        part = decoder.decompress(data, _STEP)
+        part = decoder.decompress(data, _READ_BYTES)
         data = getattr(decoder, "unconsumed_tail", b"")
         if not part and not decoder.eof:
             raise ValueError("a block's compression is cut off")
         yield part
 
 
-def _zstandard(data: bytes) -> Iterator[bytes]:
+def _decompress_zstandard(data: bytes) -> Iterator[bytes]:
     import zstandard
 
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)) as plain:
-        while part := plain.read(_STEP):
+        while part := plain.read(_READ_BYTES):
             yield part
 
 
-def _snappy(data: bytes) -> Iterator[bytes]:
-    """Raw snappy, which begins with its size; behind it stands the checksum of what is in it."""
+def _decompress_snappy(data: bytes) -> Iterator[bytes]:
+    """Decompress raw snappy, which begins with its size, and check the checksum behind it."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    if size > _MOST_BLOCK:
+    if size > _MAX_BLOCK_BYTES:
         raise ValueError(f"a block claims to be {size:,} bytes")
-    plain = pa.decompress(data[:-_CRC], decompressed_size=size, codec="snappy", asbytes=True)
-    if zlib.crc32(plain) != int.from_bytes(data[-_CRC:], "big"):
+    plain = pa.decompress(data[:-_CRC_BYTES], decompressed_size=size, codec="snappy", asbytes=True)
+    if zlib.crc32(plain) != int.from_bytes(data[-_CRC_BYTES:], "big"):
         raise ValueError("a block's checksum is wrong")
     yield plain
 
 
 _CODECS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
     "null": lambda data: iter((data,)),
-    "deflate": partial(_inflated, partial(zlib.decompressobj, -15)),
-    "snappy": _snappy,
-    "zstandard": _zstandard,
-    "bzip2": partial(_inflated, bz2.BZ2Decompressor),
-    "xz": partial(_inflated, lzma.LZMADecompressor),
+    "deflate": partial(_decompress, partial(zlib.decompressobj, -15)),
+    "snappy": _decompress_snappy,
+    "zstandard": _decompress_zstandard,
+    "bzip2": partial(_decompress, bz2.BZ2Decompressor),
+    "xz": partial(_decompress, lzma.LZMADecompressor),
 }
 
 
-def _of(number: int) -> bytes:
-    """A number as Avro writes a long, if it is not negative.
+def _encode_long(number: int) -> bytes:
+    """Encode a number, which must not be negative, as an Avro long.
 
-    >>> _of(64).hex()
+    >>> _encode_long(64).hex()
     '8001'
     """
     number <<= 1
@@ -240,24 +242,27 @@ def _of(number: int) -> bytes:
     return bytes(parts)
 
 
-def _long(source: BinaryIO) -> int:
+def _read_long(source: BinaryIO) -> int:
+    """Read a zigzag-encoded number; raise ValueError if it is longer than 64 bits."""
     number = 0
-    for place in range(_LONGEST):
-        byte = _exactly(source, 1)[0]
+    for place in range(_MAX_LONG_BYTES):
+        byte = _read_exactly(source, 1)[0]
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1)
     raise ValueError(f"at byte {source.tell()} stands no number")
 
 
-def _bytes(source: BinaryIO) -> bytes:
-    size = _long(source)
-    if not 0 <= size <= _MOST_META:
+def _read_bytes(source: BinaryIO) -> bytes:
+    """Read bytes behind their size; raise ValueError if these are more than 64 MiB."""
+    size = _read_long(source)
+    if not 0 <= size <= _MAX_HEADER_BYTES:
         raise ValueError(f"its header claims to hold {size:,} bytes")
-    return _exactly(source, size)
+    return _read_exactly(source, size)
 
 
-def _exactly(source: BinaryIO, size: int) -> bytes:
+def _read_exactly(source: BinaryIO, size: int) -> bytes:
+    """Read `size` bytes; raise ValueError if the file ends before."""
     data = source.read(size)
     while len(data) < size and (more := source.read(size - len(data))):
         data += more
@@ -267,65 +272,77 @@ def _exactly(source: BinaryIO, size: int) -> bytes:
 
 
 class AvroColumn(NamedTuple):
-    """How an Avro type is read.
+    """The Arrow types of a column of Avro records.
 
     Attributes:
-        plain: the Arrow type of the values as they are decoded.
-        type: the Arrow type that they mean, which `plain` can be cast to.
+        decoded: of the values as fastavro decodes them.
+        type: of the column, which `decoded` can be cast to.
     """
 
-    plain: pa.DataType
+    decoded: pa.DataType
     type: pa.DataType
 
 
-def columns_of(schema: Any) -> dict[str, AvroColumn]:
-    """The columns of a file's records.
+def resolve_avro_columns(schema: Any) -> dict[str, AvroColumn]:
+    """Return name -> Arrow types, of the columns of a file's records.
 
     Args:
-        schema: parsed, with full names, as `fastavro.parse_schema` gives it.
+        schema: parsed, with full names, as `fastavro.parse_schema` returns it.
 
     Raises:
-        SourceError: it is no schema of records, or a column has no equivalent in a table.
+        SourceError: it is no schema of records, or no Arrow type can hold a column.
     """
     if not isinstance(schema, Mapping) or schema.get("type") not in ("record", "error"):
         raise SourceError("it holds no records, which rows are made of", "rows are Avro records.")
     known: dict[str, Any] = {}
-    _learn(schema, known)
+    _collect_named_types(schema, known)
     name = schema["name"]
     if not schema["fields"]:
         raise SourceError("its records have no fields", "rows are made of columns.")
-    return {f["name"]: _column(f["type"], f["name"], known, {name}) for f in schema["fields"]}
+    return {f["name"]: _resolve_type(f["type"], f["name"], known, {name}) for f in schema["fields"]}
 
 
-def _decodable(schema: Any) -> Any:
-    """Return a schema whose values are decoded as they are stored, but for decimals and UUIDs.
+def _prepare_schema(schema: Any) -> Any:
+    """Return a schema for fastavro that decodes values as they are stored; Arrow casts them later.
 
-    fastavro would round decimals, so these have logical types of our own; see `_fastavro`.
+    Decimals, which fastavro would round, and UUIDs get logical types of our own; see
+    `_import_fastavro`.
     """
     if isinstance(schema, list):
-        return [_decodable(part) for part in schema]
+        return [_prepare_schema(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {k: _decodable(v) for k, v in schema.items() if k != "logicalType"}
+    found = {k: _prepare_schema(v) for k, v in schema.items() if k != "logicalType"}
     own = schema.get("type") in ("bytes", "fixed") and _OWN.get(schema.get("logicalType", ""))
     return {**found, "logicalType": own} if own else found
 
 
-def _learn(schema: Any, known: dict[str, Any]) -> None:
-    """Note the types that have names, which a schema may name before or behind."""
+def _collect_named_types(schema: Any, known: dict[str, Any]) -> None:
+    """Add all named types of a schema to `known`, as it may use a name before it defines it."""
     if isinstance(schema, list):
         for part in schema:
-            _learn(part, known)
+            _collect_named_types(part, known)
     elif isinstance(schema, Mapping):
         if "name" in schema:
             known[schema["name"]] = schema
         for field in schema.get("fields", ()):
-            _learn(field["type"], known)
+            _collect_named_types(field["type"], known)
         for part in ("type", "items", "values"):
-            _learn(schema.get(part), known)
+            _collect_named_types(schema.get(part), known)
 
 
-def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
+def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
+    """Return the Arrow types of any Avro type.
+
+    Args:
+        schema: the type.
+        path: dotted path of the column, for errors.
+        known: name -> type, of all that have names.
+        within: names of the records around it.
+
+    Raises:
+        SourceError: no Arrow type can hold it.
+    """
     if isinstance(schema, str) and schema in _PRIMITIVE:
         return AvroColumn(_PRIMITIVE[schema], _PRIMITIVE[schema])
     if isinstance(schema, str):
@@ -336,43 +353,51 @@ def _column(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) 
             )
         schema = known[schema]
     if isinstance(schema, list):
-        return _union(schema, path, known, within)
+        return _resolve_union(schema, path, known, within)
     kind = schema["type"]
     if kind == "array":
-        item = _column(schema["items"], f"{path}.element", known, within)
-        return AvroColumn(pa.list_(item.plain), pa.list_(item.type))
+        item = _resolve_type(schema["items"], f"{path}.element", known, within)
+        return AvroColumn(pa.list_(item.decoded), pa.list_(item.type))
     if kind == "map":
-        value = _column(schema["values"], f"{path}.value", known, within)
+        value = _resolve_type(schema["values"], f"{path}.value", known, within)
         return AvroColumn(*(pa.map_(pa.string(), t) for t in value))
     if kind in ("record", "error"):
-        return _record(schema, path, known, within | {schema["name"]})
+        return _resolve_record(schema, path, known, within | {schema["name"]})
     if kind == "enum":
         return AvroColumn(pa.string(), pa.string())
     return (
-        _logical(kind, schema, path)
+        _resolve_primitive(kind, schema, path)
         if kind in (*_PRIMITIVE, "fixed")
-        else _column(kind, path, known, within)
+        else _resolve_type(kind, path, known, within)
     )
 
 
-def _record(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
+def _resolve_record(
+    schema: Any, path: str, known: Mapping[str, Any], within: set[str]
+) -> AvroColumn:
     columns = {
-        f["name"]: _column(f["type"], f"{path}.{f['name']}", known, within)
+        f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", known, within)
         for f in schema["fields"]
     }
     return AvroColumn(
-        pa.struct([(name, c.plain) for name, c in columns.items()]),
+        pa.struct([(name, c.decoded) for name, c in columns.items()]),
         pa.struct([(name, c.type) for name, c in columns.items()]),
     )
 
 
-def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
-    """One type and null; or several that are one in a table: int and long, float and double."""
-    columns = [_column(part, path, known, within) for part in parts if part != "null"]
+def _resolve_union(
+    parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]
+) -> AvroColumn:
+    """Return the type of a union: its only one but for null, or the widest number.
+
+    Raises:
+        SourceError: no type of the union holds the values of all others.
+    """
+    columns = [_resolve_type(part, path, known, within) for part in parts if part != "null"]
     if not columns:
         return AvroColumn(pa.null(), pa.null())
     for wide in columns:
-        if all(_within(column, wide) for column in columns):
+        if all(_fits_in(column, wide) for column in columns):
             return wide
     kinds = ", ".join(str(column.type) for column in columns)
     raise SourceError(
@@ -381,7 +406,8 @@ def _union(parts: list[Any], path: str, known: Mapping[str, Any], within: set[st
     )
 
 
-def _within(column: AvroColumn, wide: AvroColumn) -> bool:
+def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
+    """Whether a wide column holds all values of another exactly."""
     return column == wide or (column.type, wide.type) in (
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
@@ -389,10 +415,13 @@ def _within(column: AvroColumn, wide: AvroColumn) -> bool:
     )
 
 
-def _logical(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
-    """A primitive type or bytes of a fixed size, with the logical type that it may have.
+def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
+    """Return the types of a primitive or a fixed, by its logical type if it has one.
 
-    One that is unknown, or does not fit, is ignored, as the specification has it.
+    A logical type that is unknown, or does not fit, is ignored, as the specification demands.
+
+    Raises:
+        SourceError: decimals have too many digits.
     """
     logical = schema.get("logicalType", "")
     plain = pa.binary(schema["size"]) if kind == "fixed" else _PRIMITIVE[kind]
@@ -400,7 +429,7 @@ def _logical(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
         return AvroColumn(plain, _LOGICAL[kind, logical])
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
-        if 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
+        if 0 < precision <= _MAX_DIGITS and 0 <= scale <= precision:
             wide = pa.decimal128 if precision <= 38 else pa.decimal256
             return AvroColumn(wide(precision, scale), wide(precision, scale))
         raise SourceError(
@@ -412,42 +441,42 @@ def _logical(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
     return AvroColumn(plain, plain)
 
 
-def _decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
+def _decode_decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
     digits = int.from_bytes(value, "big", signed=True)
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -schema.get("scale", 0)))
 
 
-def _uuid(value: bytes, *_: Any) -> Any:
+def _decode_uuid(value: bytes, *_: Any) -> Any:
     return str(uuid.UUID(bytes=value)) if len(value) == 16 else value
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """A file's columns; its parts are ranges of bytes, in which blocks are found by the tasks.
+def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
+    """Return a file's columns, and parts of 1 MiB, in which tasks find the blocks.
 
     Raises:
-        SourceError: it is no Avro file, or does not hold the rows of a table.
+        SourceError: it is no Avro file, or no table can hold its records.
         MissingDependency: `fastavro` is not installed.
     """
     with explain_read_errors(file.name, _NAME), file.open() as source:
-        columns = _columns(open_container(source).schema, file.name)
-    count = -(-file.bytes // _PART)
-    return Footer(file, _arrow(columns), (_PART,) * count)
+        columns = _parse_columns(read_header(source).schema, file.name)
+    count = -(-file.bytes // _PART_BYTES)
+    return Footer(file, _to_arrow_schema(columns), (_PART_BYTES,) * count)
 
 
-def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Read the parts `split.start` to `split.end` of a file.
+def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
+    """Yield the records in the parts `split.start` to `split.end` of a file.
 
     Raises:
         SourceError: the file is damaged, or unpacks to too much.
     """
     guard = ExpansionGuard(split.uri, limits)
     with explain_read_errors(split.uri, _NAME), _buffered(split) as source:
-        opening = open_container(source)
-        columns = _columns(opening.schema, split.uri)
-        schema = {"type": "array", "items": _decodable(opening.schema)}
-        calendar = HybridCalendar.of_avro(opening.metadata, _arrow(columns))
-        for records, data in _pieces(source, opening, split, guard):
-            batch = _batch(_decoded(schema, records, data), columns)
+        header = read_header(source)
+        columns = _parse_columns(header.schema, split.uri)
+        schema = {"type": "array", "items": _prepare_schema(header.schema)}
+        calendar = HybridCalendar.of_avro(header.metadata, _to_arrow_schema(columns))
+        for records, data in _read_pieces(source, header, split, guard):
+            batch = _create_batch(_decode_records(schema, records, data), columns)
             if calendar is not None:
                 with name_file_in_errors(split.uri):
                     batch = calendar.rebase(batch)
@@ -455,66 +484,79 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
 
 
 def _buffered(split: Split) -> io.BufferedReader:
-    return io.BufferedReader(cast(io.RawIOBase, open_split(split)), _BUFFER)
+    return io.BufferedReader(cast(io.RawIOBase, open_split(split)), _BUFFER_BYTES)
 
 
-def _pieces(
-    source: BinaryIO, opening: Opening, split: Split, guard: ExpansionGuard
+def _read_pieces(
+    source: BinaryIO, header: AvroHeader, split: Split, guard: ExpansionGuard
 ) -> Iterator[tuple[int, bytes]]:
-    """Some blocks' records at a time, and how many they are."""
+    """Yield the encoded records of some blocks at a time, about 4 MiB, and their number."""
     records, size = 0, 0
     parts: list[bytes] = []
-    for block in find_blocks(source, opening, split.start * _PART, split.end * _PART):
+    for block in find_blocks(source, header, split.start * _PART_BYTES, split.end * _PART_BYTES):
         guard.packed += block.size
-        parts.append(unpack(source, block, opening.codec, guard))
+        parts.append(decompress_block(source, block, header.codec, guard))
         records += block.records
         size += len(parts[-1])
-        if size >= _PIECE:
+        if size >= _PIECE_BYTES:
             yield records, b"".join(parts)
             records, size, parts = 0, 0, []
     if records:
         yield records, b"".join(parts)
 
 
-def _columns(schema: Any, name: str) -> dict[str, AvroColumn]:
-    fastavro = _fastavro()
+def _parse_columns(schema: Any, name: str) -> dict[str, AvroColumn]:
+    """Parse the schema of a file of that name, and return its columns.
+
+    Raises:
+        ValueError: the schema is invalid.
+        SourceError: no Arrow type can hold a column.
+    """
+    fastavro = _import_fastavro()
     try:
         parsed = fastavro.parse_schema(schema, named_schemas={})
     except Exception as error:
         raise ValueError(f"its schema is none: {error}") from None
     with name_file_in_errors(name):
-        return columns_of(parsed)
+        return resolve_avro_columns(parsed)
 
 
-def _arrow(columns: Mapping[str, AvroColumn]) -> pa.Schema:
+def _to_arrow_schema(columns: Mapping[str, AvroColumn]) -> pa.Schema:
     return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
-def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
-    """Records as the array that they are written as: their number, they, and a zero."""
+def _decode_records(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
+    """Decode records; as an array, which is their number, the records and a zero.
+
+    Raises:
+        ValueError: they are damaged.
+    """
     try:
-        array = io.BytesIO(_of(records) + data + b"\0")
-        found: list[dict[str, Any]] = _fastavro().schemaless_reader(array, schema, None)
+        array = io.BytesIO(_encode_long(records) + data + b"\0")
+        found: list[dict[str, Any]] = _import_fastavro().schemaless_reader(array, schema, None)
         return found
     except Exception as error:  # what it meets in damaged data it does not foresee
         raise ValueError(f"its records are damaged: {error or type(error).__name__}") from None
 
 
-def _batch(records: list[dict[str, Any]], columns: Mapping[str, AvroColumn]) -> pa.RecordBatch:
+def _create_batch(
+    records: list[dict[str, Any]], columns: Mapping[str, AvroColumn]
+) -> pa.RecordBatch:
     arrays = []
     for name, column in columns.items():
-        array = pa.array([record[name] for record in records], column.plain)
-        arrays.append(array if column.plain == column.type else array.cast(column.type))
+        array = pa.array([record[name] for record in records], column.decoded)
+        arrays.append(array if column.decoded == column.type else array.cast(column.type))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _fastavro() -> Any:
+def _import_fastavro() -> Any:
+    """Import fastavro and register our logical types; raise MissingDependency without it."""
     try:
         import fastavro
     except ImportError:
         problem = "the source is Avro, and the package `fastavro` is not installed"
         raise missing_extra_error(problem, "avro") from None
     readers = fastavro.read.LOGICAL_READERS
-    readers["bytes-lakeport-decimal"] = readers["fixed-lakeport-decimal"] = _decimal
-    readers["fixed-lakeport-uuid"] = _uuid
+    readers["bytes-lakeport-decimal"] = readers["fixed-lakeport-decimal"] = _decode_decimal
+    readers["fixed-lakeport-uuid"] = _decode_uuid
     return fastavro

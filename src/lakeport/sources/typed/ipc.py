@@ -1,4 +1,4 @@
-"""Arrow IPC files and streams, which Feather files of version 2 are, too: one batch at a time."""
+"""Read Arrow IPC files and streams, one batch at a time; Feather files of version 2 are such."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """A file's columns and batches; a stream is one part, as its batches can't be sought.
+def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
+    """Return a file's columns, and one part for each batch; a stream is one part.
 
     Raises:
         SourceError: it is neither an Arrow file nor a stream.
     """
-    with _opened(file.split(0, -1, 0)) as opened:
+    with _open_reader(file.split(0, -1, 0)) as opened:
         count = getattr(opened, "num_record_batches", 1)
         return Footer(file, opened.schema, (file.bytes // max(1, count),) * count)
 
 
-def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Read the batches `split.start` to `split.end` of a file, or a whole stream.
+def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
+    """Yield the batches `split.start` to `split.end` of a file, or all of a stream.
 
     Raises:
         SourceError: the file is damaged, or unpacks to too much.
     """
-    with _opened(split) as opened:
-        guard = ExpansionGuard(split.uri, limits, packed=_size(split))
-        for batch in _batches(opened, split):
+    with _open_reader(split) as opened:
+        guard = ExpansionGuard(split.uri, limits, packed=_file_bytes(split))
+        for batch in _iterate_batches(opened, split):
             guard.add(batch.nbytes)
             yield batch
 
 
-def _batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
+def _iterate_batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
+    """Yield the split's batches from an open reader, each validated in full."""
     found = (
         map(opened.get_batch, range(split.start, split.end))
         if isinstance(opened, pa.ipc.RecordBatchFileReader)
@@ -53,18 +54,22 @@ def _batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
             batch = next(found, None)
             if batch is None:
                 return
-            batch.validate(full=True)  # what Arrow reads it takes on trust
+            batch.validate(full=True)  # Arrow does not check what it reads
         yield batch
 
 
-def _size(split: Split) -> int:
+def _file_bytes(split: Split) -> int:
     with open_split(split) as source:
         return source.seek(0, 2)
 
 
 @contextmanager
-def _opened(split: Split) -> Iterator[Any]:
-    """A reader of a split's file, by what its first bytes tell."""
+def _open_reader(split: Split) -> Iterator[Any]:
+    """Open a split's file as an IPC file or stream, by its first bytes.
+
+    Raises:
+        SourceError: it is neither.
+    """
     with explain_read_errors(split.uri, _NAME), open_split(split) as source:
         head = source.read(len(_FILE))
         source.seek(0)

@@ -1,8 +1,9 @@
-"""ORC files: one stripe at a time.
+"""Read ORC files, one stripe at a time.
 
-Arrow leaves things of ORC out. Programs in Java write dates before 1582-10-15 in the hybrid
-calendar unless the footer says otherwise, and shift local times before their time zone had a
-standard time by other offsets. Timestamps are read as nanoseconds, which reach from 1677 to 2262.
+Arrow's reader of ORC has limits. Programs in Java write dates before 1582-10-15 in the hybrid
+calendar unless the footer says otherwise. They shift local times before their time zone had a
+standard time by other offsets. Arrow reads timestamps as nanoseconds, which reach from 1677 to
+2262.
 """
 
 from __future__ import annotations
@@ -23,47 +24,51 @@ from lakeport.sources.input.decompression import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import Footer, explain_read_errors, name_file_in_errors, open_split
 
 _NAME = "ORC"
-_CHECKS: Final = 25  # the first version of pyarrow that refuses what nanoseconds do not reach
+_MIN_PYARROW: Final = 25  # refuses timestamps that nanoseconds do not reach
 _RANGE: Final = "out of range for nanosecond"
 _GREGORIAN: Final = date(1582, 10, 15)
 _STANDARD: Final = datetime(1953, 1, 1)
 _HINT: Final = "have Spark read the file, and land that frame; or make the column text."
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """A file's columns, stripes and rows.
+def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
+    """Return a file's columns, one part for each stripe, and the number of rows.
 
     Raises:
         SourceError: it is no whole ORC file.
     """
-    with _opened(file.split(0, -1, 0)) as opened:
+    with _open_file(file.split(0, -1, 0)) as opened:
         count = opened.nstripes
         return Footer(file, opened.schema, (file.bytes // max(1, count),) * count, opened.nrows)
 
 
-def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Read the stripes `split.start` to `split.end` of a file.
+def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
+    """Yield the stripes `split.start` to `split.end` of a file, each as one batch.
 
     Raises:
         SourceError: the file is damaged, unpacks to too much, or holds dates or timestamps that
             Arrow may not read as they are.
     """
-    with _opened(split) as opened:
+    with _open_file(split) as opened:
         guard = ExpansionGuard(split.uri, limits, packed=opened.file_length)
-        _check_arrow(split.uri, opened.schema)
+        _check_pyarrow_version(split.uri, opened.schema)
         for stripe in range(split.start, split.end):
             with explain_read_errors(split.uri, _NAME), name_file_in_errors(split.uri):
-                batch = _stripe(opened, stripe)
+                batch = _read_stripe(opened, stripe)
                 batch.validate(full=True)
             guard.add(batch.nbytes)
             if opened.writer == "ORC_JAVA":
                 with name_file_in_errors(split.uri):
-                    _check_old(batch)
+                    _check_ambiguous_times(batch)
             yield batch
 
 
-def _stripe(opened: Any, stripe: int) -> pa.RecordBatch:
-    """Read a stripe; name the column where nanoseconds can't hold a timestamp."""
+def _read_stripe(opened: Any, stripe: int) -> pa.RecordBatch:
+    """Read a stripe.
+
+    Raises:
+        SourceError: nanoseconds can't hold a timestamp; the message names the column.
+    """
     try:
         return opened.read_stripe(stripe)
     except pa.ArrowInvalid as error:
@@ -81,39 +86,40 @@ def _stripe(opened: Any, stripe: int) -> pa.RecordBatch:
     )
 
 
-def _check_arrow(uri: str, schema: pa.Schema) -> None:
+def _check_pyarrow_version(uri: str, schema: pa.Schema) -> None:
+    """Raise MissingDependency if a column has dates or times that this pyarrow may misread."""
     is_dated = any(
         pa.types.is_temporal(leaf.type)
         for field in schema
         for _, leaf in iterate_leaves(pa.nulls(0, field.type), "")
     )
-    if is_dated and int(pa.__version__.split(".")[0]) < _CHECKS:
+    if is_dated and int(pa.__version__.split(".")[0]) < _MIN_PYARROW:
         raise MissingDependency(
             f"file {uri!r} holds dates or timestamps, and pyarrow {pa.__version__} reads those of "
             "ORC before 1677 as later ones",
-            f"pip install 'pyarrow>={_CHECKS}'",
+            f"pip install 'pyarrow>={_MIN_PYARROW}'",
         )
 
 
-def _check_old(batch: pa.RecordBatch) -> None:
-    """Refuse dates and local times so old that Java may have written others than Arrow reads."""
+def _check_ambiguous_times(batch: pa.RecordBatch) -> None:
+    """Raise SourceError for dates and local times so old that Java and Arrow may differ on them."""
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for path, leaf in iterate_leaves(array, name):
             if pa.types.is_date(leaf.type):
-                first, what = pa.scalar(_GREGORIAN, leaf.type), "dates before 1582-10-15"
+                first, kind = pa.scalar(_GREGORIAN, leaf.type), "dates before 1582-10-15"
             elif pa.types.is_timestamp(leaf.type) and leaf.type.tz is None:
-                first, what = pa.scalar(_STANDARD, leaf.type), "timestamps before 1953"
+                first, kind = pa.scalar(_STANDARD, leaf.type), "timestamps before 1953"
             else:
                 continue
             if pc.any(pc.less(leaf, first)).as_py():
                 raise SourceError(
-                    f"column {path!r} holds {what}, about which programs in Java and Arrow differ",
+                    f"column {path!r} holds {kind}, about which programs in Java and Arrow differ",
                     _HINT,
                 )
 
 
 @contextmanager
-def _opened(split: Split) -> Iterator[Any]:
+def _open_file(split: Split) -> Iterator[Any]:
     from pyarrow import orc
 
     with explain_read_errors(split.uri, _NAME), open_split(split) as source:

@@ -1,8 +1,8 @@
-"""Parquet files as a source.
+"""Read Parquet files, some row groups at a time, within limits of memory.
 
-A text of a megabyte that a million rows repeat is stored once, and each row is a few bits; Arrow
-would write it out for all rows of a batch. So such columns are read as dictionaries, and cut into
-pieces of rows before they are written out, which counts as unpacking.
+Parquet stores a text of a megabyte that a million rows repeat once, and a few bits for each row;
+Arrow would write it out for all rows of a batch. So such columns are read as dictionaries, and the
+rows are cut into pieces before texts are written out. That counts as unpacking.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ from lakeport.sources.splits import (
     open_split,
 )
 
-_LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
-_PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
-_PIECE = 64 << 20
+_MAX_REPEATED_BYTES = 1 << 30  # of a row group's column once written out; less does no harm
+_MAX_BYTES_PER_VALUE = 4  # larger texts hardly repeat, and dictionaries are slow to read
+_PIECE_BYTES = 64 << 20
 
 _NAME = "Parquet"
 _BATCH_ROWS = 1 << 16
 
 
-def repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
-    """Paths of the columns that may repeat long texts.
+def find_repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
+    """Return the paths of the columns that may repeat long texts.
 
     Args:
         metadata: footer of a Parquet file whose row groups have been checked.
         groups: the row groups that are read.
     """
     found = dict[str, None]()
-    for column in _chunks(metadata, groups):
+    for column in _column_chunks(metadata, groups):
         if (
             column.physical_type == "BYTE_ARRAY"
-            and column.num_values * column.total_uncompressed_size > _LARGE
-            and column.num_values * _PACKED > column.total_compressed_size
+            and column.num_values * column.total_uncompressed_size > _MAX_REPEATED_BYTES
+            and column.num_values * _MAX_BYTES_PER_VALUE > column.total_compressed_size
         ):
             found[column.path_in_schema] = None
     return list(found)
 
 
-def packed_bytes(metadata: Any, groups: Sequence[int]) -> int:
-    """Bytes that row groups take in the file; see `repeating_columns`."""
-    return sum(column.total_compressed_size for column in _chunks(metadata, groups))
+def sum_compressed_bytes(metadata: Any, groups: Sequence[int]) -> int:
+    """Return how many bytes row groups take in the file; see `find_repeating_columns`."""
+    return sum(column.total_compressed_size for column in _column_chunks(metadata, groups))
 
 
-def _chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
+def _column_chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
     for group in map(metadata.row_group, groups):
         yield from map(group.column, range(group.num_columns))
 
 
-def in_pieces(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
-    """A batch's rows in pieces whose repeated texts have 64 MiB at most, or are one row.
+def cut_by_text_bytes(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
+    """Yield a batch's rows in pieces whose texts are at most 64 MiB once written out, or one row.
 
     Raises:
-        SourceError: written out they are too many bytes.
+        SourceError: the texts are more bytes than the guard allows.
     """
-    size = sum(map(_text_bytes, batch.columns))
-    if size > _PIECE and batch.num_rows > 1:
+    size = sum(map(_count_text_bytes, batch.columns))
+    if size > _PIECE_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
         for rows in (range(half), range(half, batch.num_rows)):
             # A slice of lists would keep the elements of all.
-            yield from in_pieces(batch.take(pa.array(rows)), guard)
+            yield from cut_by_text_bytes(batch.take(pa.array(rows)), guard)
     else:
         guard.add(size)
         yield batch
 
 
-def _text_bytes(array: Any) -> int:
-    """Bytes that the texts of dictionaries have once they are written out."""
+def _count_text_bytes(array: Any) -> int:
+    """Return how many bytes the texts of dictionaries will have once they are written out."""
     t = array.type
     if pa.types.is_dictionary(t):
         if not (pa.types.is_string(t.value_type) or pa.types.is_binary(t.value_type)):
@@ -90,18 +90,18 @@ def _text_bytes(array: Any) -> int:
         lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
         return int(pc.sum(pc.cast(lengths, pa.int64())).as_py() or 0)
     if pa.types.is_struct(t):
-        return sum(map(_text_bytes, array.flatten()))
+        return sum(map(_count_text_bytes, array.flatten()))
     if pa.types.is_map(t):
         entries = pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)]))
-        return _text_bytes(array.cast(entries))
-    return _text_bytes(pc.list_flatten(array)) if t.num_fields else 0
+        return _count_text_bytes(array.cast(entries))
+    return _count_text_bytes(pc.list_flatten(array)) if t.num_fields else 0
 
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 
 
-def stored_schema(parquet: Any) -> pa.Schema:
-    """The columns of an open `ParquetFile`, with ENUM as the text that it is, also within others.
+def read_stored_schema(parquet: Any) -> pa.Schema:
+    """Return the schema of an open `ParquetFile` with text in place of ENUM, also in nested types.
 
     Arrow reads the logical type ENUM as bytes; the Parquet format says that it is UTF-8 text.
     """
@@ -110,22 +110,27 @@ def stored_schema(parquet: Any) -> pa.Schema:
     if not any(leaf.logical_type.type == "ENUM" for leaf in leaves):
         return schema
     rest = iter(leaves)
-    return pa.schema([field.with_type(_with_text(field.type, rest)) for field in schema])
+    return pa.schema([field.with_type(_replace_enums(field.type, rest)) for field in schema])
 
 
-def _with_text(t: Any, leaves: Iterator[Any]) -> Any:
-    """A type with its ENUMs as text; takes its leaf columns from `leaves`, in the file's order."""
+def _replace_enums(t: Any, leaves: Iterator[Any]) -> Any:
+    """Return a type with text in place of ENUM.
+
+    Args:
+        t: the type.
+        leaves: the file's leaf columns, in order; those of the type are taken from it.
+    """
     if pa.types.is_struct(t):
-        return pa.struct([f.with_type(_with_text(f.type, leaves)) for f in t])
+        return pa.struct([f.with_type(_replace_enums(f.type, leaves)) for f in t])
     if pa.types.is_map(t):
-        return pa.map_(_with_text(t.key_type, leaves), _with_text(t.item_type, leaves))
+        return pa.map_(_replace_enums(t.key_type, leaves), _replace_enums(t.item_type, leaves))
     if t.num_fields:
-        return pa.list_(_with_text(t.value_type, leaves))
+        return pa.list_(_replace_enums(t.value_type, leaves))
     return pa.string() if next(leaves).logical_type.type == "ENUM" else t
 
 
-def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch, its dictionaries written out or its ENUMs as text; the bytes stay as they are."""
+def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast a batch's dictionaries or ENUMs to the texts of a schema; bytes are not validated."""
     if batch.schema.types == schema.types:
         return batch
     arrays = [
@@ -137,15 +142,15 @@ def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def has_int96(parquet: Any) -> list[str]:
-    """The columns of an open `ParquetFile` that hold INT96 timestamps, if only within others."""
+def find_int96_columns(parquet: Any) -> list[str]:
+    """Return the columns of an open `ParquetFile` that hold INT96 timestamps, also nested ones."""
     leaves = (parquet.schema.column(i) for i in range(len(parquet.schema)))
     names = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     return [name for name in parquet.schema_arrow.names if name.partition(".")[0] in names]
 
 
-def check_int96(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
-    """Check that microseconds hold all that INT96 timestamps say.
+def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
+    """Check that microseconds hold all INT96 timestamps exactly.
 
     Arrow cuts INT96 to the unit that it is asked for, and wraps what the unit can't reach, at
     2**64. The remainder of nanoseconds to microseconds is right all the same, as both wrap alike;
@@ -166,10 +171,11 @@ def check_int96(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> No
         ):
             if micros.type == nanos.type:  # another type than INT96
                 continue
-            _check_leaf(path, *(leaf.cast(pa.int64()) for leaf in (micros, nanos, seconds)))
+            _check_int96_leaf(path, *(leaf.cast(pa.int64()) for leaf in (micros, nanos, seconds)))
 
 
-def _check_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
+def _check_int96_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
+    """Check one leaf column, as integers in three units; see `check_int96_values`."""
     found = pc.min_max(s).as_py()
     if found["min"] is None:
         return
@@ -185,59 +191,62 @@ def _check_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
         )
 
 
-def look(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return what a file's footer says: its columns, and the bytes and rows of its row groups.
+def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
+    """Return a file's columns, the bytes of each row group, and the number of rows.
 
     Raises:
         SourceError: it is no whole Parquet file, or its pages unpack to more than the limits allow.
     """
-    with _opened(file.split(0, -1, 0)) as parquet:
+    with _open_parquet(file.split(0, -1, 0)) as parquet:
         meta = parquet.metadata
         sizes = tuple(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(sizes))
-        return Footer(file, stored_schema(parquet), sizes, meta.num_rows)
+        return Footer(file, read_stored_schema(parquet), sizes, meta.num_rows)
 
 
-def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Read the row groups `split.start` to `split.end` of a file.
+def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the row groups `split.start` to `split.end` of a file.
 
     Raises:
         SourceError: the file is damaged, unpacks to too much, or holds dates or timestamps that
             can't be read as they are.
     """
-    with _opened(split, checked=range(split.start, split.end)) as parquet:
+    with _open_parquet(split, checked=range(split.start, split.end)) as parquet:
         calendar = HybridCalendar.of_parquet(parquet.metadata)
-        if columns := has_int96(parquet):
-            _check_int96(split, columns, calendar)
-        stored, plain = stored_schema(parquet), parquet.schema_arrow
-        for batch in _pieces(parquet, split, limits):
+        if columns := find_int96_columns(parquet):
+            _check_int96_columns(split, columns, calendar)
+        stored, plain = read_stored_schema(parquet), parquet.schema_arrow
+        for batch in _read_pieces(parquet, split, limits):
             with name_file_in_errors(split.uri):
-                rows = as_stored(as_stored(batch, plain), stored)
+                rows = cast_to_stored(cast_to_stored(batch, plain), stored)
                 rows = calendar.rebase(rows) if calendar else rows
             yield rows
 
 
 def count_rows(split: Split) -> int:
     """Return the number of rows in a split's row groups, by the footer."""
-    with _opened(split) as parquet:
+    with _open_parquet(split) as parquet:
         groups = range(split.start, split.end)
         return sum(parquet.metadata.row_group(i).num_rows for i in groups)
 
 
 @contextmanager
-def _opened(
+def _open_parquet(
     split: Split,
     int96: str = "us",
     dictionaries: Sequence[str] = (),
     checked: Sequence[int] = (),
 ) -> Iterator[Any]:
-    """A split's `ParquetFile`.
+    """Open the file of a split as a `ParquetFile`.
 
     Args:
         split: the part of the file that a task reads.
         int96: the unit that INT96 timestamps are read with.
-        dictionaries: paths of columns that are read as such.
-        checked: the row groups whose columns' metadata may be asked for.
+        dictionaries: paths of columns to read as dictionaries.
+        checked: row groups whose columns' metadata are checked, so that they may be read.
+
+    Raises:
+        SourceError: the file can't be read.
     """
     import pyarrow.parquet as pq
 
@@ -252,17 +261,17 @@ def _opened(
             page_checksum_verification=True,
         ) as file:
             if checked:
-                _check_columns(
+                _check_column_metadata(
                     pq.ParquetFile(source, metadata=file.metadata, buffer_size=1), checked
                 )
             yield file
 
 
-def _check_columns(parquet: Any, groups: Sequence[int]) -> None:
-    """Have Arrow refuse what a broken footer tells of columns; pyarrow ends the process over it.
+def _check_column_metadata(parquet: Any, groups: Sequence[int]) -> None:
+    """Have Arrow check the metadata of columns, as broken ones would make pyarrow crash later.
 
     Args:
-        parquet: a `ParquetFile` with a buffer, so that to begin with a row group reads no page.
+        parquet: a `ParquetFile` with a buffer, so that opening a row group reads no page.
         groups: the row groups.
 
     Raises:
@@ -274,11 +283,11 @@ def _check_columns(parquet: Any, groups: Sequence[int]) -> None:
             next(parquet.reader.iter_batches(0, [group], columns), None)
 
 
-def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
-    """A split's rows, as many as its row groups are said to have.
+def _read_row_groups(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield a split's rows in batches.
 
     Raises:
-        SourceError: the pages hold fewer or more: the file is damaged.
+        SourceError: they are more or fewer than the footer says: the file is damaged.
     """
     groups = list(range(split.start, split.end))
     expected = sum(parquet.metadata.row_group(i).num_rows for i in groups)
@@ -293,21 +302,25 @@ def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> It
         )
 
 
-def _check_int96(split: Split, columns: list[str], calendar: HybridCalendar | None) -> None:
-    """Refuse INT96 timestamps that microseconds can't hold; see `check_int96`."""
-    with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
-        parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
+def _check_int96_columns(split: Split, columns: list[str], calendar: HybridCalendar | None) -> None:
+    """Read INT96 columns in three units and check them; see `check_int96_values`."""
+    with (
+        _open_parquet(split) as us,
+        _open_parquet(split, "ns") as ns,
+        _open_parquet(split, "s") as s,
+    ):
+        parts = (_read_row_groups(parquet, split, columns) for parquet in (us, ns, s))
         for micros, nanos, seconds in zip(*parts, strict=True):
             with name_file_in_errors(split.uri):
-                check_int96(micros, nanos, calendar.rebase(seconds) if calendar else seconds)
+                check_int96_values(micros, nanos, calendar.rebase(seconds) if calendar else seconds)
 
 
-def _pieces(parquet: Any, split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
+def _read_pieces(parquet: Any, split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
+    """Yield a split's rows in pieces that fit in memory, with repeated texts as dictionaries."""
     metadata, groups = parquet.metadata, range(split.start, split.end)
-    guard = ExpansionGuard(split.uri, limits, packed_bytes(metadata, groups))
-    repeating = repeating_columns(metadata, groups)
-    again = _opened(split, dictionaries=repeating) if repeating else nullcontext(parquet)
+    guard = ExpansionGuard(split.uri, limits, sum_compressed_bytes(metadata, groups))
+    repeating = find_repeating_columns(metadata, groups)
+    again = _open_parquet(split, dictionaries=repeating) if repeating else nullcontext(parquet)
     with again as opened:
-        for batch in _batches(opened, split):
-            yield from in_pieces(batch, guard)
+        for batch in _read_row_groups(opened, split):
+            yield from cut_by_text_bytes(batch, guard)

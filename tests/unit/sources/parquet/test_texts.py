@@ -15,7 +15,7 @@ from lakeport.sources.files.discovery import discover
 from lakeport.sources.input.decompression import UnpackLimits
 from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import parquet as parquet_texts
-from lakeport.sources.typed.parquet import repeating_columns
+from lakeport.sources.typed.parquet import find_repeating_columns
 from tests.unit.sources.file_batch import flushes_of
 
 LONG = 1 << 20
@@ -62,8 +62,8 @@ def test_a_bomb_of_one_text_is_refused(tmp_path: Path, within: str, typed: bool)
 def test_repeated_texts_come_in_pieces_and_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_texts, "_PIECE", 1 << 16)
-    monkeypatch.setattr(parquet_texts, "_LARGE", 1 << 10)
+    monkeypatch.setattr(parquet_texts, "_PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(parquet_texts, "_MAX_REPEATED_BYTES", 1 << 10)
     texts = [None if n % 7 == 0 else f"{n % 3}" * 2000 for n in range(2000)]
     table = pa.table(
         {
@@ -78,7 +78,7 @@ def test_repeated_texts_come_in_pieces_and_unchanged(
     path = tmp_path / "t.parquet"
     pq.write_table(table, path, compression="zstd", store_schema=False)
     metadata = pq.ParquetFile(path).metadata
-    assert len(repeating_columns(metadata, [0])) == 6
+    assert len(find_repeating_columns(metadata, [0])) == 6
     found = pieces(planned(path, UnpackLimits(0, 0)))
     assert len(found) > 300 and max(piece.nbytes for piece in found) < 1 << 18
     assert pa.Table.from_batches(found).to_pylist() == table.to_pylist()
@@ -88,7 +88,7 @@ def test_texts_that_hardly_repeat_are_left_to_arrow(tmp_path: Path) -> None:
     texts = [f"{n * 7919 % 1_000_003:x}-{n * n:x}" for n in range(20_000)]
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": texts, "b": ["red", "blue"] * 10_000}), path)
-    assert repeating_columns(pq.ParquetFile(path).metadata, [0]) == []
+    assert find_repeating_columns(pq.ParquetFile(path).metadata, [0]) == []
 
 
 @pytest.mark.parametrize("columns", ["an integer", "a list of texts"])

@@ -143,13 +143,18 @@ def as_landed(row: dict[str, Any]) -> dict[str, Any]:
 def with_zstandard(content: bytes) -> bytes:
     """The same file, compressed with a codec that fastavro lacks a package for."""
     source = io.BytesIO(content)
-    opening = blocks.open_container(source)
-    head = content[: opening.end].replace(b"\x08null", b"\x12zstandard")
+    header = blocks.read_header(source)
+    head = content[: header.end].replace(b"\x08null", b"\x12zstandard")
     parts = [head]
-    for block in blocks.find_blocks(source, opening, 0, len(content)):
+    for block in blocks.find_blocks(source, header, 0, len(content)):
         plain = content[block.data : block.data + block.size]
         packed = zstandard.compress(plain)
-        parts += [blocks._of(block.records), blocks._of(len(packed)), packed, opening.sync]
+        parts += [
+            blocks._encode_long(block.records),
+            blocks._encode_long(len(packed)),
+            packed,
+            header.sync,
+        ]
     return b"".join(parts)
 
 
@@ -168,8 +173,8 @@ def test_types_and_values(tmp_path: Path, file_type: str) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz", "zstandard"])
 def test_codecs_and_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
-    monkeypatch.setattr(blocks, "_PART", 1000)
-    monkeypatch.setattr(blocks, "_PIECE", 3000)
+    monkeypatch.setattr(blocks, "_PART_BYTES", 1000)
+    monkeypatch.setattr(blocks, "_PIECE_BYTES", 3000)
     rows = [{"n": n, "s": f"{n * 7919}"} for n in range(5000)]
     plain = codec if codec != "zstandard" else "null"
     content = avro({"n": "long", "s": "string"}, rows, codec=plain, sync_interval=500)
@@ -187,11 +192,11 @@ def test_every_block_is_in_one_range(data: bytes, step: int, size: int) -> None:
     rows = [{"b": data[n : n + size]} for n in range(0, len(data), size)]
     content = avro({"b": "bytes"}, rows, sync_interval=size)
     source = io.BytesIO(content)
-    opening = blocks.open_container(source)
+    header = blocks.read_header(source)
     found = [
         block
         for start in range(0, len(content), step)
-        for block in blocks.find_blocks(source, opening, start, start + step)
+        for block in blocks.find_blocks(source, header, start, start + step)
     ]
     assert [block.start for block in found] == sorted({block.start for block in found})
     assert sum(block.records for block in found) == len(rows)
@@ -222,7 +227,7 @@ def test_values_are_those_that_were_written(data: st.DataObject) -> None:
     with tempfile.NamedTemporaryFile(suffix=".avro") as file:
         file.write(content)
         file.flush()
-        parts = blocks.batches(Split(file.name, 0, 1), DEFAULT_LIMITS)
+        parts = blocks.read_batches(Split(file.name, 0, 1), DEFAULT_LIMITS)
         assert [row for part in parts for row in part.to_pylist()] == rows
 
 
@@ -259,10 +264,13 @@ def fixed(schema: Any, data: bytes = b"", count: int = 0) -> bytes:
     sync = bytes(16)
     meta = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": b"null"}
     pairs = [
-        part for pair in meta.items() for text in pair for part in (blocks._of(len(text)), text)
+        part
+        for pair in meta.items()
+        for text in pair
+        for part in (blocks._encode_long(len(text)), text)
     ]
-    head = [b"Obj\x01", blocks._of(len(meta)), *pairs, blocks._of(0), sync]
-    return b"".join([*head, blocks._of(count), blocks._of(len(data)), data, sync])
+    head = [b"Obj\x01", blocks._encode_long(len(meta)), *pairs, blocks._encode_long(0), sync]
+    return b"".join([*head, blocks._encode_long(count), blocks._encode_long(len(data)), data, sync])
 
 
 def rows_of(type_: Any) -> Any:
@@ -282,7 +290,7 @@ def rows_of(type_: Any) -> Any:
         (fixed(rows_of("string"), b"\x02", 1), "its records are damaged"),
         (fixed(rows_of("string"), b"\x04\xff\xff", 1), "its records are damaged"),
         (fixed(rows_of(["null", "long"]), b"\x08", 1), "its records are damaged"),
-        (fixed(rows_of("int"), blocks._of(2**40), 1), "can't be read as Avro"),
+        (fixed(rows_of("int"), blocks._encode_long(2**40), 1), "can't be read as Avro"),
         (fixed("string"), r"t\.avro': it holds no records"),
         (fixed({"type": "record", "name": "R"}), "its records have no fields"),
         (fixed(rows_of("nonsense")), "its schema is none"),
@@ -305,7 +313,7 @@ def rows_of(type_: Any) -> Any:
             "column 'c' holds a value that",
         ),
         (
-            fixed(rows_of(logical("long", "timestamp-millis")), blocks._of(2**55), 1),
+            fixed(rows_of(logical("long", "timestamp-millis")), blocks._encode_long(2**55), 1),
             "column 'c' holds a value that",
         ),
         (WHOLE.replace(b"\x08null", b"\x08what"), "codec 'what' is none of"),
@@ -320,11 +328,11 @@ def test_what_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
 def test_a_cut_off_compression_is_refused() -> None:
     data = avro({"s": "string"}, [{"s": "abc" * 1000}], codec="deflate")
     source = io.BytesIO(data)
-    opening = blocks.open_container(source)
-    (block,) = blocks.find_blocks(source, opening, 0, len(data))
+    header = blocks.read_header(source)
+    (block,) = blocks.find_blocks(source, header, 0, len(data))
     short = block._replace(size=block.size - 8)
     with pytest.raises(ValueError, match="cut off"):
-        blocks.unpack(source, short, "deflate", ExpansionGuard("t", DEFAULT_LIMITS))
+        blocks.decompress_block(source, short, "deflate", ExpansionGuard("t", DEFAULT_LIMITS))
 
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
@@ -335,7 +343,7 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code
     path = tmp_path / "t.avro"
     path.write_bytes(with_zstandard(content) if codec == "zstandard" else content)
     with pytest.raises(SourceError, match="more than 2 times its size"):
-        list(blocks.batches(Split(str(path), 0, 10), UnpackLimits(ratio=2)))
+        list(blocks.read_batches(Split(str(path), 0, 10), UnpackLimits(ratio=2)))
 
 
 def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:

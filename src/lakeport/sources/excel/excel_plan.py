@@ -1,4 +1,4 @@
-"""Plan the load of Excel workbooks: a sheet of each becomes CSV, types come from its cells."""
+"""Plan the load of Excel workbooks: convert a sheet of each to CSV, infer types from cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeport.model import Batch
 from lakeport.schema.types import Field
 from lakeport.sources.csv.csv_plan import plan_csv
 from lakeport.sources.csv.dialect import CsvOptions
-from lakeport.sources.excel.cells import Cell, quoted, type_of
+from lakeport.sources.excel.cells import CellKind, infer_field_type, quote
 from lakeport.sources.files.file_set import FileSet, run_in_process
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     from lakeport.sources.spool import SpoolLocation
 
 _NULLS = CsvOptions().null_values
-_MOST = 20  # rows that may be titles
-_BODY = 3  # rows below a header that have to be as wide as it is
+_MAX_TITLE_ROWS = 20  # rows that may be titles
+_BODY_ROWS = 3  # rows below a header that have to be as wide as it is
 
 
-class _Converted(NamedTuple):
-    """A sheet that has become CSV.
+class _CsvSheet(NamedTuple):
+    """A sheet that was converted to CSV.
 
     Attributes:
-        number: which of the files it is.
+        number: index of its workbook among the load's files.
         file: the CSV; without columns if the sheet is empty.
-        columns: name -> what its cells are.
-        warnings: what its user has to know.
+        columns: name -> kinds of its cells.
+        warnings: for the user.
         titles: how many rows above its header are left out.
     """
 
     number: int
     file: SourceFile
-    columns: dict[str, set[Cell]]
+    columns: dict[str, set[CellKind]]
     warnings: tuple[str, ...]
     titles: int
 
 
 def plan_excel(files: FileSet) -> Batch:
-    """Turn a sheet of each workbook into CSV, and tell types by all cells of a column.
+    """Plan the load of a sheet of each workbook as one batch, by way of CSV in the spool.
 
     Raises:
         InputError: a file is no workbook or has no such sheet, or the files don't go together.
@@ -63,7 +63,7 @@ def plan_excel(files: FileSet) -> Batch:
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
     skip_rows = files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows
     convert = partial(
-        _convert,
+        _convert_sheet,
         files.spool,
         files.limits,
         files.options.sheet,
@@ -83,7 +83,7 @@ def plan_excel(files: FileSet) -> Batch:
             else "all sheets are empty",
             "`--sheet` names another sheet.",
         )
-    plan = plan_csv(_as_csv(files, filled))
+    plan = plan_csv(_to_csv_files(files, filled))
     warnings = (text for sheet in filled for text in sheet.warnings)
     notes = (
         f"{sheet.file.name}: {sheet.titles} row{'s' * (sheet.titles > 1)} above the header left out"
@@ -93,22 +93,22 @@ def plan_excel(files: FileSet) -> Batch:
     return replace(plan, warnings=(*plan.warnings, *warnings), notes=(*plan.notes, *notes))
 
 
-def _as_csv(files: FileSet, sheets: list[_Converted]) -> FileSet:
-    """The converted files, with the types that their cells tell for what is not declared."""
+def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
+    """Return the converted files as a load of CSV, with inferred types for undeclared columns."""
     written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
-    cells: dict[str, set[Cell]] = {}
+    cells: dict[str, set[CellKind]] = {}
     for sheet in sheets:
-        for name, of in sheet.columns.items():
-            cells.setdefault(name, set()).update(of)
+        for name, kinds in sheet.columns.items():
+            cells.setdefault(name, set()).update(kinds)
     known = {field.name for field in files.fields} | files.folder_names
-    told = {name: type_of(of) for name, of in cells.items() if name not in known}
-    fields = tuple(Field(name, type_) for name, type_ in told.items() if type_ is not None)
+    types = {name: infer_field_type(kinds) for name, kinds in cells.items() if name not in known}
+    fields = tuple(Field(name, type_) for name, type_ in types.items() if type_ is not None)
     if files.declares_all or not files.csv.infer_types:
         fields = ()
     return files.with_files([sheet.file for sheet in sheets], written, (*files.fields, *fields))
 
 
-def _convert(
+def _convert_sheet(
     spool: SpoolLocation,
     limits: UnpackLimits,
     sheet: str,
@@ -116,8 +116,22 @@ def _convert(
     nulls: frozenset[str],
     header: bool,
     item: tuple[int, SourceFile],
-) -> list[_Converted]:
-    """Turn a workbook's sheet into CSV. Run inside tasks."""
+) -> list[_CsvSheet]:
+    """Convert a workbook's sheet to CSV in the spool, as a list of one. Run inside tasks.
+
+    Args:
+        spool: takes the CSV.
+        limits: what the workbook may unpack to.
+        sheet: the sheet's name; empty for the first visible one.
+        skip_rows: rows to leave out; None to detect titles.
+        nulls: texts that mean null.
+        header: whether the first row names the columns.
+        item: the workbook's number, and the workbook.
+
+    Raises:
+        SourceError: the file is no workbook, or has no such sheet.
+        MissingDependency: `openpyxl` is not installed.
+    """
     try:
         from lakeport.sources.excel.sheet import open_sheet
     except ImportError:
@@ -126,13 +140,13 @@ def _convert(
     number, file = item
     at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
     with (
-        _workbook(file, spool, limits) as source,
+        _open_workbook(file, spool, limits) as source,
         open_sheet(source, file.name, sheet, limits) as rows,
         tempfile.TemporaryFile() as lines,
     ):
-        table, titles = _Table(nulls, header), 0
+        table, titles = _SheetColumns(nulls, header), 0
         if skip_rows is None:
-            titles, rows = _below_titles(rows)
+            titles, rows = _skip_titles(rows)
         for row in rows:
             if row.number > (skip_rows or 0):
                 table.add(row, lines)
@@ -143,29 +157,29 @@ def _convert(
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
     plain = replace(file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member="")
     columns = {name: table.cells[n] for n, name in enumerate(table.names()) if name}
-    return [_Converted(number, plain, columns, tuple(table.warnings(file.name)), titles)]
+    return [_CsvSheet(number, plain, columns, tuple(table.warnings(file.name)), titles)]
 
 
-def _below_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
-    """How many rows above the header are titles, and the rows from there on.
+def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
+    """Return how many rows above the header are titles, and the rows from the header on.
 
-    Titles have one cell each. The header below them has several, all of them different texts, and
-    so has every one of the next rows several; where that is not certain, no row is a title.
+    Titles have one cell each. The header below them has several cells, all different texts, and the
+    next rows have several cells, too. Unless that is certain, no row is a title.
     """
-    lead = list(islice(_single(rows), _MOST))
+    lead = list(islice(_read_to_header(rows), _MAX_TITLE_ROWS))
     titles = lead[:-1] if lead and len(lead[-1].cells) > 1 else []
     if not titles:
         return 0, chain(lead, rows)
-    header, body = lead[-1], list(islice(rows, _BODY))
-    texts = {text for text, cell in header.cells.values() if cell is Cell.TEXT}
+    header, body = lead[-1], list(islice(rows, _BODY_ROWS))
+    texts = {text for text, cell in header.cells.values() if cell is CellKind.TEXT}
     certain = len(texts) == len(header.cells) and body
     if certain and all(len(row.cells) > 1 for row in body):
         return len(titles), chain([header], body, rows)
     return 0, chain(lead, body, rows)
 
 
-def _single(rows: Iterator[Row]) -> Iterator[Row]:
-    """Rows up to the first one with several cells."""
+def _read_to_header(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield rows up to the first one with several cells, and that one."""
     for row in rows:
         yield row
         if len(row.cells) > 1:
@@ -173,8 +187,10 @@ def _single(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 @contextmanager
-def _workbook(file: SourceFile, spool: SpoolLocation, limits: UnpackLimits) -> Iterator[BinaryIO]:
-    """A workbook on this machine's disk."""
+def _open_workbook(
+    file: SourceFile, spool: SpoolLocation, limits: UnpackLimits
+) -> Iterator[BinaryIO]:
+    """Open a workbook; copy it to this machine's disk if it is stored elsewhere or compressed."""
     with ExitStack() as opened:
         stored = opened.enter_context(file.open(limits))
         if file.storage is None and not file.member:
@@ -191,40 +207,40 @@ def _workbook(file: SourceFile, spool: SpoolLocation, limits: UnpackLimits) -> I
 
 
 @dataclass
-class _Table:
-    """What is known of a sheet while its rows go by; its lines are written once all are known.
+class _SheetColumns:
+    """The columns of a sheet, collected row by row; CSV is written once all columns are known.
 
     Attributes:
         nulls: texts that mean null.
         has_header: whether the first row names the columns.
-        header: the cells of that row.
-        first: the first row's number.
-        cells: for each column what its cells are.
-        errors: column -> how many are errors.
+        header: column -> name, by the first row.
+        first_row: the first row's number.
+        cells: kinds of cells of each column.
+        errors: column -> how many cells are errors.
     """
 
     nulls: frozenset[str]
     has_header: bool
     header: dict[int, str] = field(default_factory=dict)
-    first: int = 0
-    cells: list[set[Cell]] = field(default_factory=list)
+    first_row: int = 0
+    cells: list[set[CellKind]] = field(default_factory=list)
     errors: dict[int, int] = field(default_factory=dict)
 
     def add(self, row: Row, lines: Any) -> None:
-        """Take a row, and keep its line."""
-        if not self.first:
-            self.first = row.number
+        """Add a row: to the header if it is the first, else its cells to `lines`, as JSON."""
+        if not self.first_row:
+            self.first_row = row.number
             if self.has_header:
-                self.header = {n: " ".join(_text(t).split()) for n, (t, _) in row.cells.items()}
+                self.header = {n: " ".join(_unquote(t).split()) for n, (t, _) in row.cells.items()}
                 self._widen(max(row.cells) + 1)
                 return
         fields: list[tuple[int, str]] = []
         for place, (text, cell) in row.cells.items():
-            if _text(text) in self.nulls:
+            if _unquote(text) in self.nulls:
                 continue
             self._widen(place + 1)
             self.cells[place].add(cell)
-            if cell is Cell.ERROR:
+            if cell is CellKind.ERROR:
                 self.errors[place] = self.errors.get(place, 0) + 1
             fields.append((place, text))
         lines.write(json.dumps((row.number, fields)).encode() + b"\n")
@@ -234,14 +250,14 @@ class _Table:
             self.cells.append(set())
 
     def names(self) -> list[str]:
-        """The columns' names; empty for one that has neither a name nor a cell."""
+        """Return the columns' names; empty for a column with neither a name nor a cell."""
         return [
             self.header.get(n) or (f"column_{n + 1}" if cells else "")
             for n, cells in enumerate(self.cells)
         ]
 
     def warnings(self, file: str) -> Iterator[str]:
-        """What a user has to know of the columns."""
+        """Yield warnings of columns without a name, and of cells with errors."""
         for n, name in enumerate(self.names()):
             if self.header and name and not self.header.get(n):
                 yield f"column {n + 1} of file {file!r} has no name: it is called {name!r}."
@@ -250,12 +266,16 @@ class _Table:
                 yield f"column {name!r} of file {file!r}: {cells} such as #N/A; they are null."
 
     def csv(self, lines: Any) -> Iterator[bytes]:
-        """The CSV, with each row in the line of its number, unless texts have line breaks."""
-        at = self.first if self.header else max(1, self.first - 1)
+        """Yield the lines of the CSV; each row has its own number, unless texts have line breaks.
+
+        Args:
+            lines: the file that `add` wrote.
+        """
+        at = self.first_row if self.header else max(1, self.first_row - 1)
         yield b"\n" * (at - 1)
         names = self.names()
         kept = [n for n, name in enumerate(names) if name]
-        yield (",".join(quoted(names[n]) for n in kept) + "\n").encode()
+        yield (",".join(quote(names[n]) for n in kept) + "\n").encode()
         for line in lines:
             at += 1
             number, fields = json.loads(line)
@@ -265,6 +285,6 @@ class _Table:
             at = number
 
 
-def _text(field: str) -> str:
-    """What a field of CSV says."""
+def _unquote(field: str) -> str:
+    """Return the text of a field of CSV."""
     return field[1:-1].replace('""', '"') if field.startswith('"') else field

@@ -34,7 +34,7 @@ from lakeport.sources.splits import (
 )
 from lakeport.sources.typed import avro, ipc, orc, parquet
 
-_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 16
 _DECIMALS = {
     pa.int8(): pa.decimal128(3, 0),
     pa.int16(): pa.decimal128(5, 0),
@@ -43,50 +43,52 @@ _DECIMALS = {
 }
 
 
-class _Format(NamedTuple):
-    """One of the formats.
+class _TypedFormat(NamedTuple):
+    """The functions of one file format.
 
     Attributes:
         name: for errors.
-        look: reads what a file tells of itself: columns, parts and rows.
-        batches: reads some of its parts as the file has them.
+        read_footer: returns the columns, parts and number of rows of a file.
+        read_batches: yields a split's rows with the file's own types.
         output_ratio: guess of Parquet bytes per input byte.
-        count_rows: counts the rows of some of its parts without reading them; None if it can't.
+        count_rows: returns a split's number of rows without reading them; None if it can't.
     """
 
     name: str
-    look: Callable[[SourceFile, UnpackLimits], Footer]
-    batches: Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
+    read_footer: Callable[[SourceFile, UnpackLimits], Footer]
+    read_batches: Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
     output_ratio: float
     count_rows: Callable[[Split], int] | None = None
 
 
 _FORMATS = {
-    "parquet": _Format("Parquet", parquet.look, parquet.batches, 1.0, parquet.count_rows),
-    "arrow": _Format("Arrow IPC", ipc.look, ipc.batches, 0.4),
-    "orc": _Format("ORC", orc.look, orc.batches, 1.0),
-    "avro": _Format("Avro", avro.look, avro.batches, 0.6),
+    "parquet": _TypedFormat(
+        "Parquet", parquet.read_footer, parquet.read_batches, 1.0, parquet.count_rows
+    ),
+    "arrow": _TypedFormat("Arrow IPC", ipc.read_footer, ipc.read_batches, 0.4),
+    "orc": _TypedFormat("ORC", orc.read_footer, orc.read_batches, 1.0),
+    "avro": _TypedFormat("Avro", avro.read_footer, avro.read_batches, 0.6),
 }
 
 
 def plan_typed(files: FileSet) -> Batch:
-    """Read what the files tell, put their columns together, and cut the files between their parts.
+    """Plan the load of typed files as one batch: merge their schemas, split them between parts.
 
     Raises:
         InputError: a file is not of its format, or the files' columns don't go together.
         MissingDependency: a format's package is not installed.
     """
     format_ = _FORMATS[files.format]
-    look = partial(read_footer, limits=files.limits)
-    footers = sorted(files.run(look, files.make_plain()), key=lambda footer: footer.file.uri)
+    read_footer = partial(read_checked_footer, limits=files.limits)
+    footers = sorted(files.run(read_footer, files.make_plain()), key=lambda footer: footer.file.uri)
     rows = [footer.rows for footer in footers]
-    schema, mixed = union(footers, column_types(files.config.columns))
+    schema, mixed = merge_schemas(footers, column_types(files.config.columns))
     check_column_names(files.stream, schema.names)
     return Batch(
         files.stream,
         0,
         reader=TypedReader(replace_untyped_columns(schema), files.format, files.limits, mixed),
-        splits=split_parts(footers, files.split_bytes),
+        splits=split_at_parts(footers, files.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),
@@ -94,8 +96,10 @@ def plan_typed(files: FileSet) -> Batch:
     )
 
 
-def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
-    """Read what one file tells of itself. Run inside tasks.
+def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
+    """Read the footer of one file, as a list of one, with types that can be stored.
+
+    It runs inside tasks.
 
     Args:
         file: the file.
@@ -106,11 +110,9 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list
             name, or it would unpack to more than the limits allow.
     """
     format_ = _FORMATS[file.format]
-    with (
-        file.translate_errors(),
-        explain_read_errors(file.name, format_.name),
-    ):
-        found = format_.look(file, limits)
+    # Reading the names raises ValueError, too, if one is not UTF-8.
+    with file.translate_errors(), explain_read_errors(file.name, format_.name):
+        found = format_.read_footer(file, limits)
         names = found.schema.names
         if (double := find_duplicate(names)) is not None:
             raise SourceError(
@@ -122,22 +124,22 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list
     return [found._replace(schema=schema)]
 
 
-def union(
+def merge_schemas(
     footers: Sequence[Footer], declared: Mapping[str, pa.DataType]
 ) -> tuple[pa.Schema, frozenset[str]]:
-    """All columns of all files by name, each of the narrowest type for the values of all files.
+    """Return all columns of all files, each of the narrowest type for the values of all files.
 
     Integers and floats of different widths get the wider, and together a double; integers and
     decimals get a decimal, dates and timestamps a timestamp. Members that some files lack are null
-    there. What never had a value in any file stays untyped.
+    there. A column without a value in any file stays untyped.
 
     Args:
-        footers: the files'.
+        footers: of the files.
         declared: the types of columns that the user declares.
 
     Returns:
-        The schema, and which of the declared columns have other types in other files, so that the
-        reader has to convert each file's values.
+        The schema, and the declared columns that differ in type between files, whose values the
+        reader has to convert file by file.
 
     Raises:
         SchemaConflict: the types of a column that is not declared don't go together.
@@ -150,7 +152,7 @@ def union(
             name, found = column.name, get_logical_type(column)
             known = types.setdefault(name, found)
             owner = owners.setdefault(name, footer.file.name)
-            wider = _wider(known, found)
+            wider = _find_wider_type(known, found)
             if name in declared and known != found and not pa.types.is_null(found):
                 mixed.add(name)
                 wider = declared[name]
@@ -158,12 +160,12 @@ def union(
                 hint = "load them into different tables, or rewrite one of them."
                 plain = all(can_convert(type_, pa.string()) for type_ in (known, found))
                 if plain or not any(map(pa.types.is_string, (known, found))):
-                    form, told = ("string", "text") if plain else ("json", "JSON")
-                    option = shlex.quote(f"{name}={form}")
-                    hint = f"`--column {option}` lands all of its values as {told}. Or {hint}"
+                    type_name, words = ("string", "text") if plain else ("json", "JSON")
+                    option = shlex.quote(f"{name}={type_name}")
+                    hint = f"`--column {option}` lands all of its values as {words}. Or {hint}"
                 raise SchemaConflict(
-                    f"column {name!r} is {_told(known)} in file {owner!r}, "
-                    f"but {_told(found)} in file {footer.file.name!r}",
+                    f"column {name!r} is {_describe_type(known)} in file {owner!r}, "
+                    f"but {_describe_type(found)} in file {footer.file.name!r}",
                     hint,
                 )
             types[name] = wider
@@ -171,22 +173,26 @@ def union(
     return schema, frozenset(mixed)
 
 
-def _told(type_: pa.DataType) -> str:
+def _describe_type(type_: pa.DataType) -> str:
     return "JSON text" if isinstance(type_, pa.JsonType) else str(type_)
 
 
-def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+def _find_wider_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Return the narrowest type that holds the values of both exactly; None if there is none."""
     if a.equals(b, check_metadata=True) or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
         return b
     if pa.types.is_struct(a) and pa.types.is_struct(b):
-        return _members(a, b)
+        return _merge_structs(a, b)
     if pa.types.is_list(a) and pa.types.is_list(b):
-        item = _wider_part(a.value_field, b.value_field)
+        item = _merge_fields(a.value_field, b.value_field)
         return None if item is None else pa.list_(item)
     if pa.types.is_map(a) and pa.types.is_map(b):
-        key, value = _wider(a.key_type, b.key_type), _wider_part(a.item_field, b.item_field)
+        key, value = (
+            _find_wider_type(a.key_type, b.key_type),
+            _merge_fields(a.item_field, b.item_field),
+        )
         return None if key is None or value is None else pa.map_(key, value)
     for family in (pa.types.is_signed_integer, pa.types.is_floating):
         if family(a) and family(b):
@@ -203,24 +209,25 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _wider_part(a: pa.Field, b: pa.Field) -> pa.Field | None:
-    wider = _wider(get_logical_type(a), get_logical_type(b))
+def _merge_fields(a: pa.Field, b: pa.Field) -> pa.Field | None:
+    """Return a field of the wider type, as tables store it; None if there is none."""
+    wider = _find_wider_type(get_logical_type(a), get_logical_type(b))
     return None if wider is None else to_table_field(a.name, wider)
 
 
-def _members(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """An object with the members of both; None if one of them has two types that don't fit."""
+def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Return a struct with the members of both; None if a member has two types without a wider."""
     found: dict[str, pa.Field] = {}
     for member in (*a, *b):
-        wider = _wider_part(found.get(member.name, member), member)
+        wider = _merge_fields(found.get(member.name, member), member)
         if wider is None:
             return None
         found[member.name] = wider
     return pa.struct(list(found.values()))
 
 
-def split_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
-    """Return ranges of parts of about `split_bytes` each; a part, such as a row group, is whole."""
+def split_at_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
+    """Split files between parts, such as row groups, into ranges of about `split_bytes` each."""
     splits: list[Split] = []
     for footer in footers:
         start = size = 0
@@ -236,12 +243,12 @@ def split_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...
 
 @dataclass(frozen=True, slots=True)
 class TypedReader(DeclaredReader):
-    """Reads splits of such files; implements `lakeport.model.Reader`.
+    """Reader of splits of typed files; implements `lakeport.model.Reader`.
 
     Attributes:
         format: the files' format.
-        limits: what compressed parts may become.
-        mixed: see `aligned`.
+        limits: size limits of decompressed parts.
+        mixed: columns with a declared type that have other types in other files.
     """
 
     format: str
@@ -250,10 +257,10 @@ class TypedReader(DeclaredReader):
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        for batch in _FORMATS[self.format].batches(split, self.limits):
-            for start in range(0, batch.num_rows, _ROWS):
+        for batch in _FORMATS[self.format].read_batches(split, self.limits):
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
                 with name_file_in_errors(split.uri):
-                    rows = align_batch(batch.slice(start, _ROWS), self.schema, self.mixed)
+                    rows = align_batch(batch.slice(start, _BATCH_ROWS), self.schema, self.mixed)
                 yield rows
 
     def scan(self, split: Split) -> Scan:
@@ -261,4 +268,4 @@ class TypedReader(DeclaredReader):
         format_ = _FORMATS[self.format]
         if format_.count_rows is not None:
             return Scan(format_.count_rows(split))
-        return Scan(sum(batch.num_rows for batch in format_.batches(split, self.limits)))
+        return Scan(sum(batch.num_rows for batch in format_.read_batches(split, self.limits)))
