@@ -72,7 +72,7 @@ def main() -> None:
         folder = Path(sys.argv[2] if len(sys.argv) > 2 else made)
         storage = LocalStorage(str(folder))
         print("commits  (ms)  100th: median  here  100th: p90  here  here, with a checkpoint")
-        number = DeltaLog(storage, "t").files().newest + 1
+        number = DeltaLog(storage, "t").list_files().newest + 1
         while number < appends:
             append(storage, number)
             number += 1

@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakeport.delta_log.actions import action_line, add_action, metadata_action
+from lakeport.delta_log.actions import add_action, format_action, metadata_action
 from lakeport.delta_log.checkpoint import write_checkpoint
 from lakeport.delta_log.reader import DeltaLog
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.storage.local import LocalStorage
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -68,9 +68,9 @@ def _commit(
     moment = _START + timedelta(hours=version)
     now = int(moment.timestamp() * 1000)
     optimizes = version > 0 and version % 50 == 0
-    lines = [action_line("commitInfo", _info(version, now, optimizes=optimizes))]
+    lines = [format_action("commitInfo", _info(version, now, optimizes=optimizes))]
     if version == 0:
-        lines.append(action_line("protocol", {"minReaderVersion": 1, "minWriterVersion": 2}))
+        lines.append(format_action("protocol", {"minReaderVersion": 1, "minWriterVersion": 2}))
         fields = [
             {"name": name, "type": type_, "nullable": True, "metadata": {}}
             for name, type_ in _TYPES.items()
@@ -91,13 +91,15 @@ def _commit(
     for path, partition, size in last if optimizes else ():
         body = {"path": path, "deletionTimestamp": now, "dataChange": False}
         known = {"extendedFileMetadata": True, "partitionValues": partition, "size": size}
-        lines.append(action_line("remove", {**body, **known}))
+        lines.append(format_action("remove", {**body, **known}))
     return lines, added
 
 
 def _info(version: int, now: int, *, optimizes: bool) -> dict[str, Any]:
-    mark = Mark(f"run-{version}", "orders", 0, "ab" * 32, "", f"commit-{version}", b'{"at":1}')
-    named = {} if optimizes else {"userMetadata": mark.text()}
+    mark = CommitMark(
+        f"run-{version}", "orders", 0, "ab" * 32, "", f"commit-{version}", b'{"at":1}'
+    )
+    named = {} if optimizes else {"userMetadata": mark.format()}
     return {
         "timestamp": now,
         "operation": "OPTIMIZE" if optimizes else "WRITE",

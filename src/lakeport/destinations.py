@@ -97,7 +97,7 @@ def check_engine(
     for stream in streams:
         folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
         log = DeltaLog(storage, folder)
-        state = log.state()
+        state = log.read_state()
         if state is not None and not is_plain(state):
             engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
 
@@ -243,10 +243,10 @@ def read_delta_table(
 
     folder = table_folder(config.table_folder_name(name))
     log = DeltaLog(storage, folder)
-    if config.file_type != "delta" or log.newest() < 0:
+    if config.file_type != "delta" or log.find_newest_version() < 0:
         return None
     session = delta_session(config, storage, engine, folder, writes=False)()
-    session.check_files(storage, folder, log.newest(), config.table_roots)
+    session.check_files(storage, folder, log.find_newest_version(), config.table_roots)
     return session.spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 

@@ -613,7 +613,7 @@ class MicroBatches:
         if read < _UNKNOWN_BYTES:
             return int(read * _OUTPUT_RATIO)
         if self._bytes < 0 and number > 0:
-            before = self._writer.landed_before(Batch(self._stream, number - 1))
+            before = self._writer.find_landed(Batch(self._stream, number - 1))
             self._bytes = before.bytes if before is not None and before.bytes else -1
         return self._bytes
 

@@ -12,8 +12,8 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given
 
-from lakeport.delta_log.actions import DataFile, serialise_value
-from lakeport.delta_log.history import KnownFile
+from lakeport.delta_log.actions import DataFile, format_partition_value
+from lakeport.delta_log.history import VersionFile
 from lakeport.lake.facts import build_column_facts, parse_leaf_columns
 from lakeport.lake.records import ColumnFacts
 
@@ -40,7 +40,7 @@ def schema(type_: str) -> str:
 
 def told(type_: str, files: list[DataFile], by: tuple[str, ...] = ()) -> ColumnFacts:
     columns = parse_leaf_columns(schema(type_))
-    known = [KnownFile(file, file.rows, 0) for file in files]
+    known = [VersionFile(file, file.rows, 0) for file in files]
     (found,) = build_column_facts(
         known, columns, [frozenset(leaf.path for leaf in columns)], by, ()
     )
@@ -94,7 +94,7 @@ def test_partition_columns_count_their_rows(column: tuple[str, list[list[Any]]])
     type_, parts = column
     values = [value for part in parts for value in part if not is_empty(value)]
     files = [
-        DataFile("f", 1, {"v": serialise_value(value)}, json.dumps({"numRecords": place}))
+        DataFile("f", 1, {"v": format_partition_value(value)}, json.dumps({"numRecords": place}))
         for place, value in enumerate(values)
     ]
     found = told(type_, files, ("v",))

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from lakeport.delta_log.actions import (
     add_action,
+    format_partition_value,
     metadata_action,
-    parse_path,
-    parse_value,
-    serialise_value,
-    uri_path,
+    parse_partition_value,
+    quote_path,
+    unquote_path,
 )
 from lakeport.delta_log.state import file_schema, grow_schema
 from lakeport.storage.local import LocalStorage
@@ -86,8 +86,8 @@ def staged_table(
     actions = []
     for item in sink.write(batches, 0):
         storage.publish(item, item.key)
-        path = uri_path(item.key.removeprefix("t/"))
-        assert f"t/{parse_path(path)}" == item.key
+        path = quote_path(item.key.removeprefix("t/"))
+        assert f"t/{unquote_path(path)}" == item.key
         actions.append(
             add_action(item.key.removeprefix("t/"), item.partition, item.bytes, 0, item.stats)
         )
@@ -152,8 +152,10 @@ def test_splitting_keeps_rows_and_their_order(rows: list[tuple[str | None, int |
 @given(ROW)
 def test_values_of_the_log_come_back_typed(row: dict[str, Any]) -> None:
     for name, value in row.items():
-        text = serialise_value(value)
-        assert parse_value(text, SCHEMA.field(name).type) == (None if value == "" else value)
+        text = format_partition_value(value)
+        assert parse_partition_value(text, SCHEMA.field(name).type) == (
+            None if value == "" else value
+        )
 
 
 def _frozen(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,1 +1,1 @@
-"""A Delta table's log, read from its files without Spark."""
+"""Logs of Delta tables, read from their files without Spark; and their checkpoints, written."""

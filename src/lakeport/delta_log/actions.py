@@ -1,9 +1,9 @@
-"""The actions of a Delta table's log: typed where they are read, JSON text where they are written.
+"""Actions of a Delta table's log: parsed into types, and written as JSON text.
 
-Typed actions take a tenth of the time of dictionaries; what nobody needs is skipped.
+Parsing into types takes a tenth of the time of dictionaries, and skips unused fields.
 
-A partition value is a string in the log and part of a folder's name on the store. The log is what
-counts for readers; the folder only has to be unique and a legal name:
+A partition value is a string in the log, and part of a folder's name on the store. Readers go by
+the log; the folder only has to be unique and a legal name:
 ```
 value 2024-05-01 10:30   log "2024-05-01T10:30:00.000000Z"
 folder on the store      at=2024-05-01T10%3A30%3A00.000000Z       Spark's escaping
@@ -35,11 +35,7 @@ _URI_SAFE = "/-_.!~*'();:@&=+$,"
 
 
 def check_partition_type(name: str, type_: pa.DataType) -> None:
-    """Refuse column types that make no partitions.
-
-    Raises:
-        ConfigError: a nested, binary or floating-point column.
-    """
+    """Raise ConfigError for a nested, binary or floating-point column, which can't partition."""
     if pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_floating(type_):
         raise ConfigError(
             f"column {name!r} is {type_}, which can't be a partition column",
@@ -47,19 +43,19 @@ def check_partition_type(name: str, type_: pa.DataType) -> None:
         )
 
 
-def serialise_value(value: Any) -> str | None:
-    """One partition value as the log holds it.
+def format_partition_value(value: Any) -> str | None:
+    """Return a partition value as the log spells it; None for null and for an empty string.
 
-    The protocol reads an empty string as null, so one comes out as None here.
+    The protocol reads an empty string as null.
 
     Args:
-        value: str, int, bool, Decimal, date, datetime, or None. A datetime without a zone is of
-            a column without one.
+        value: str, int, bool, Decimal, date, datetime or None; a datetime without a zone belongs
+            to a column without one.
 
-    >>> serialise_value(datetime(2024, 5, 1, 10, 30, tzinfo=UTC))
+    >>> format_partition_value(datetime(2024, 5, 1, 10, 30, tzinfo=UTC))
     '2024-05-01T10:30:00.000000Z'
-    >>> serialise_value(True), serialise_value(Decimal("1.50")), serialise_value("")
-    ('true', '1.50', None)
+    >>> [format_partition_value(value) for value in (True, Decimal("1.50"), "")]
+    ['true', '1.50', None]
     """
     if value is None or value == "":
         return None
@@ -77,14 +73,15 @@ def serialise_value(value: Any) -> str | None:
     return str(value)
 
 
-def parse_value(text: str | None, type_: pa.DataType) -> Any:
-    """A partition value of any writer, typed, so that two spellings of it compare equal.
+def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
+    """Parse a partition value of any writer, so that two spellings of one value compare equal.
 
-    Times without a zone are UTC.
+    None for null and an empty text; a time without a zone is UTC.
 
     >>> at = pa.timestamp("us", "UTC")
-    >>> parse_value("2024-05-01 10:30:00", at) == parse_value("2024-05-01T10:30:00.000000Z", at)
-    True
+    >>> values = ("2024-05-01 10:30:00", "2024-05-01T10:30:00.000000Z")
+    >>> len({parse_partition_value(value, at) for value in values})
+    1
     """
     if text is None or text == "":
         return None
@@ -106,9 +103,9 @@ def parse_value(text: str | None, type_: pa.DataType) -> Any:
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
-    """The folder of a partition below the table's, as it is named on the store.
+    """Return the folder of a partition below the table's, as it is named on the store.
 
-    Names that a file system would refuse for their length are cut and told apart by a hash.
+    A name above 200 bytes, which a file system might refuse, is cut and gets a hash.
 
     >>> partition_folder({"day": "2024-05-01", "city": "a/b c"})
     'day=2024-05-01/city=a%2Fb c'
@@ -120,24 +117,24 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
     'city=%5F_HIVE_DEFAULT_PARTITION__'
     """
     return "/".join(
-        _short(f"{_escape(name)}={NULL_FOLDER if value is None else _escape_value(value)}")
+        _shorten(f"{_escape(name)}={NULL_FOLDER if value is None else _escape_value(value)}")
         for name, value in values.items()
     )
 
 
-def uri_path(key: str) -> str:
-    """A key below the table's folder as the log holds it: quoted as Java's `URI` does.
+def quote_path(key: str) -> str:
+    """Return a key below the table's folder as the log has it: quoted as by Java's `URI`.
 
-    >>> uri_path("city=a%2Fb é/part-0.parquet")
+    >>> quote_path("city=a%2Fb é/part-0.parquet")
     'city=a%252Fb%20é/part-0.parquet'
     """
-    return "".join(char if _stays(char) else quote(char, safe=_URI_SAFE) for char in key)
+    return "".join(char if _stays_unquoted(char) else quote(char, safe=_URI_SAFE) for char in key)
 
 
-def parse_path(path: str) -> str:
-    """The key that a log's path means.
+def unquote_path(path: str) -> str:
+    """Return the key below the table's folder of a path in the log.
 
-    >>> parse_path("city=a%252Fb%20é/part-0.parquet")
+    >>> unquote_path("city=a%252Fb%20é/part-0.parquet")
     'city=a%2Fb é/part-0.parquet'
     """
     return unquote(path)
@@ -150,8 +147,8 @@ def metadata_action(
     properties: Mapping[str, str],
     created_ms: int,
 ) -> str:
-    """The `metaData` action of a new table, as JSON text."""
-    return action_line(
+    """Return the `metaData` action of a new table, as JSON text; `created_ms` is Unix time."""
+    return format_action(
         "metaData",
         {
             "id": table_id,
@@ -165,25 +162,31 @@ def metadata_action(
 
 
 def clustering_action(columns: Sequence[Sequence[str]]) -> str:
-    """The `domainMetadata` action that names the columns by which a table is clustered, as JSON.
+    """Return the `domainMetadata` action of a table's clustering columns, as JSON text.
 
     Args:
         columns: each column's path in the data files.
     """
     body = {"clusteringColumns": [list(path) for path in columns], "domainName": CLUSTERING_DOMAIN}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return action_line(
+    return format_action(
         "domainMetadata", {"domain": CLUSTERING_DOMAIN, "configuration": text, "removed": False}
     )
 
 
 def transaction_action(app_id: str, version: int, updated_ms: int) -> str:
-    """The `txn` action that records how far an application has come, as JSON text."""
-    return action_line("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
+    """Return the `txn` action of an application's number, as JSON text.
+
+    Args:
+        app_id: the application's id.
+        version: the number, such as a batch's sequence.
+        updated_ms: milliseconds since 1970.
+    """
+    return format_action("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
 
 
-def action_line(kind: str, body: Mapping[str, Any]) -> str:
-    """One action, as JSON text in a line."""
+def format_action(kind: str, body: Mapping[str, Any]) -> str:
+    """Return an action as one line of JSON text."""
     return json.dumps({kind: body}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -195,7 +198,8 @@ def _escape_value(text: str) -> str:
     return f"%5F{text[1:]}" if text == NULL_FOLDER else _escape(text)
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
+    """Cut a folder's name above 200 bytes, and add a hash; escape a dot at its end."""
     name = f"{name[:-1]}%2E" if name.endswith(".") else name
     encoded = name.encode()
     if len(encoded) <= _NAME_LIMIT:
@@ -204,13 +208,13 @@ def _short(name: str) -> str:
     return f"{head}~{hashlib.sha256(encoded).hexdigest()[:32]}"
 
 
-def _stays(char: str) -> bool:
+def _stays_unquoted(char: str) -> bool:
     # Java's URI leaves characters outside ASCII as they are, except spaces and control characters.
     return char > "\x9f" and not char.isspace()
 
 
-class Vector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
-    """A deletion vector: which rows of a file are deleted."""
+class DeletionVector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
+    """Reference to the bitmap of a data file's deleted rows; `cardinality` is their number."""
 
     storage_type: str = ""
     path_or_inline_dv: str = ""
@@ -220,13 +224,13 @@ class Vector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc
 
 
 class Statistics(msgspec.Struct, rename="camel", frozen=True):
-    """Counts and bounds of a data file's rows, as its writer spelled them; None where it gave none.
+    """Statistics of a data file, as its writer spelled them; None where it wrote none.
 
     Attributes:
-        num_records: how many it has, deleted ones included.
-        min_values: physical column -> a value that none is below; of a struct, the same inside.
-        max_values: physical column -> a value that none is above.
-        null_count: physical column -> how many rows have no value.
+        num_records: number of rows, deleted ones included.
+        min_values: physical column -> lower bound of its values; of a struct, a mapping again.
+        max_values: physical column -> upper bound of its values.
+        null_count: physical column -> number of rows without a value.
     """
 
     num_records: int | None = None
@@ -236,22 +240,22 @@ class Statistics(msgspec.Struct, rename="camel", frozen=True):
 
 
 class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """A data file, as an `add` or a `remove` names it; see Delta's protocol.
+    """A data file as an `add` or `remove` action has it; see Delta's protocol.
 
     Attributes:
-        path: its path, quoted.
-        size: in bytes; None where a `remove` does not say.
+        path: the file's path, quoted.
+        size: size in bytes; None where a `remove` lacks it.
         partition_values: physical column -> value as the log spells it.
-        stats: its statistics, as JSON text, or typed from a checkpoint that has no text.
-        deletion_vector: which rows are deleted.
-        data_change: whether its commit changes rows by it; a checkpoint does not tell.
+        stats: statistics as JSON text, or typed from a checkpoint without text.
+        deletion_vector: the file's deleted rows; None for none.
+        data_change: whether the commit changes rows by it; a checkpoint lacks that.
     """
 
     path: str
     size: int | None = None
     partition_values: dict[str, str | None] | None = None
     stats: str | dict[str, Any] | None = None
-    deletion_vector: Vector | None = None
+    deletion_vector: DeletionVector | None = None
     modification_time: int | None = None
     tags: dict[str, str | None] | None = None
     base_row_id: int | None = None
@@ -262,8 +266,8 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     data_change: bool = True
 
     @property
-    def ident(self) -> tuple[str, str, str, int | None] | str:
-        """The file's identity in the table: its path, and the deletion vector of its rows."""
+    def identity(self) -> tuple[str, str, str, int | None] | str:
+        """Key of the file in a table: its path, and its deletion vector if it has one."""
         vector = self.deletion_vector
         if vector is None:
             return self.path
@@ -271,17 +275,17 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
     @property
     def bytes(self) -> int:
-        """Its size; 0 where a `remove` does not say."""
+        """Size in bytes; 0 where a `remove` lacks it."""
         return self.size or 0
 
     @property
     def partition(self) -> dict[str, str | None]:
-        """Its partition values; empty where there are none."""
+        """Partition values; empty where there are none."""
         return self.partition_values or {}
 
     @property
     def rows(self) -> int | None:
-        """Its rows, without the deleted ones; None where it does not say."""
+        """Number of rows without the deleted ones; None without a count."""
         try:
             count = (
                 _COUNT.decode(self.stats).num_records
@@ -294,10 +298,10 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         return count if count is None or vector is None else count - vector.cardinality
 
     def statistics(self, *, decimals: bool = True) -> Statistics:
-        """Return its statistics; empty where it has none, or they are damaged.
+        """Parse the statistics; all fields are None if there are none, or they are damaged.
 
         Args:
-            decimals: read numbers with a point as decimals, which keep their digits.
+            decimals: whether numbers with a point become decimals, which keep their digits.
         """
         try:
             if isinstance(self.stats, str):
@@ -307,29 +311,29 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
             return Statistics()
 
     def body(self, **more: Any) -> dict[str, Any]:
-        """Return the action's fields by their names in the log, and further ones.
+        """Return the action's fields by their names in the log, and the fields in `more`.
 
-        Typed statistics are left out: they have lost the spelling that readers compare.
+        Typed statistics are left out, as their spelling, which readers compare, is lost.
         """
-        found: dict[str, Any] = {**msgspec.to_builtins(self), **more}
+        fields: dict[str, Any] = {**msgspec.to_builtins(self), **more}
         if isinstance(self.stats, dict):
-            del found["stats"]
-        return found
+            del fields["stats"]
+        return fields
 
-    def add(self, *, changes_rows: bool = True) -> str:
-        """Return an `add` action that brings the file into a table, as JSON text.
+    def add_action(self, *, changes_rows: bool = True) -> str:
+        """Return the `add` action of the file, as JSON text.
 
         Args:
-            changes_rows: whether the table has other rows by its commit.
+            changes_rows: whether the commit changes the table's rows.
         """
         body = self.body(dataChange=changes_rows, partitionValues=self.partition)
         for of_removal in ("deletionTimestamp", "extendedFileMetadata"):
             body.pop(of_removal, None)
-        return action_line("add", body)
+        return format_action("add", body)
 
 
-class Entry(msgspec.Struct, rename="camel"):
-    """One line of a commit; all but one field are None."""
+class Action(msgspec.Struct, rename="camel"):
+    """One action of a log; all but one field are None."""
 
     add: DataFile | None = None
     remove: DataFile | None = None
@@ -348,32 +352,32 @@ class _Count(msgspec.Struct, rename="camel"):
 _COUNT = msgspec.json.Decoder(_Count)
 _STATISTICS = msgspec.json.Decoder(Statistics)
 _EXACT = msgspec.json.Decoder(Statistics, float_hook=Decimal)
-_ENTRY = msgspec.json.Decoder(Entry)
+_ACTION = msgspec.json.Decoder(Action)
 
 
-def parse_entries(data: bytes, name: str) -> list[Entry]:
-    """Parse a commit, or a checkpoint in JSON.
+def parse_actions(data: bytes, name: str) -> list[Action]:
+    """Parse a commit file, or a checkpoint in JSON.
 
     Args:
-        data: the file.
-        name: the file, as users name it.
+        data: the file's bytes.
+        name: the file's URI, for the error.
 
     Raises:
-        DestinationError: the file holds something else.
+        DestinationError: a line is no whole action.
 
-    >>> parse_entries(b'{"txn":{"appId":"a","version":1}}\\n', "0.json")[0].txn
+    >>> parse_actions(b'{"txn":{"appId":"a","version":1}}\\n', "0.json")[0].txn
     {'appId': 'a', 'version': 1}
     """
     try:
-        return _ENTRY.decode_lines(data)
-    except msgspec.DecodeError:  # numbers as text and the like, which other readers take
+        return _ACTION.decode_lines(data)
+    except msgspec.DecodeError:  # numbers as text and the like, which other readers accept
         lines = enumerate(data.splitlines(), 1)
         return [_parse_line(line, number, name) for number, line in lines if line.strip()]
 
 
-def _parse_line(line: bytes, number: int, name: str) -> Entry:
+def _parse_line(line: bytes, number: int, name: str) -> Action:
     try:
-        return msgspec.convert(json.loads(line), Entry, strict=False)
+        return msgspec.convert(json.loads(line), Action, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
         raise DestinationError(
             f"{name} is no commit of a Delta table: line {number} is no whole action",
@@ -391,21 +395,21 @@ def add_action(
     *,
     changes_rows: bool = True,
 ) -> str:
-    """The `add` action of a new data file, as JSON text.
+    """Return the `add` action of a new data file, as JSON text.
 
     Args:
         path: the file's key below the table's folder, not quoted.
-        partition: partition column -> serialised value.
-        size: bytes.
+        partition: physical partition column -> value as the log spells it.
+        size: size in bytes.
         modified_ms: milliseconds since 1970.
         stats: Delta's statistics as JSON text.
-        changes_rows: whether the table has other rows by its commit.
+        changes_rows: whether the commit changes the table's rows.
     """
-    file = DataFile(uri_path(path), size, dict(partition), stats, modification_time=modified_ms)
-    return file.add(changes_rows=changes_rows)
+    file = DataFile(quote_path(path), size, dict(partition), stats, modification_time=modified_ms)
+    return file.add_action(changes_rows=changes_rows)
 
 
-def row_count(files: Iterable[DataFile]) -> int | None:
-    """Return the rows in files; None if one does not say."""
+def count_rows(files: Iterable[DataFile]) -> int | None:
+    """Return the number of rows in files; None if one has no count."""
     counts = [file.rows for file in files]
     return None if None in counts else sum(filter(None, counts))

@@ -1,7 +1,7 @@
-"""Checkpoints: what a plain table holds at a version, and which files of its log that makes old.
+"""Write checkpoints of plain tables, and delete files of the log that have expired by them.
 
 Source: Delta's protocol, "Checkpoints" (classic, one part) and "Metadata Cleanup". A checkpoint is
-made of the one before it and the commits since, as Arrow tables that no Python object is made of:
+made from the one before it and the commits since, as Arrow tables without Python objects:
 ```
 row group 1    protocol, metaData
           2    txn                     an append reads no further
@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.reader import STATE, Contents, DeltaLog, LogFiles, may_have
-from lakeport.delta_log.transactions import archive
+from lakeport.delta_log.reader import STATE, Contents, DeltaLog, LogFiles, may_have_actions
+from lakeport.delta_log.transactions import archive_transactions
 from lakeport.model import Storage, StoredObject
 
 LOG_RETENTION: Final = "delta.logRetentionDuration"
@@ -94,11 +94,11 @@ _COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
 _TYPES = {kind: pa.struct(fields) for kind, fields in _COLUMNS.items()}
 
 
-def duration(text: str) -> float | None:
-    """Read an interval of a table property as seconds; None where it is none.
+def parse_duration(text: str) -> float | None:
+    """Parse a table property's interval to seconds; None for months, years and other texts.
 
-    >>> duration("interval 1 week 2 hours"), duration("30 days"), duration("1 month")
-    (612000.0, 2592000.0, None)
+    >>> [parse_duration(text) for text in ("interval 1 week 2 hours", "30 days", "1 month")]
+    [612000.0, 2592000.0, None]
     """
     match = _DURATION.fullmatch(text)
     words = match[1].lower().split() if match else []
@@ -110,10 +110,10 @@ def duration(text: str) -> float | None:
     return total if parts and total == total else None
 
 
-def checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
-    """Whether a version gets a checkpoint, by the table's property.
+def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
+    """Whether a version gets a checkpoint: each tenth, or by the table's property.
 
-    >>> checkpoint_due(20, {}), checkpoint_due(0, {}), checkpoint_due(5, {_INTERVAL: "5"})
+    >>> is_checkpoint_due(20, {}), is_checkpoint_due(0, {}), is_checkpoint_due(5, {_INTERVAL: "5"})
     (True, False, True)
     """
     interval = properties.get(_INTERVAL, "")
@@ -122,52 +122,51 @@ def checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
 
 
 def write_checkpoint(log: DeltaLog, version: int) -> None:
-    """Write a version's checkpoint, say so in `_last_checkpoint`, and remove what has expired.
+    """Write a version's checkpoint and `_last_checkpoint`, and delete expired files of the log.
 
-    Nothing is written where the log has a newer checkpoint, or does not tell the contents.
+    Does nothing if the log has a newer checkpoint, or files of it are missing.
 
     Args:
-        log: the table's log.
-        version: one that the table has; its table has no features that checkpoints have to keep
-            more for.
+        log: the log of a plain table.
+        version: a version that the table has.
 
     Raises:
         DestinationError: the store refused.
         pyarrow.ArrowException: the checkpoint before it is damaged.
     """
-    storage, files = log.storage, log.recent_files()
+    storage, files = log.storage, log.list_recent_files()
     since = {} if version in files.checkpoints else files.commits
     changes = files.replay(version, STATE) if version in since else None
     if changes is None:
         return
     now = time.time()
     base = files.checkpoints.get(max((v for v in files.checkpoints if v < version), default=-1), ())
-    kept = archive(storage, log.folder, version, changes.transactions)
-    data, rows, adds = _parquet(storage, base, changes, kept, now)
+    kept = archive_transactions(storage, log.folder, version, changes.transactions)
+    data, actions, adds = _encode(storage, base, changes, kept, now)
     storage.put(f"{log.home}/{version:020d}.checkpoint.parquet", data)
-    hint = log.last_checkpoint() or {}
+    hint = log.read_last_checkpoint() or {}
     newest = hint.get("version")
-    if isinstance(newest, int) and newest > version and any(storage.list(log.key(newest))):
-        return  # a faster writer's
+    if isinstance(newest, int) and newest > version and any(storage.list(log.commit_key(newest))):
+        return  # another writer was faster
     tags = hint.get("tags")
     cleaned = tags.get(_CLEANED) if isinstance(tags, dict) else None
     today = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
-    if cleaned != today and _clean(log, changes.state.properties, now):
+    if cleaned != today and _delete_expired(log, changes.state.properties, now):
         cleaned = today
-    told = {"version": version, "size": rows, "sizeInBytes": len(data), "numOfAddFiles": adds}
-    text = json.dumps({**told, "tags": {_CLEANED: cleaned or ""}}, separators=(",", ":"))
+    hint = {"version": version, "size": actions, "sizeInBytes": len(data), "numOfAddFiles": adds}
+    text = json.dumps({**hint, "tags": {_CLEANED: cleaned or ""}}, separators=(",", ":"))
     storage.put(f"{log.home}/_last_checkpoint", text.encode())
 
 
-def _clean(log: DeltaLog, properties: Mapping[str, str], now: float) -> bool:
-    """Remove files from before the newest checkpoint that is older than all versions to be kept.
+def _delete_expired(log: DeltaLog, properties: Mapping[str, str], now: float) -> bool:
+    """Delete files of the log that are older than the newest checkpoint before its retention.
 
-    Versions are kept for the table's `delta.logRetentionDuration`, in whole days as Delta does.
+    The table's `delta.logRetentionDuration` is cut to whole days, as by Delta.
 
     Returns:
-        Whether no such file is left: a thousand go at once.
+        Whether no such file is left; one call deletes up to a thousand.
     """
-    retention = duration(properties.get(LOG_RETENTION, "30 days"))
+    retention = parse_duration(properties.get(LOG_RETENTION, "30 days"))
     if retention is None or properties.get(CLEANS_LOG, "true").lower() != "true":
         return True
     until = (now - retention) // _DAY * _DAY
@@ -185,36 +184,36 @@ def _clean(log: DeltaLog, properties: Mapping[str, str], now: float) -> bool:
         found.append((version, item))
     whole = LogFiles.of_items(log, (item for _, item in found)).checkpoints
     stays = max((version for version in whole if version <= expired), default=-1)
-    going = [item.key for version, item in found if version < stays]
+    deleted = [item.key for version, item in found if version < stays]
     with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(log.storage.delete, going[:_CLEANED_AT_ONCE]):
+        for _ in pool.map(log.storage.delete, deleted[:_CLEANED_AT_ONCE]):
             pass
-    return len(going) <= _CLEANED_AT_ONCE
+    return len(deleted) <= _CLEANED_AT_ONCE
 
 
-def _parquet(
+def _encode(
     storage: Storage,
     base: Sequence[StoredObject],
     changes: Contents,
     transactions: Sequence[Mapping[str, Any]],
     now: float,
 ) -> tuple[bytes, int, int]:
-    """Merge a checkpoint with what changed since.
+    """Encode a new checkpoint from the one before it and the commits since.
 
     Args:
         storage: where the table is.
-        base: the checkpoint's files.
-        changes: what the commits since it say, and the table's state after these.
+        base: the earlier checkpoint's files.
+        changes: files added and removed since, and the table's newest state.
         transactions: the `txn` actions to keep.
         now: seconds since 1970.
 
     Returns:
-        The new checkpoint's file, how many actions it has, and how many of these are `add`s.
+        The checkpoint's bytes, its number of actions, and its number of `add`s.
     """
     import pyarrow.parquet as pq
 
     state = changes.state
-    retention = duration(state.properties.get(FILE_RETENTION, "7 days")) or 7 * _DAY
+    retention = parse_duration(state.properties.get(FILE_RETENTION, "7 days")) or 7 * _DAY
     touched = pa.array([f.path for f in (*changes.files, *changes.removed)], pa.string())
     rows = dict.fromkeys(_TYPES, 0)
     sink = io.BytesIO()
@@ -223,7 +222,7 @@ def _parquet(
     ) as writer:
 
         def write(**actions: Any) -> None:
-            """Write a row group; each row has nothing but one action, of one of these kinds."""
+            """Write a row group of actions by kind; each row has one action."""
             parts = []
             for kind, found in actions.items():
                 array, rows[kind] = pa.array(found, _TYPES[kind]), rows[kind] + len(found)
@@ -234,35 +233,35 @@ def _parquet(
 
         write(protocol=[state.protocol], metaData=[state.metadata])
         write(txn=transactions)
-        for removed in _merged(storage, base, "remove", touched, changes.removed):
+        for removed in _merge_files(storage, base, "remove", touched, changes.removed):
             at = pc.struct_field(removed, "deletionTimestamp")
             write(remove=removed.filter(pc.greater(at, int((now - retention) * 1000))))
-        for added in _merged(storage, base, "add", touched, changes.files):
+        for added in _merge_files(storage, base, "add", touched, changes.files):
             write(add=added)
     return sink.getvalue(), sum(rows.values()), rows["add"]
 
 
-def _merged(
+def _merge_files(
     storage: Storage,
     base: Sequence[StoredObject],
     kind: str,
     touched: pa.Array,
-    own: Sequence[DataFile],
+    new: Sequence[DataFile],
 ) -> Iterator[pa.Array]:
-    """Yield a checkpoint's actions of a kind but for the paths `touched`, and then `own` ones."""
+    """Yield a checkpoint's actions of a kind without the paths `touched`, and then new ones."""
     waiting: list[pa.Array] = []
-    for files in _actions(storage, base, kind):
+    for files in _read_files(storage, base, kind):
         again = pc.is_in(pc.struct_field(files, "path"), value_set=touched)
         waiting.append(files.filter(pc.invert(again)) if pc.any(again).as_py() else files)
         if sum(map(len, waiting)) >= _GROUP:
             yield pa.concat_arrays(waiting)
             waiting = []
-    new = pa.array([file.body(dataChange=False) for file in own], _TYPES[kind])
-    yield pa.concat_arrays([*waiting, new])
+    own = pa.array([file.body(dataChange=False) for file in new], _TYPES[kind])
+    yield pa.concat_arrays([*waiting, own])
 
 
-def _actions(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
-    """Yield a checkpoint's actions of a kind, as structs of our type."""
+def _read_files(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
+    """Yield a checkpoint's `add` or `remove` actions, as structs with the fields written here."""
     import pyarrow.parquet as pq
 
     type_ = _TYPES[kind]
@@ -274,7 +273,9 @@ def _actions(storage: Storage, base: Sequence[StoredObject], kind: str) -> Itera
                 continue
             there = {field.name for field in schema.field(kind).type}
             groups = [
-                g for g in range(source.num_row_groups) if may_have(source.metadata, g, {kind})
+                g
+                for g in range(source.num_row_groups)
+                if may_have_actions(source.metadata, g, {kind})
             ]
             names = [f"{kind}.{field.name}" for field in type_ if field.name in there]
             for batch in source.iter_batches(_GROUP, groups, names, use_threads=False):

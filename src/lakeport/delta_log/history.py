@@ -1,4 +1,4 @@
-"""A table's versions with what each held, by one walk through its log, without Spark.
+"""Read a table's history: each version's files, rows and bytes, in one pass through its log.
 
 ```
 oldest checkpoint ─▶ commit ─▶ commit ─▶ … ─▶ newest
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lakeport.delta_log.actions import DataFile, Entry
+from lakeport.delta_log.actions import Action, DataFile
 from lakeport.delta_log.reader import Checkpoint, LogFiles, read_checkpoint, read_commits
 from lakeport.delta_log.state import TableState
 from lakeport.errors import DestinationError
@@ -24,15 +24,15 @@ Values = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
-    """So many files.
+class FileTotals:
+    """Totals of data files.
 
     Attributes:
-        files: how many.
-        known_bytes: the size of those that say it.
-        known_rows: the rows of those that say them.
-        unsized: how many do not say their size.
-        uncounted: how many do not say their rows.
+        files: number of files.
+        known_bytes: size of the files with a known size.
+        known_rows: rows of the files with a row count.
+        unsized: number of files without a size.
+        uncounted: number of files without a row count.
     """
 
     files: int = 0
@@ -42,8 +42,8 @@ class Amount:
     uncounted: int = 0
 
     @classmethod
-    def of(cls, files: Iterable[KnownFile]) -> Amount:
-        """Count files."""
+    def of(cls, files: Iterable[VersionFile]) -> FileTotals:
+        """Sum up files."""
         sizes, rows = [], []
         for known in files:
             sizes.append(known.file.size)
@@ -56,9 +56,9 @@ class Amount:
             rows.count(None),
         )
 
-    def changed(self, added: Amount, removed: Amount) -> Amount:
-        """The amount after some came and others went."""
-        return Amount(
+    def plus(self, added: FileTotals, removed: FileTotals) -> FileTotals:
+        """Return the totals plus those added, minus those removed."""
+        return FileTotals(
             self.files + added.files - removed.files,
             self.known_bytes + added.known_bytes - removed.known_bytes,
             self.known_rows + added.known_rows - removed.known_rows,
@@ -68,23 +68,23 @@ class Amount:
 
     @property
     def bytes(self) -> int | None:
-        """Their size; None where one does not say."""
+        """Size in bytes; None if a file has no size."""
         return None if self.unsized else self.known_bytes
 
     @property
     def rows(self) -> int | None:
-        """Their rows; None where one does not say."""
+        """Number of rows; None if a file has no count."""
         return None if self.uncounted else self.known_rows
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFile:
-    """A data file of the newest version.
+class VersionFile:
+    """A data file with its rows and its schema.
 
     Attributes:
-        file: as the log has it.
-        rows: its rows; None where its statistics do not say.
-        schema: place in `LogHistory.schemas` of its schema when it came, or of the oldest known.
+        file: the file as the log has it.
+        rows: number of rows; None without a count.
+        schema: index in `LogHistory.schemas` of the schema when it was added, or of the oldest.
     """
 
     file: DataFile
@@ -93,52 +93,52 @@ class KnownFile:
 
 
 @dataclass(slots=True)
-class Version:
-    """One commit, and what the table held after it.
+class TableVersion:
+    """A version of a table: its commit, and the totals of the table's files after it.
 
     Attributes:
-        number: its number.
-        info: the `commitInfo` action; empty when the writer left none.
-        schema: place of its schema in `LogHistory.schemas`; -1 where the log no longer tells.
-        added: the files that it added.
-        removed: the files that it removed.
-        held: the files that the table had then; None where the log no longer tells.
-        changes_metadata: whether it changes the table's schema or properties.
+        number: the version's number.
+        info: the `commitInfo` action; empty if the writer wrote none.
+        schema: index of its schema in `LogHistory.schemas`; -1 if the log no longer has it.
+        added: totals of the files that the commit added.
+        removed: totals of the files that the commit removed.
+        held: totals of the table's files; None if the log no longer has them.
+        changes_metadata: whether the commit changes the table's schema or properties.
     """
 
     number: int
     info: Mapping[str, Any] = field(default_factory=dict)
     schema: int = -1
-    added: Amount = field(default_factory=Amount)
-    removed: Amount = field(default_factory=Amount)
-    held: Amount | None = None
+    added: FileTotals = field(default_factory=FileTotals)
+    removed: FileTotals = field(default_factory=FileTotals)
+    held: FileTotals | None = None
     changes_metadata: bool = False
 
     @property
     def at(self) -> datetime | None:
-        """When it was committed; None where the commit does not say."""
+        """Time of the commit; None if the commit has none."""
         stamp = self.info.get("inCommitTimestamp") or self.info.get("timestamp")
         if not isinstance(stamp, (int, float)):
             return None
-        with suppress(ValueError, OverflowError, OSError):  # of a writer with units of its own
+        with suppress(ValueError, OverflowError, OSError):  # a writer with other units
             return datetime.fromtimestamp(stamp / 1000, UTC)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """A table's versions, as far back as its log tells them, and what it holds now.
+    """A table's versions as far back as its log goes, and its newest files.
 
     Attributes:
-        state: the table at its newest version.
-        versions: oldest first.
+        state: the table's newest state.
+        versions: the versions, oldest first.
         files: the data files of the newest version.
-        schemas: the schemas that the versions have had, each once, as Delta's JSON text.
+        schemas: the versions' schemas, each once, as Delta's JSON text.
     """
 
     state: TableState
-    versions: list[Version]
-    files: Sequence[KnownFile]
+    versions: list[TableVersion]
+    files: Sequence[VersionFile]
     schemas: list[str]
 
 
@@ -148,15 +148,15 @@ def read_history(
     most_bytes: int,
     most_versions: int | None = None,
 ) -> LogHistory | None:
-    """Walk through a table's log.
+    """Read a table's history from its log.
 
     Args:
-        log: the files of its log.
-        most_bytes: of commits and of one checkpoint; older commits are left out.
-        most_versions: so many commits at most.
+        log: a listing of the log.
+        most_bytes: limit of the commits to read, and of a checkpoint; older commits are left out.
+        most_versions: limit of the number of commits; None for none.
 
     Returns:
-        None when what may be read does not tell the table's contents.
+        The history; None if the files within these limits lack the table's contents.
 
     Raises:
         DestinationError: the store refused, or a file is damaged.
@@ -165,23 +165,23 @@ def read_history(
     first = log.newest - len(commits) + 1
     start, checkpoint = -1, Checkpoint()
     if first > 0:
-        found = _oldest_checkpoint(log, first - 1, most_bytes)
+        found = _read_oldest_checkpoint(log, first - 1, most_bytes)
         if found is None:
             return None
         start, checkpoint = found
-    walk = _Walk()
+    replay = _HistoryReplay()
     if start < first:
-        walk.begin(checkpoint)
+        replay.apply_checkpoint(checkpoint)
     numbers = range(first, log.newest + 1)
-    for number, entries in zip(numbers, read_commits(log.log.storage, commits), strict=True):
-        walk.commit(number, entries)
+    for number, actions in zip(numbers, read_commits(log.log.storage, commits), strict=True):
+        replay.apply_commit(number, actions)
         if number == start:
-            walk.begin(checkpoint)
-    return walk.end(log.newest)
+            replay.apply_checkpoint(checkpoint)
+    return replay.make_history(log.newest)
 
 
 def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[str]:
-    """The keys of the newest commits without a gap, oldest first."""
+    """Return the keys of the newest commits without a gap and within the limits, oldest first."""
     keys: list[str] = []
     for version in range(log.newest, -1, -1):
         item = log.commits.get(version)
@@ -191,8 +191,14 @@ def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[st
     return keys[::-1]
 
 
-def _oldest_checkpoint(log: LogFiles, since: int, most_bytes: int) -> tuple[int, Checkpoint] | None:
-    """The oldest checkpoint that can be read, from a version on."""
+def _read_oldest_checkpoint(
+    log: LogFiles, since: int, most_bytes: int
+) -> tuple[int, Checkpoint] | None:
+    """Read the oldest readable checkpoint from version `since` on; None if there is none.
+
+    Raises:
+        DestinationError: all are damaged.
+    """
     import pyarrow as pa
 
     storage = log.log.storage
@@ -213,76 +219,82 @@ def _oldest_checkpoint(log: LogFiles, since: int, most_bytes: int) -> tuple[int,
     return None
 
 
-class _Walk:
-    """The commits of a log, one after the other."""
+class _HistoryReplay:
+    """Replays the commits of a log, oldest first, and collects its versions."""
 
     def __init__(self) -> None:
-        self._versions: list[Version] = []
+        self._versions: list[TableVersion] = []
         self._schemas: list[str] = []
         self._now = Checkpoint()
-        self._files: dict[Any, KnownFile] = {}
-        self._since: dict[str, int] = {}
-        self._held: Amount | None = None
+        self._files: dict[Any, VersionFile] = {}
+        self._first_schemas: dict[str, int] = {}
+        self._held: FileTotals | None = None
         self._schema = -1
 
-    def begin(self, checkpoint: Checkpoint) -> None:
-        """Take over what a checkpoint has, instead of what the commits before it told."""
+    def apply_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Replace the state by a checkpoint's, and compute backwards what earlier versions held."""
         self._now = checkpoint
         if checkpoint.metadata is not None:
             self._use_schema(checkpoint.metadata)
         schema = self._schema
-        self._files = {file.ident: self._known(file) for file in checkpoint.files}
-        self._held = held = Amount.of(self._files.values())
+        self._files = {file.identity: self._version_file(file) for file in checkpoint.files}
+        self._held = held = FileTotals.of(self._files.values())
         for version in reversed(self._versions):
             version.held = held
-            held = held.changed(version.removed, version.added)
+            held = held.plus(version.removed, version.added)
             version.schema = schema if version.schema < 0 else version.schema
             schema = -1 if version.changes_metadata else schema
 
-    def commit(self, number: int, entries: Sequence[Entry]) -> None:
-        """Apply one commit."""
-        version = Version(number)
-        for entry in entries:
-            self._now.apply(entry)
-            version.info = entry.commit_info or version.info
-            if entry.meta_data is not None:
+    def apply_commit(self, number: int, actions: Sequence[Action]) -> None:
+        """Apply the actions of a version's commit."""
+        version = TableVersion(number)
+        for action in actions:
+            self._now.apply(action)
+            version.info = action.commit_info or version.info
+            if action.meta_data is not None:
                 version.changes_metadata = True
-                self._use_schema(entry.meta_data)
+                self._use_schema(action.meta_data)
         version.schema = self._schema
-        gone = [known for e in entries if e.remove is not None for known in self._take(e.remove)]
-        came = []
-        for entry in entries:
-            if entry.add is not None:
-                known = self._known(entry.add)
-                gone += self._take(entry.add, known=True)
-                self._files[entry.add.ident] = known
-                came.append(known)
-        version.added, version.removed = Amount.of(came), Amount.of(gone)
+        removed = [f for a in actions if a.remove is not None for f in self._remove(a.remove)]
+        added = []
+        for action in actions:
+            if action.add is not None:
+                file = self._version_file(action.add)
+                removed += self._remove(action.add, replaced=True)
+                self._files[action.add.identity] = file
+                added.append(file)
+        version.added, version.removed = FileTotals.of(added), FileTotals.of(removed)
         if self._held is not None:
-            version.held = self._held = self._held.changed(version.added, version.removed)
+            version.held = self._held = self._held.plus(version.added, version.removed)
         self._versions.append(version)
 
-    def end(self, version: int) -> LogHistory | None:
-        """What was found; None when no schema was among it."""
+    def make_history(self, version: int) -> LogHistory | None:
+        """Return the history up to a version; None if its schema or protocol is unknown."""
         state = self._now.state(version)
         if state is None:
             return None
         return LogHistory(state, self._versions, tuple(self._files.values()), self._schemas)
 
-    def _known(self, file: DataFile) -> KnownFile:
-        # A file that is brought back has no more columns than when it came.
-        if self._since.get(file.path, -1) < 0:
-            self._since[file.path] = self._schema
-        return KnownFile(file, file.rows, self._since[file.path])
+    def _version_file(self, file: DataFile) -> VersionFile:
+        # A file that is restored has no more columns than when it was first added.
+        if self._first_schemas.get(file.path, -1) < 0:
+            self._first_schemas[file.path] = self._schema
+        return VersionFile(file, file.rows, self._first_schemas[file.path])
 
-    def _take(self, file: DataFile, *, known: bool = False) -> list[KnownFile]:
-        """The file that goes, as it came; nothing when it isn't there."""
-        gone = self._files.pop(file.ident, None)
-        if gone is not None:
-            return [gone]
-        return [] if known or self._held is not None else [KnownFile(file, file.rows, -1)]
+    def _remove(self, file: DataFile, *, replaced: bool = False) -> list[VersionFile]:
+        """Remove a file; return it as it was added, or nothing if the table lacks it.
+
+        Before the table's files are known, a removed file is returned as the log has it; of a file
+        that is `replaced` by its own `add`, nothing is.
+        """
+        removed = self._files.pop(file.identity, None)
+        if removed is not None:
+            return [removed]
+        is_known = replaced or self._held is not None
+        return [] if is_known else [VersionFile(file, file.rows, -1)]
 
     def _use_schema(self, metadata: Mapping[str, Any]) -> None:
+        """Make a `metaData` action's schema the present one."""
         text = metadata["schemaString"]
         if text not in self._schemas:
             self._schemas.append(text)

@@ -1,8 +1,8 @@
-"""Where the files of a Delta table may lie, of those that its log names.
+"""Check that a log names only files of its table, before Spark opens them.
 
-A log is written by others, and Delta opens what it names: `file:///etc/...`, `../../other/...`, a
-path of another bucket. Here a table's files lie in its own folder, or below prefixes that the user
-has named, as those of a shallow clone do. lakeport's own readers know no other files.
+A log is written by others, and Delta opens every path in it: `file:///etc/...`, `../../other/...`,
+a path of another bucket. Here a table's files have to lie in its own folder, or below prefixes that
+the user has named, as for a shallow clone. lakeport's own readers open no files elsewhere.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _RELATIVE_VECTOR: Final = 20
 
 
 def is_inside(path: str, roots: Sequence[str]) -> bool:
-    """Tell whether a path of a log means a file of the table.
+    """Whether a path of a log lies in the table's folder, or below one of `roots`.
 
     Args:
-        path: as the log has it, percent-encoded.
-        roots: the table's folder, and others that absolute paths may lie in, as URIs.
+        path: the path as the log has it, percent-encoded.
+        roots: URIs of the table's folder, and of others for absolute paths.
 
     >>> is_inside("day=1/a.parquet", ()), is_inside("..%2Fb.parquet", ())
     (True, False)
@@ -45,17 +45,13 @@ def is_inside(path: str, roots: Sequence[str]) -> bool:
     if ".." in re.split(r"[/\\]", text):
         return False
     if _SCHEME.match(path) or text.startswith(("/", "\\")):
-        place = _normal(text)
-        return any(place.startswith(f"{_normal(root).rstrip('/')}/") for root in roots)
+        uri = _normalise_uri(text)
+        return any(uri.startswith(f"{_normalise_uri(root).rstrip('/')}/") for root in roots)
     return True
 
 
 def check_path(path: str, table: str, roots: Sequence[str]) -> None:
-    """Refuse a path of a log that means no file of its table; see `is_inside`.
-
-    Raises:
-        SourceError: it is outside.
-    """
+    """Raise SourceError if a path of a log is not inside; see `is_inside`."""
     if not is_inside(path, (table, *roots)):
         raise SourceError(
             f"the log of {table} names a file that is not in the table's folder: {unquote(path)!r}",
@@ -65,11 +61,7 @@ def check_path(path: str, table: str, roots: Sequence[str]) -> None:
 
 
 def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence[str]) -> None:
-    """Refuse actions of a log that name files outside of their table.
-
-    Raises:
-        SourceError: as `check_path`.
-    """
+    """Raise SourceError if an action of a log names a file that is not inside."""
     for action in actions:
         for kind in ("add", "remove", "cdc", "sidecar"):
             body = action.get(kind) or {}
@@ -84,31 +76,31 @@ def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence
 
 
 def check_log(storage: Storage, folder: str, roots: Sequence[str] = (), after: int = -2) -> None:
-    """Refuse a log whose checkpoints name sidecars elsewhere, or commits files elsewhere.
+    """Raise SourceError if checkpoints name sidecars, or commits files, that are not inside.
 
     Args:
         storage: where the table is.
-        folder: its key; empty when it is the storage's root.
-        roots: prefixes that absolute paths may lie in.
-        after: check commits behind this version, too; -2 for none.
+        folder: the table's key; empty when it is the storage's root.
+        roots: URI prefixes for absolute paths.
+        after: version after which commits are checked, too; -2 for no commit.
 
     Raises:
-        SourceError: a file lies outside.
+        SourceError: a file is not inside.
         DestinationError: the store refused.
     """
     log = DeltaLog(storage, folder)
-    for item in storage.list(log.home):  # all of them: `LogFiles` leaves out what it need not read
+    for item in storage.list(log.home):  # all, as `LogFiles` ignores some that Delta may read
         match = LOG_FILE.search(f"/{item.key}")
         if match is None:
             continue
         if (match[2] and -1 <= after < int(match[1])) or (item.key.endswith(".json") and match[5]):
-            check_actions(_lines(storage.get(item.key)), log.hadoop_uri, roots)
+            check_actions(_parse_lines(storage.get(item.key)), log.hadoop_uri, roots)
         elif not (match[2] or match[3]):
-            check_actions(_sidecars(storage, item.key), log.hadoop_uri, roots)
+            check_actions(_read_sidecars(storage, item.key), log.hadoop_uri, roots)
 
 
-def _lines(data: bytes | None) -> Iterator[dict[str, Any]]:
-    """The actions of a file; Delta tells what is wrong with one that has others."""
+def _parse_lines(data: bytes | None) -> Iterator[dict[str, Any]]:
+    """Yield the actions of a file; skip damaged lines, for which Delta has its own error."""
     for line in (data or b"").splitlines():
         with suppress(ValueError):
             action = json.loads(line)
@@ -116,7 +108,8 @@ def _lines(data: bytes | None) -> Iterator[dict[str, Any]]:
                 yield action
 
 
-def _sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
+def _read_sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
+    """Return the `sidecar` actions of a checkpoint in Parquet; none of a damaged one."""
     with storage.open(key) as file, suppress(pa.ArrowException):
         source = pq.ParquetFile(file)
         if "sidecar" in source.schema_arrow.names:
@@ -125,8 +118,8 @@ def _sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
     return []
 
 
-def _normal(uri: str) -> str:
-    """A URI under one scheme for each store; a local one as its path."""
+def _normalise_uri(uri: str) -> str:
+    """Return a URI with one scheme for each store; a local file's path."""
     match = _SCHEME.match(uri)
     if match is None:
         return uri

@@ -1,7 +1,7 @@
-"""The one reader of Delta tables' logs: writers, commands, pages and sources read by it.
+"""Read the logs of Delta tables: the one reader of writers, commands, pages and sources.
 
 ```
-DeltaLog   one table's log: single commits, by their names
+DeltaLog   one table's log: reads single commits by their keys
 LogFiles   a listing of it ─▶ newest checkpoint + commits since ─▶ Contents at a version
 ```
 """
@@ -23,15 +23,15 @@ import pyarrow.compute as pc
 
 from lakeport.delta_log.actions import (
     CLUSTERING_DOMAIN,
+    Action,
     DataFile,
-    Entry,
-    Vector,
-    parse_entries,
-    parse_path,
-    row_count,
+    DeletionVector,
+    count_rows,
+    parse_actions,
+    unquote_path,
 )
 from lakeport.delta_log.state import TableState, logical_paths
-from lakeport.delta_log.transactions import Mark, Transactions, last_transactions
+from lakeport.delta_log.transactions import CommitMark, Transactions, last_transactions
 from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage, StoredObject
 
@@ -42,7 +42,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 STATE: Final = frozenset({"metaData", "protocol", "txn"})
-"""Kinds of action with a table's schema, properties, protocol and counters."""
+"""Kinds of action with a table's schema, properties, protocol and `txn` numbers."""
 TABLE: Final = frozenset({"metaData", "protocol", "add", "domainMetadata"})
 """Kinds of action with a table's data files, schema, properties and clustering."""
 ALL: Final = STATE | TABLE
@@ -54,8 +54,8 @@ LOG_FILE = re.compile(
     r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet"
     r"|\.checkpoint\.([0-9A-Fa-f-]{36})\.(?:parquet|json))$"
 )
-"""A file of a log by its key: version, `json` of a commit, part and parts, UUID of a checkpoint."""
-_FILE = tuple(  # what a checkpoint's `add` tells, by its name there
+"""A log file's key. Groups: version, `json` of a commit, part and parts, UUID of a checkpoint."""
+_FILE = tuple(  # fields of a checkpoint's `add`, by their names there
     field.encode_name
     for field in msgspec.structs.fields(DataFile)
     if field.name not in ("deletion_timestamp", "extended_file_metadata", "data_change")
@@ -64,20 +64,20 @@ _FILE = tuple(  # what a checkpoint's `add` tells, by its name there
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version of a table.
+    """A commit of a table, summed up.
 
     Attributes:
-        version: its number.
-        info: the `commitInfo` action; empty when the writer left none.
+        version: the version that it made.
+        info: the `commitInfo` action; empty if the writer wrote none.
         added: number of files added.
         removed: number of files removed.
-        rows_added: rows in the files added; -1 when some file does not say.
+        rows_added: rows in the files added; -1 if a file has no row count.
         bytes_added: size of the files added.
-        transactions: application id -> version, as recorded in this commit.
-        protocol: the `protocol` action, if the commit has one.
-        touched: the partitions of the files added, each once, as the log spells them.
-        changes_metadata: whether it changes the table's schema or properties.
-        removed_from: the partitions of the files removed; None where some file does not say.
+        transactions: application id -> number, of the commit's `txn` actions.
+        protocol: the `protocol` action; None if the commit has none.
+        added_partitions: partition values of the files added, each once, as the log spells them.
+        changes_metadata: whether the commit changes the table's schema or properties.
+        removed_partitions: partition values of the files removed; None if a file has none.
     """
 
     version: int
@@ -88,23 +88,23 @@ class Commit:
     bytes_added: int
     transactions: Mapping[str, int]
     protocol: Mapping[str, Any] | None = None
-    touched: tuple[Mapping[str, str | None], ...] = ()
+    added_partitions: tuple[Mapping[str, str | None], ...] = ()
     changes_metadata: bool = False
-    removed_from: tuple[Mapping[str, str | None], ...] | None = None
+    removed_partitions: tuple[Mapping[str, str | None], ...] | None = None
 
     @classmethod
-    def of(cls, version: int, entries: Sequence[Entry]) -> Commit:
-        """Sum up the entries of a version's commit file."""
+    def of(cls, version: int, actions: Sequence[Action]) -> Commit:
+        """Sum up the actions of a version's commit file."""
         info: Mapping[str, Any] = {}
         protocol: Mapping[str, Any] | None = None
-        for entry in entries:
-            info = entry.commit_info or info
-            protocol = entry.protocol or protocol
-        added = [entry.add for entry in entries if entry.add is not None]
-        rows = row_count(added)
-        removed = [entry.remove for entry in entries if entry.remove is not None]
-        told = [file.partition_values for file in removed]
-        touched = {tuple(sorted(file.partition.items())): file.partition for file in added}
+        for action in actions:
+            info = action.commit_info or info
+            protocol = action.protocol or protocol
+        added = [action.add for action in actions if action.add is not None]
+        rows = count_rows(added)
+        removed = [action.remove for action in actions if action.remove is not None]
+        removed_partitions = [file.partition_values for file in removed]
+        added_partitions = {tuple(sorted(file.partition.items())): file.partition for file in added}
         return cls(
             version,
             info,
@@ -112,21 +112,23 @@ class Commit:
             len(removed),
             -1 if rows is None else rows,
             sum(file.bytes for file in added),
-            {e.txn["appId"]: e.txn["version"] for e in entries if e.txn is not None},
+            {a.txn["appId"]: a.txn["version"] for a in actions if a.txn is not None},
             protocol,
-            tuple(touched.values()),
-            any(entry.meta_data is not None for entry in entries),
-            None if None in told else tuple(values for values in told if values is not None),
+            tuple(added_partitions.values()),
+            any(action.meta_data is not None for action in actions),
+            None
+            if None in removed_partitions
+            else tuple(values for values in removed_partitions if values is not None),
         )
 
     @property
-    def mark(self) -> Mark | None:
-        """What lakeport wrote into the commit, if it was lakeport."""
-        return Mark.parse(self.info.get("userMetadata"))
+    def mark(self) -> CommitMark | None:
+        """Mark that lakeport wrote into the commit; None for other writers."""
+        return CommitMark.parse(self.info.get("userMetadata"))
 
     @property
     def restored(self) -> int | None:
-        """The version whose contents this commit brought back; None for other commits."""
+        """Version that a RESTORE brought back; None for other commits."""
         if self.info.get("operation") != "RESTORE":
             return None
         version = str((self.info.get("operationParameters") or {}).get("version"))
@@ -135,7 +137,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class DeltaLog:
-    """The log of one Delta table. Its methods raise DestinationError where the store refuses.
+    """Reader of one Delta table's log. Its methods raise DestinationError if the store refuses.
 
     Attributes:
         storage: where the table is.
@@ -157,29 +159,29 @@ class DeltaLog:
 
     @property
     def home(self) -> str:
-        """The key of the log's folder."""
+        """Key of the log's folder."""
         return f"{self.folder}/_delta_log" if self.folder else "_delta_log"
 
-    def key(self, version: int) -> str:
-        """The key of a version's commit file."""
+    def commit_key(self, version: int) -> str:
+        """Return the key of a version's commit file."""
         return f"{self.home}/{version:020d}.json"
 
-    def files(self) -> LogFiles:
-        """List the log; both mappings are empty when there is no table."""
+    def list_files(self) -> LogFiles:
+        """List all files of the log; none when there is no table."""
         return LogFiles.of_items(self, self.storage.list(self.home))
 
-    def recent_files(self) -> LogFiles:
-        """List the files that tell the newest version; of a long log those since its checkpoint."""
+    def list_recent_files(self) -> LogFiles:
+        """List the files that the newest version needs: of a long log, those since a checkpoint."""
         storage, home = self.storage, self.home
         listing = storage.list(home)
         first = list(islice(listing, storage.listed_at_once))
         if len(first) == storage.listed_at_once:
-            version = (self.last_checkpoint() or {}).get("version")
+            version = (self.read_last_checkpoint() or {}).get("version")
             if isinstance(version, int) and version >= 0:
                 by_name = storage.listed_at_once == 0
                 since = LogFiles.of_items(
                     self,
-                    self._named_since(version)
+                    self._find_files_since(version)
                     if by_name
                     else storage.list(home, after=f"{home}/{version:020d}"),
                 )
@@ -187,102 +189,102 @@ class DeltaLog:
                     return since
         return LogFiles.of_items(self, chain(first, listing))
 
-    def newest(self) -> int:
-        """The newest version; -1 when there is no table."""
-        return self.recent_files().newest
+    def find_newest_version(self) -> int:
+        """Return the newest version; -1 when there is no table."""
+        return self.list_recent_files().newest
 
-    def last_checkpoint(self) -> Mapping[str, Any] | None:
-        """Read the hint `_last_checkpoint`; None where it is absent or damaged."""
+    def read_last_checkpoint(self) -> Mapping[str, Any] | None:
+        """Read `_last_checkpoint`; None if it is absent or damaged."""
         data = self.storage.get(f"{self.home}/_last_checkpoint")
         try:
             return None if data is None else dict(json.loads(data))
         except (ValueError, TypeError):
             return None
 
-    def entries(self, version: int) -> list[Entry] | None:
-        """Read the entries of a commit; None when its file is gone.
+    def read_actions(self, version: int) -> list[Action] | None:
+        """Read the actions of a commit; None if it has no file.
 
         Raises:
             DestinationError: the store refused, or the file is no commit.
         """
-        key = self.key(version)
+        key = self.commit_key(version)
         data = self.storage.get(key)
-        return None if data is None else parse_entries(data, self.storage.uri(key))
+        return None if data is None else parse_actions(data, self.storage.uri(key))
 
-    def read(self, version: int) -> Commit | None:
-        """Read one commit; see `entries`."""
-        entries = self.entries(version)
-        return None if entries is None else Commit.of(version, entries)
+    def read_commit(self, version: int) -> Commit | None:
+        """Read one commit; None if it has no file."""
+        actions = self.read_actions(version)
+        return None if actions is None else Commit.of(version, actions)
 
-    def since(self, version: int) -> Iterator[Commit]:
+    def commits_since(self, version: int) -> Iterator[Commit]:
         """Yield the commits after a version, oldest first.
 
-        They are asked for by name, one after the other: a listing may lag behind.
+        Each is read by its key, as a listing may lag behind.
         """
-        while (commit := self.read(version := version + 1)) is not None:
+        while (commit := self.read_commit(version := version + 1)) is not None:
             yield commit
 
-    def back_from(self, version: int) -> Iterator[Commit]:
-        """Yield the commits from a version backwards, until the first that has no file."""
-        while version >= 0 and (commit := self.read(version)) is not None:
+    def commits_back_from(self, version: int) -> Iterator[Commit]:
+        """Yield the commits from a version backwards, up to the first one without a file."""
+        while version >= 0 and (commit := self.read_commit(version)) is not None:
             yield commit
             version -= 1
 
-    def state(self) -> TableState | None:
-        """Return the table as it is now; None when there is none.
+    def read_state(self) -> TableState | None:
+        """Return the table's newest state; None when there is no table.
 
         Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
+            SourceError: files of the log are missing or damaged.
         """
-        found = self.newest_contents(SCHEMA)
-        return None if found is None else found.state
+        contents = self.read_newest_contents(SCHEMA)
+        return None if contents is None else contents.state
 
-    def newest_contents(self, kinds: frozenset[str]) -> Contents | None:
-        """Return what the table holds now; None when there is none. See `contents`."""
-        files = self.recent_files()
+    def read_newest_contents(self, kinds: frozenset[str]) -> Contents | None:
+        """Return the table's newest contents; None when there is no table. See `read_contents`."""
+        files = self.list_recent_files()
         if files.newest < 0:
             return None
-        return self._contents(files, files.newest, kinds)
+        return self._replay(files, files.newest, kinds)
 
-    def contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
-        """Return what the table holds at a version, which is one of its newest as a rule.
+    def read_contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
+        """Return the table's contents at a version; of the newest versions it lists least.
 
         Args:
-            version: one that the table has.
-            kinds: the kinds of action to read of a checkpoint.
+            version: a version that the table has.
+            kinds: the kinds of action to read from a checkpoint.
 
         Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
+            SourceError: files of the log are missing or damaged.
         """
-        return self._contents(self.recent_files(), version, kinds)
+        return self._replay(self.list_recent_files(), version, kinds)
 
-    def _contents(self, recent: LogFiles, version: int, kinds: frozenset[str]) -> Contents:
-        """Return a version's contents by the recent files; by a full listing if these lack some."""
-        return recent.replay(version, kinds) or self.files().contents(version, kinds)
+    def _replay(self, recent: LogFiles, version: int, kinds: frozenset[str]) -> Contents:
+        """Return a version's contents from the recent files, or if these lack some, from all."""
+        return recent.replay(version, kinds) or self.list_files().read_contents(version, kinds)
 
     def last_transactions(
         self, version: int, apps: Collection[str], known: Transactions | None = None
     ) -> dict[str, int]:
-        """Return the number that each application has come to at a version, -1 for none.
+        """Return the newest `txn` number of each application id at a version, -1 for none.
 
         Args:
-            version: one that the table has.
-            apps: the applications' ids.
-            known: what the log says of them at that version; None to read it.
+            version: a version that the table has.
+            apps: application ids.
+            known: the `txn` actions of the log at that version; None to read them.
 
         Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
+            SourceError: files of the log are missing or damaged.
         """
         if known is None:
-            known = self.contents(version, STATE).transactions
+            known = self.read_contents(version, STATE).transactions
         return last_transactions(self.storage, self.folder, version, known, apps)
 
-    def newest_singer_state(self, version: int) -> Commit | None:
-        """Return the commit whose STATE belongs to a version's rows; None when none has one.
+    def find_singer_state(self, version: int) -> Commit | None:
+        """Return the newest commit with a Singer STATE, at or before a version; None for none.
 
-        A version that was restored brings back the STATE that it had.
+        A RESTORE also restores the STATE of its version.
         """
-        while version >= 0 and (commit := self.read(version)) is not None:
+        while version >= 0 and (commit := self.read_commit(version)) is not None:
             if commit.mark is not None and commit.mark.singer_state is not None:
                 return commit
             restored = commit.restored
@@ -290,50 +292,50 @@ class DeltaLog:
         return None
 
     def adds_any(self, keys: Collection[str], since: int) -> bool:
-        """Whether a commit after a version adds one of these data files.
+        """Whether a commit after version `since` adds one of these data files.
 
         Args:
             keys: the files' keys in the storage.
-            since: the version.
+            since: a version; -1 for all commits.
         """
         above = f"{self.folder}/" if self.folder else ""
-        while (entries := self.entries(since := since + 1)) is not None:
-            paths = (entry.add.path for entry in entries if entry.add is not None)
-            if any(above + parse_path(path) in keys for path in paths):
+        while (actions := self.read_actions(since := since + 1)) is not None:
+            paths = (action.add.path for action in actions if action.add is not None)
+            if any(above + unquote_path(path) in keys for path in paths):
                 return True
         return False
 
-    def recorded(self, version: int, run_id: str, stream: str, sequence: int) -> Mark | None:
-        """Return the mark of the commit of a run's batch; None when it has left the log."""
+    def find_mark(self, version: int, run_id: str, stream: str, sequence: int) -> CommitMark | None:
+        """Return the mark of a batch's commit, at or before a version; None if the log lacks it."""
         wanted = (run_id, stream, sequence)
-        for commit in self.back_from(version):
+        for commit in self.commits_back_from(version):
             mark = commit.mark
             if mark is not None and (mark.run_id, mark.stream, mark.sequence) == wanted:
                 return mark
         return None
 
-    def missing(self, files: Iterable[DataFile]) -> list[str]:
-        """Return the paths below the table's folder of those data files that are gone.
+    def find_missing(self, files: Iterable[DataFile]) -> list[str]:
+        """Return the paths below the table's folder of those data files that do not exist.
 
-        Files elsewhere, as in a clone, are not looked for.
+        Files elsewhere, as in a clone, are not checked.
         """
-        paths = [parse_path(file.path) for file in files if "://" not in file.path]
+        paths = [unquote_path(file.path) for file in files if "://" not in file.path]
 
-        def is_gone(path: str) -> bool:
+        def is_missing(path: str) -> bool:
             key = f"{self.folder}/{path}".lstrip("/")
             return not any(item.key == key for item in self.storage.list(key))
 
-        gone = _at_once(is_gone, paths)
-        return [path for path, lost in zip(paths, gone, strict=True) if lost]
+        missing = _map_in_threads(is_missing, paths)
+        return [path for path, lost in zip(paths, missing, strict=True) if lost]
 
-    def _named_since(self, version: int) -> list[StoredObject]:
-        """Look up a checkpoint and the commits since by their names; nothing where one lacks."""
+    def _find_files_since(self, version: int) -> list[StoredObject]:
+        """Look up a checkpoint and the commits since by their keys; empty if one may be lacking."""
         found = list(self.storage.list(f"{self.home}/{version:020d}.checkpoint.parquet"))
         gone = 0
         while gone < 2:
-            commit = list(self.storage.list(self.key(version)))
+            commit = list(self.storage.list(self.commit_key(version)))
             if commit and gone:
-                return []  # others are fast, or the log has a gap: a listing tells
+                return []  # another writer was fast, or the log has a gap: a listing decides
             found += commit
             gone += not commit
             version += 1
@@ -342,13 +344,13 @@ class DeltaLog:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a table's log, as they were when it was listed.
+    """A listing of a table's log.
 
     Attributes:
         log: the log.
-        commits: version -> its commit file.
-        checkpoints: version -> the files of a checkpoint, complete ones only; of a version that
-            has two, those of the classic one.
+        commits: version -> its commit file, oldest first.
+        checkpoints: version -> the files of a complete checkpoint, oldest first; of a version with
+            two, those of the classic one.
     """
 
     log: DeltaLog
@@ -357,7 +359,7 @@ class LogFiles:
 
     @classmethod
     def of_items(cls, log: DeltaLog, items: Iterable[StoredObject]) -> LogFiles:
-        """Sort objects of a log's folder by what they are."""
+        """Sort objects of a log's folder into commits and complete checkpoints; ignore others."""
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
@@ -381,51 +383,51 @@ class LogFiles:
 
     @property
     def oldest(self) -> int:
-        """The oldest version that can be told from these files, -1 when there is no table."""
+        """Oldest version that these files can replay, -1 when there is no table."""
         if 0 in self.commits:
             return 0
         return min((*self.checkpoints, *(() if self.checkpoints else self.commits)), default=-1)
 
     @property
     def newest(self) -> int:
-        """The newest version, -1 when there is no table."""
+        """Newest version, -1 when there is no table."""
         return max((*self.commits, *self.checkpoints), default=-1)
 
-    def at(self, moment: float) -> int:
-        """The newest version that was committed by then, in seconds since 1970; -1 for none.
+    def version_at(self, timestamp: float) -> int:
+        """Return the newest version committed by a time, in seconds since 1970; -1 for none.
 
         A version counts as later than those before it, whatever its writer's clock said, as for
         Delta (`DeltaHistoryManager`).
         """
         versions = sorted(self.commits)
-        by_then = takewhile(lambda version: self.commits[version].modified <= moment, versions)
+        by_then = takewhile(lambda version: self.commits[version].modified <= timestamp, versions)
         return max(by_then, default=-1)
 
-    def contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
-        """Return what the table holds at a version; see `replay`.
+    def read_contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
+        """Return the table's contents at a version; see `replay`.
 
         Raises:
-            SourceError: files of the log are missing or damaged, so that they do not tell.
+            SourceError: files of the log are missing or damaged.
             DestinationError: the store refused, or a commit is damaged.
         """
-        found = self.replay(version, kinds)
-        if found is None:
+        contents = self.replay(version, kinds)
+        if contents is None:
             raise SourceError(
                 f"the log of {self.log.uri} does not tell what the table holds at version "
                 f"{version}: files of it are missing or damaged",
                 "bring them back from a copy, or read another version.",
             )
-        return found
+        return contents
 
     def replay(self, version: int, kinds: frozenset[str] = TABLE) -> Contents | None:
-        """Return a table's contents at a version, from the newest checkpoint that can be read.
+        """Replay the log up to a version, from the newest readable checkpoint at or before it.
 
         Args:
-            version: one that the table has.
-            kinds: the kinds of action to read of a checkpoint.
+            version: a version that the table has.
+            kinds: the kinds of action to read from a checkpoint.
 
         Returns:
-            None when the files that are there do not tell.
+            The contents; None if files are missing or damaged.
 
         Raises:
             DestinationError: the store refused, or a commit is damaged.
@@ -437,21 +439,21 @@ class LogFiles:
                 return None
             try:
                 files = self.checkpoints.get(start)
-                found = read_checkpoint(storage, files, kinds) if files else Checkpoint()
+                checkpoint = read_checkpoint(storage, files, kinds) if files else Checkpoint()
             except pa.ArrowException:
                 continue
             keys = [self.commits[number].key for number in wanted]
-            return _replayed(version, found, read_commits(storage, keys))
+            return _replay(version, checkpoint, read_commits(storage, keys))
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A table at one version.
+    """Contents of a table at one version.
 
     Attributes:
         state: version, schema, properties and protocol.
-        files: its data files; where nothing but `STATE` was read, those since the checkpoint.
+        files: the table's data files; of a checkpoint read without `add`, only those added since.
         removed: the files that were removed since the checkpoint.
         transactions: application id -> its `txn` action.
     """
@@ -462,31 +464,32 @@ class Contents:
     transactions: Transactions = field(default_factory=dict)
 
 
-def read_commits(storage: Storage, keys: Sequence[str]) -> Iterator[list[Entry]]:
-    """Read commit files, several at once.
+def read_commits(storage: Storage, keys: Sequence[str]) -> Iterator[list[Action]]:
+    """Yield the actions of each commit file, reading several at a time.
 
     Raises:
         DestinationError: the store refused, or a file is gone or no commit.
     """
 
-    def read(part: Sequence[str]) -> list[list[Entry]]:
-        return [_read_entries(storage, key) for key in part]
+    def read(part: Sequence[str]) -> list[list[Action]]:
+        return [_read_actions(storage, key) for key in part]
 
     parts = [keys[start : start + _TOGETHER] for start in range(0, len(keys), _TOGETHER)]
-    return chain.from_iterable(_at_once(read, parts))
+    return chain.from_iterable(_map_in_threads(read, parts))
 
 
-def _read_entries(storage: Storage, key: str) -> list[Entry]:
+def _read_actions(storage: Storage, key: str) -> list[Action]:
     data = storage.get(key)
     if data is None:
         raise DestinationError(
             f"{storage.uri(key)} was there a moment ago, and is gone",
             "another program cleans the table's log: try again.",
         )
-    return parse_entries(data, storage.uri(key))
+    return parse_actions(data, storage.uri(key))
 
 
-def _at_once(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def _map_in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Yield the function's results in the items' order, by up to 16 threads."""
     if len(items) < 2:
         yield from map(function, items)
         return
@@ -494,20 +497,21 @@ def _at_once(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         yield from pool.map(function, items)
 
 
-def _replayed(
-    version: int, start: Checkpoint, commits: Iterable[Sequence[Entry]]
+def _replay(
+    version: int, start: Checkpoint, commits: Iterable[Sequence[Action]]
 ) -> Contents | None:
-    files = {file.ident: file for file in start.files}
+    """Apply commits to a checkpoint; None if its schema or protocol is still unknown then."""
+    files = {file.identity: file for file in start.files}
     removed: dict[Any, DataFile] = {}
-    for entry in chain.from_iterable(commits):
-        if entry.add is not None:
-            files[entry.add.ident] = entry.add
-            removed.pop(entry.add.ident, None)
-        elif entry.remove is not None:
-            files.pop(entry.remove.ident, None)
-            removed[entry.remove.ident] = entry.remove
+    for action in chain.from_iterable(commits):
+        if action.add is not None:
+            files[action.add.identity] = action.add
+            removed.pop(action.add.identity, None)
+        elif action.remove is not None:
+            files.pop(action.remove.identity, None)
+            removed[action.remove.identity] = action.remove
         else:
-            start.apply(entry)
+            start.apply(action)
     state = start.state(version)
     if state is None:
         return None
@@ -516,13 +520,13 @@ def _replayed(
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a checkpoint tells of its table.
+    """Contents of a checkpoint, to which later actions can be applied.
 
     Attributes:
         files: the data files.
         metadata: the `metaData` action.
         protocol: the `protocol` action.
-        domains: domain -> its `domainMetadata` text.
+        domains: domain -> its `domainMetadata` configuration.
         transactions: application id -> its `txn` action.
     """
 
@@ -532,23 +536,21 @@ class Checkpoint:
     domains: dict[str, str] = field(default_factory=dict)
     transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def apply(self, entry: Entry) -> None:
-        """Apply an entry that is about anything but files."""
-        if entry.txn is not None:
-            self.transactions[entry.txn["appId"]] = entry.txn
-        elif entry.domain_metadata is not None:
-            self.domains.pop(entry.domain_metadata["domain"], None)
-            if not entry.domain_metadata.get("removed"):
-                self.domains[entry.domain_metadata["domain"]] = entry.domain_metadata[
-                    "configuration"
-                ]
-        elif entry.meta_data is not None:  # set by one part alone: others are read beside it
-            self.metadata = entry.meta_data
-        elif entry.protocol is not None:
-            self.protocol = entry.protocol
+    def apply(self, action: Action) -> None:
+        """Apply an action of any kind but `add` and `remove`."""
+        if action.txn is not None:
+            self.transactions[action.txn["appId"]] = action.txn
+        elif (domain := action.domain_metadata) is not None:
+            self.domains.pop(domain["domain"], None)
+            if not domain.get("removed"):
+                self.domains[domain["domain"]] = domain["configuration"]
+        elif action.meta_data is not None:  # only one part of a checkpoint has it: no race
+            self.metadata = action.meta_data
+        elif action.protocol is not None:
+            self.protocol = action.protocol
 
     def state(self, version: int) -> TableState | None:
-        """Return the table's state at a version; None where its schema or protocol is unknown."""
+        """Return the table's state at a version; None if its schema or protocol is unknown."""
         if self.metadata is None or self.protocol is None:
             return None
         listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
@@ -559,7 +561,7 @@ class Checkpoint:
 def read_checkpoint(
     storage: Storage, files: Sequence[StoredObject], kinds: frozenset[str] = TABLE
 ) -> Checkpoint:
-    """Read a checkpoint of any kind.
+    """Read a checkpoint of any kind, its files at the same time.
 
     | kind | files |
     |---|---|
@@ -568,34 +570,35 @@ def read_checkpoint(
 
     Args:
         storage: where the table is.
-        files: the checkpoint's.
-        kinds: the kinds of action to read: `STATE` alone reads little, however large the table is.
+        files: the checkpoint's files.
+        kinds: the kinds of action to read; `STATE` alone reads little of a large table.
 
     Raises:
         DestinationError: the store refused, or a JSON file is no checkpoint.
         pyarrow.ArrowException: a file is damaged.
     """
-    found = Checkpoint()
-    read = partial(_read_file, storage, kinds=kinds, into=found)
+    checkpoint = Checkpoint()
+    read = partial(_read_file, storage, kinds=kinds, into=checkpoint)
     keys = [item.key for item in files]
     home = f"{keys[0].rpartition('/')[0]}/_sidecars"
-    named = [*chain.from_iterable(_at_once(read, keys))]
+    sidecars = [*chain.from_iterable(_map_in_threads(read, keys))]
     if "add" in kinds:
-        places = [f"{home}/{parse_path(name).rpartition('/')[2]}" for name in named]
-        named += chain.from_iterable(_at_once(read, places))  # which name no more
-    return found
+        paths = [f"{home}/{unquote_path(name).rpartition('/')[2]}" for name in sidecars]
+        for _ in _map_in_threads(read, paths):  # sidecars name no further ones
+            pass
+    return checkpoint
 
 
 def _read_file(
     storage: Storage, key: str, *, kinds: frozenset[str], into: Checkpoint
 ) -> Sequence[str]:
-    """Read one file of a checkpoint; return the sidecars that it names."""
+    """Read one file of a checkpoint into `into`; return the paths of sidecars that it names."""
     if key.endswith(".json"):
-        entries = _read_entries(storage, key)
-        into.files += (entry.add for entry in entries if entry.add is not None)
-        for entry in entries:
-            into.apply(entry)
-        return [str(entry.sidecar["path"]) for entry in entries if entry.sidecar is not None]
+        actions = _read_actions(storage, key)
+        into.files += (action.add for action in actions if action.add is not None)
+        for action in actions:
+            into.apply(action)
+        return [str(action.sidecar["path"]) for action in actions if action.sidecar is not None]
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
@@ -606,34 +609,39 @@ def _read_file(
         columns = [*(f"add.{name}" for name in _FILE if name in below), *(wanted - {"add"})]
         sidecars: list[str] = []
         for group in range(source.num_row_groups):
-            if not may_have(source.metadata, group, wanted):
+            if not may_have_actions(source.metadata, group, wanted):
                 continue
             table = source.read_row_group(group, columns, use_threads=bool(below))
             typed = None
-            if "stats_parsed" in below and _lacks_text(table):
+            if "stats_parsed" in below and _lacks_stats_text(table):
                 typed = source.read_row_group(group, ["add.path", "add.stats_parsed"])
-            into.files.extend(_files(table, typed))
+            into.files.extend(_parse_files(table, typed))
             for kind in ("domainMetadata", "metaData", "protocol", "txn"):
-                for action in _rows(table, kind):
-                    into.apply(msgspec.convert({kind: action}, Entry))
-            sidecars += (str(row["path"]) for row in _rows(table, "sidecar"))
+                for body in _list_actions(table, kind):
+                    into.apply(msgspec.convert({kind: body}, Action))
+            sidecars += (str(row["path"]) for row in _list_actions(table, "sidecar"))
     return sidecars
 
 
-def may_have(metadata: pq.FileMetaData, group: int, kinds: frozenset[str] | set[str]) -> bool:
-    """Whether a row group of a checkpoint may have actions of one of these kinds."""
+def may_have_actions(
+    metadata: pq.FileMetaData, group: int, kinds: frozenset[str] | set[str]
+) -> bool:
+    """Whether, by its statistics, a checkpoint's row group may have actions of these kinds."""
     chunks = metadata.row_group(group)
     for place in range(chunks.num_columns):
         chunk = chunks.column(place)
         if chunk.path_in_schema.partition(".")[0] in kinds:
-            known = chunk.statistics
-            if known is None or not known.has_null_count or known.null_count < chunk.num_values:
+            stats = chunk.statistics
+            if stats is None or not stats.has_null_count or stats.null_count < chunk.num_values:
                 return True
     return False
 
 
-def _rows(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield a checkpoint's actions of a kind: field by field, in half the time of row by row."""
+def _list_actions(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the bodies of a checkpoint's actions of a kind.
+
+    Converting field by field takes half the time of row by row.
+    """
     if kind not in table.column_names:
         return
     structs = table[kind].drop_null()
@@ -643,7 +651,8 @@ def _rows(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, row, strict=True))
 
 
-def _lacks_text(table: pa.Table) -> bool:
+def _lacks_stats_text(table: pa.Table) -> bool:
+    """Whether an `add` of a checkpoint has no statistics as JSON text."""
     adds = table["add"].drop_null()
     if len(adds) == 0:
         return False
@@ -651,7 +660,8 @@ def _lacks_text(table: pa.Table) -> bool:
     return "stats" not in names or pc.struct_field(adds, "stats").null_count > 0
 
 
-def _files(table: pa.Table, typed: pa.Table | None) -> Iterator[DataFile]:
+def _parse_files(table: pa.Table, typed: pa.Table | None) -> Iterator[DataFile]:
+    """Yield a checkpoint's data files; `typed` has their typed statistics, where text is absent."""
     if "add" not in table.column_names:
         return
     adds = table["add"].drop_null()
@@ -664,14 +674,16 @@ def _files(table: pa.Table, typed: pa.Table | None) -> Iterator[DataFile]:
         found: list[Any] = values.to_pylist(maps_as_pydicts="strict")
         return found
 
-    told = {name: column(name) for name in _FILE}
-    told["deletionVector"] = [_vector(vector) for vector in told["deletionVector"]]
+    fields = {name: column(name) for name in _FILE}
+    fields["deletionVector"] = [_parse_vector(vector) for vector in fields["deletionVector"]]
     if typed is not None:
         parsed = pc.struct_field(typed["add"].drop_null(), "stats_parsed").to_pylist()
-        told["stats"] = [text or known for text, known in zip(told["stats"], parsed, strict=True)]
-    for row in zip(*told.values(), strict=True):
+        fields["stats"] = [
+            text or stats for text, stats in zip(fields["stats"], parsed, strict=True)
+        ]
+    for row in zip(*fields.values(), strict=True):
         yield DataFile(*row)
 
 
-def _vector(told: Mapping[str, Any] | None) -> Vector | None:
-    return msgspec.convert(told, Vector) if told and told.get("storageType") else None
+def _parse_vector(vector: Mapping[str, Any] | None) -> DeletionVector | None:
+    return msgspec.convert(vector, DeletionVector) if vector and vector.get("storageType") else None

@@ -1,8 +1,8 @@
-"""What a Delta table is at one version, by its metadata and protocol; and its schema's text. Pure.
+"""State of a Delta table at one version, and its schema's JSON. Pure functions.
 
-A schema's text is kept where it stands, and grown where columns are new. Names that Delta's plain
-schemas can't hold (with spaces, line breaks, tabs, `,;{}()=`) need column mapping: the data files
-then have other names, and the schema's metadata says which is which.
+A schema's JSON is kept as it is, and grown by new columns. Names with spaces, line breaks, tabs or
+`,;{}()=` need column mapping: data files have physical names then, which the schema's metadata
+lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
 _TYPE_CHANGES = "delta.typeChanges"
-_UNHOLDABLE = frozenset(" ,;{}()\n\t=")
+_UNMAPPABLE = frozenset(" ,;{}()\n\t=")
 _HONOURED = frozenset(
     {
         "appendOnly",
@@ -55,13 +55,13 @@ _LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table at one version.
+    """State of a table at one version.
 
     Attributes:
         version: the version.
         metadata: the `metaData` action.
         protocol: the `protocol` action.
-        clustering: the columns by which it is clustered, nested ones as dotted paths.
+        clustering: the clustering columns, nested ones as dotted paths.
     """
 
     version: int
@@ -82,33 +82,33 @@ class TableState:
 
     @property
     def schema_json(self) -> Mapping[str, Any]:
-        """The schema as Delta's JSON."""
+        """Schema as Delta's JSON."""
         return dict(json.loads(self.metadata["schemaString"]))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, partition columns included."""
+        """Columns, partition columns included."""
         return from_spark_json(self.metadata["schemaString"])
 
     @property
     def open_schema(self) -> pa.Schema:
-        """The columns, with the types of `lakeport.schema.nested` where there was no value yet."""
+        """Columns, with the types of `lakeport.schema.nested` where no value came yet."""
         return apply_untyped_marks(self.schema_json, self.schema)
 
     @property
     def partition_schema(self) -> pa.Schema:
-        """The partition columns, whatever types the others have."""
+        """Partition columns with their types; other columns may have unknown types."""
         fields = [f for f in self.schema_json["fields"] if f["name"] in self.partition_columns]
         return from_spark_json(json.dumps({"type": "struct", "fields": fields}))
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """Names of the partition columns."""
         return tuple(self.metadata["partitionColumns"])
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties."""
+        """Table properties."""
         return dict(self.metadata.get("configuration") or {})
 
     @property
@@ -119,7 +119,7 @@ class TableState:
 
     @property
     def mapped(self) -> bool:
-        """Whether data files have other column names than the table."""
+        """Whether the table has column mapping, so that data files have other column names."""
         return self.properties.get(MAPPING_MODE, "none") != "none"
 
     @property
@@ -133,7 +133,7 @@ class TableState:
 
     @property
     def needs_spark(self) -> tuple[str, ...]:
-        """What only Spark's own writer can honour: rules about rows, and features unknown here."""
+        """Reasons why only Spark may write rows: rules about rows, and unknown features."""
         found = sorted(self.features - _HONOURED)
         found += [name for name in self.properties if name.startswith("delta.constraints.")]
         if self.properties.get(MAPPING_MODE) == "id":
@@ -154,14 +154,14 @@ class TableState:
 
 
 def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
-    """Dotted paths of the columns whose names a table without column mapping can't hold.
+    """Return dotted paths of the columns whose names need column mapping.
 
     >>> needs_mapping(pa.schema([("a.b", pa.int64()), ("unit price", pa.int64())]))
     ('unit price',)
     """
     found: list[str] = []
-    for name, path, _ in _named(json.loads(to_spark_json(schema)), ""):
-        if _UNHOLDABLE & set(name):
+    for name, path, _ in _list_fields(json.loads(to_spark_json(schema)), ""):
+        if _UNMAPPABLE & set(name):
             found.append(path)
     return tuple(found)
 
@@ -174,25 +174,21 @@ def grow_schema(
     widened: bool = False,
     highest_id: int = 0,
 ) -> dict[str, Any]:
-    """Write a table's schema, leaving what it has already untouched.
+    """Return a table's schema as Delta's JSON, with known columns kept as they are.
 
     Args:
         known: the table's schema as Delta's JSON; None when there is no table.
-        schema: the columns it is to have.
-        mapped: give new columns an id and a physical name.
-        widened: a column of another type than before was widened: note it, as readers have to
-            know of old data files.
+        schema: the table's columns after the change.
+        mapped: whether new columns get an id and a physical name.
+        widened: whether columns widen, which the schema notes for readers of old data files.
         highest_id: the highest column id that the table has used.
-
-    Returns:
-        Delta's schema JSON, as a mapping.
     """
     wanted: dict[str, Any] = json.loads(to_spark_json(schema))
-    merged: dict[str, Any] = _merge(known, wanted)
+    merged: dict[str, Any] = _merge_type(known, wanted)
     if widened and known is not None:
         _note_widened(known, merged)
     if mapped:
-        fields = [field for _, _, field in _named(merged, "")]
+        fields = [field for _, _, field in _list_fields(merged, "")]
         last = max([highest_id, *(field["metadata"].get(_ID, 0) for field in fields)])
         for field in fields:
             if _ID not in field["metadata"]:
@@ -219,13 +215,13 @@ def replace_type(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> di
 
 
 def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
-    """Top-level column -> its name in data files and in partition values."""
+    """Return top-level column -> its name in data files and in partition values."""
     fields = {field["name"]: field for field in schema["fields"]}
-    return {name: _physical(fields[name]) for name in columns}
+    return {name: _physical_name(fields[name]) for name in columns}
 
 
 def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Dotted paths of columns that are named by their parts in the data files.
+    """Return dotted paths by logical names, for paths of physical names.
 
     >>> plain = {"fields": [{"name": "a", "type": "long", "metadata": {_PHYSICAL: "col-1"}}]}
     >>> logical_paths(plain, [["col-1"]])
@@ -235,7 +231,7 @@ def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) 
     for parts in physical:
         names, inner = [], schema
         for part in parts:
-            field = next((f for f in inner.get("fields", ()) if _physical(f) == part), None)
+            field = next((f for f in inner.get("fields", ()) if _physical_name(f) == part), None)
             names.append(part if field is None else str(field["name"]))
             below = {} if field is None else field["type"]
             inner = below if isinstance(below, Mapping) else {}
@@ -246,45 +242,47 @@ def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) 
 def file_schema(
     schema: Mapping[str, Any], columns: pa.Schema, *, without: Sequence[str] = ()
 ) -> pa.Schema:
-    """The Arrow schema of the data files: physical names, field ids, no partition columns.
+    """Return the Arrow schema of data files: physical names and field ids.
 
     Args:
         schema: the table's schema as Delta's JSON.
-        columns: the columns that are written, by their logical names.
-        without: partition columns.
+        columns: the columns by their logical names.
+        without: logical names of columns that are left out, such as partition columns.
     """
     fields = {field["name"]: field for field in schema["fields"]}
     return pa.schema(
-        [_arrow(fields[item.name], item) for item in columns if item.name not in without]
+        [_file_field(fields[item.name], item) for item in columns if item.name not in without]
     )
 
 
-def _arrow(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
-    ident = field["metadata"].get(_ID)
-    metadata = None if ident is None else {"PARQUET:field_id": str(ident)}
-    return pa.field(_physical(field), _arrow_type(field["type"], item.type), metadata=metadata)
+def _file_field(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
+    """Return a column as data files have it; `field` is Delta's JSON of the column `item`."""
+    column_id = field["metadata"].get(_ID)
+    metadata = None if column_id is None else {"PARQUET:field_id": str(column_id)}
+    type_ = _file_type(field["type"], item.type)
+    return pa.field(_physical_name(field), type_, metadata=metadata)
 
 
-def _arrow_type(spark: Any, type_: pa.DataType) -> pa.DataType:
+def _file_type(spark: Any, type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_) and type_.num_fields:
         fields = {field["name"]: field for field in spark["fields"]}
-        return pa.struct([_arrow(fields[child.name], child) for child in type_])
+        return pa.struct([_file_field(fields[child.name], child) for child in type_])
     if pa.types.is_list(type_):
         item = type_.value_field
-        return pa.list_(item.with_type(_arrow_type(spark["elementType"], item.type)))
+        return pa.list_(item.with_type(_file_type(spark["elementType"], item.type)))
     if pa.types.is_map(type_):
-        key = type_.key_field.with_type(_arrow_type(spark["keyType"], type_.key_type))
-        value = type_.item_field.with_type(_arrow_type(spark["valueType"], type_.item_type))
+        key = type_.key_field.with_type(_file_type(spark["keyType"], type_.key_type))
+        value = type_.item_field.with_type(_file_type(spark["valueType"], type_.item_type))
         return pa.map_(key, value)
     return type_
 
 
-def _physical(field: Mapping[str, Any]) -> str:
+def _physical_name(field: Mapping[str, Any]) -> str:
     return str(field["metadata"].get(_PHYSICAL, field["name"]))
 
 
-def _merge(known: Any, wanted: Any) -> Any:
-    """What is wanted, with the known text wherever the two mean the same."""
+def _merge_type(known: Any, wanted: Any) -> Any:
+    """Return the JSON of the wanted type, with the known JSON of parts that both have."""
     if not isinstance(wanted, dict) or not isinstance(known, Mapping):
         return wanted
     if wanted.get("type") != known.get("type"):
@@ -294,11 +292,11 @@ def _merge(known: Any, wanted: Any) -> Any:
         grown = [_merge_field(fields.get(field["name"]), field) for field in wanted["fields"]]
         return {**wanted, "fields": grown}
     inner = ("elementType",) if wanted["type"] == "array" else ("keyType", "valueType")
-    return {**known, **{part: _merge(known[part], wanted[part]) for part in inner}}
+    return {**known, **{part: _merge_type(known[part], wanted[part]) for part in inner}}
 
 
 def _note_widened(known: Any, merged: Any) -> None:
-    """Put the changes of type below two structs, arrays or maps into their fields' metadata."""
+    """Add the type changes from `known` to the metadata of fields of `merged`, at any depth."""
     if not isinstance(known, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
@@ -316,6 +314,7 @@ def _note_widened(known: Any, merged: Any) -> None:
 
 
 def _type_changes(known: Any, merged: Any, path: str) -> list[dict[str, str]]:
+    """Return Delta's `typeChanges` of a field, also of its array's or map's parts."""
     if isinstance(known, str):
         change = {"fromType": known, "toType": merged}
         if known == merged:
@@ -330,9 +329,10 @@ def _type_changes(known: Any, merged: Any, path: str) -> list[dict[str, str]]:
 
 
 def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a wanted field, with the known field's metadata if both have one type."""
     if known is None:
         return wanted
-    merged = _merge(known["type"], wanted["type"])
+    merged = _merge_type(known["type"], wanted["type"])
     if isinstance(merged, str) and merged != known["type"]:
         return wanted
     kept = {key: value for key, value in known["metadata"].items() if key != JSON_KEY}
@@ -340,14 +340,14 @@ def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dic
     return {**known, "type": merged, "metadata": {**kept, **mark}}
 
 
-def _named(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every named field below a type, as (name, dotted path, field), parents first."""
+def _list_fields(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return all fields below a type as (name, dotted path, JSON), parents first."""
     if not isinstance(spark, Mapping):
         return []
     found: list[tuple[str, str, dict[str, Any]]] = []
     for field in spark.get("fields", ()):
         path = f"{above}{field['name']}"
-        found += [(field["name"], path, field), *_named(field["type"], f"{path}.")]
+        found += [(field["name"], path, field), *_list_fields(field["type"], f"{path}.")]
     for part in ("elementType", "keyType", "valueType"):
-        found += _named(spark.get(part), above)
+        found += _list_fields(spark.get(part), above)
     return found

@@ -1,14 +1,14 @@
-"""What a table's log counts: the batches of runs, the content of files, bookmarks of sources.
+"""Commit marks and `txn` numbers: batches of runs, content of files, and bookmarks of sources.
 
-Each count is a `txn` action: an application id and its number. The protocol keeps them for good,
-and every append reads them. So a checkpoint of ours keeps the newest 500 of those of runs and
-files. The others become small files beside the data, before it:
+A `txn` action has an application id and its number. The protocol keeps the newest of each id for
+good, and every append reads them. So our checkpoints keep the newest 500 of runs and files. The
+others are archived in small files beside the data before that:
 ```
 _lakeport/transactions/<xx>/<SHA-256 of the application id>.json
 {"app": "lakeport::content:…", "recorded": [[<version of the checkpoint>, <number>], …]}
 ```
-A `txn` action in the checkpoint says that there are such files. Those of bookmarks and of other
-programs are not touched.
+A `txn` action in the checkpoint says that there are such files. Actions of bookmarks and of other
+programs always stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakeport.errors import CommitConflict, DestinationError
 from lakeport.model import Storage
 
 CONTENT: Final = "lakeport::content:"
-"""Begins the application id of a file that was loaded."""
+"""Prefix of the application id of a source file's content."""
 _ARCHIVED: Final = "lakeport::archived"
 _KEPT: Final = 500
 _AT_ONCE: Final = 1000
@@ -35,29 +35,29 @@ Transactions = Mapping[str, Mapping[str, Any]]
 """Application id -> its `txn` action."""
 
 
-def app_id(run_id: str, stream: str) -> str:
-    """Return the application id under which a table's log counts a run's batches of a stream.
+def run_app_id(run_id: str, stream: str) -> str:
+    """Return the application id whose number is the last sequence of a run's stream.
 
-    >>> app_id("r1", "users")
+    >>> run_app_id("r1", "users")
     'lakeport:r1:users'
     """
     return f"lakeport:{run_id}:{stream}"
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """How a commit describes itself in the table's history.
+class CommitInfo:
+    """Description of a commit in the table's history.
 
     Attributes:
-        overwrite: it replaces rows.
-        dynamic: only those of some partitions.
-        new_schema: it may replace the schema.
-        partition_columns: the table's, for the commit that creates it.
+        overwrite: whether a WRITE replaces rows.
+        dynamic: whether it replaces only those of some partitions.
+        new_schema: whether it may replace the schema.
+        partition_columns: the table's partition columns, of the commit that creates it.
         user_metadata: free text kept with the commit.
         metrics: numbers for the history, such as `numFiles`.
         name: WRITE, MERGE, DELETE, UPDATE or RESTORE.
-        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
-        version: the older one whose contents a RESTORE brings back.
+        condition: SQL condition on the rows of a MERGE, DELETE or UPDATE.
+        version: the older version that a RESTORE brings back.
     """
 
     overwrite: bool = False
@@ -71,8 +71,8 @@ class Operation:
     version: int = -1
 
 
-def conflict() -> CommitConflict:
-    """The error for a commit whose table another writer has changed meanwhile."""
+def conflict_error() -> CommitConflict:
+    """Return the error for a commit whose table another writer has changed meanwhile."""
     return CommitConflict(
         "another writer changed the table at the same time",
         "nothing of this batch was committed; run it again.",
@@ -80,19 +80,19 @@ def conflict() -> CommitConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A commit's user metadata, as lakeport writes it.
+class CommitMark:
+    """Mark of a lakeport commit, kept as its user metadata.
 
     Attributes:
-        run_id: the run; empty when it had no id.
+        run_id: the run's id; empty for none.
         stream: the stream's name.
         sequence: the batch's ordinal among the stream's batches of the run; -1 for a commit that
             lands none.
         digest: SHA-256 of the input in hex; empty unless the run has an id.
-        batch_id: the caller's name for the batch.
-        commit_id: unique to one attempt to land it.
-        singer_state: the STATE that becomes durable with the commit, as the bytes that came.
-        moved: the bookmark that the commit moves; None for none, and when read back.
+        batch_id: the run's name.
+        commit_id: unique to one attempt to land the batch.
+        singer_state: the STATE that becomes durable with the commit, as the tap's bytes.
+        moved: the bookmark's move that the commit makes; None for none, and when parsed.
         lowest_version: see `lakeport.model.Landed`.
     """
 
@@ -107,18 +107,18 @@ class Mark:
     lowest_version: int | None = None
 
     @property
-    def numbered(self) -> bool:
-        """Whether the commit counts among the batches that its run lands once."""
+    def lands_once(self) -> bool:
+        """Whether the commit is of a numbered batch, which its run lands once."""
         return bool(self.run_id) and self.sequence >= 0
 
     @property
     def transactions(self) -> dict[str, int]:
-        """Application id -> version: what the commit moves on in the table's log."""
-        counted = {app_id(self.run_id, self.stream): self.sequence} if self.numbered else {}
-        return {**counted, **({self.moved.app: self.moved.number} if self.moved else {})}
+        """Application id -> number, of the commit's `txn` actions."""
+        batch = {run_app_id(self.run_id, self.stream): self.sequence} if self.lands_once else {}
+        return {**batch, **({self.moved.app_id: self.moved.number} if self.moved else {})}
 
-    def text(self) -> str:
-        """The commit's user metadata, as JSON text."""
+    def format(self) -> str:
+        """Return the commit's user metadata, as JSON text."""
         body: dict[str, Any] = {
             "run_id": self.run_id,
             "stream": self.stream,
@@ -140,8 +140,8 @@ class Mark:
         return json.dumps({"lakeport": body}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def parse(cls, text: str | None) -> Mark | None:
-        """Read a commit's user metadata; None when it is not ours."""
+    def parse(cls, text: str | None) -> CommitMark | None:
+        """Parse a commit's user metadata; None if another program wrote it."""
         try:
             body = json.loads(text or "")["lakeport"]
             coded, text = body.get("state_base64"), body.get("state")
@@ -160,10 +160,10 @@ class Mark:
             return None
 
 
-def bookmark_app(name: str) -> str:
-    """The application id under which a table's log has a bookmark's number.
+def bookmark_app_id(name: str) -> str:
+    """Return the application id whose number is that of a bookmark.
 
-    >>> bookmark_app("files")
+    >>> bookmark_app_id("files")
     'lakeport::bookmark:files'
     """
     return f"lakeport::bookmark:{name}"
@@ -171,12 +171,12 @@ def bookmark_app(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BookmarkMove:
-    """A bookmark whose document is written, and that a commit is to move.
+    """A bookmark's move to a written document, which a commit makes durable.
 
     Attributes:
         name: the bookmark's name.
-        number: what the table's log is to say.
-        after: what it said when the source was opened.
+        number: the bookmark's new number.
+        after: its number when the source was opened.
     """
 
     name: str
@@ -184,77 +184,77 @@ class BookmarkMove:
     after: int
 
     @property
-    def app(self) -> str:
-        """See `bookmark_app`."""
-        return bookmark_app(self.name)
+    def app_id(self) -> str:
+        """Application id of the bookmark."""
+        return bookmark_app_id(self.name)
 
 
 def last_transactions(
     storage: Storage, folder: str, version: int, known: Transactions, apps: Collection[str]
 ) -> dict[str, int]:
-    """Return the number that each application has come to at a version, -1 for none.
+    """Return the newest number of each application id at a version, -1 for none.
 
     Args:
         storage: where the table is.
-        folder: its key; empty when it is the storage's root.
+        folder: the table's key; empty when it is the storage's root.
         version: the table's version.
-        known: what the log says at that version.
-        apps: the applications' ids.
+        known: the `txn` actions of the log at that version.
+        apps: application ids.
 
     Raises:
-        DestinationError: the store refused, or an archived entry is damaged.
+        DestinationError: the store refused, or an archived number is damaged.
     """
-    found = {app: int(known[app]["version"]) for app in apps if app in known}
-    away = [app for app in apps if app not in known and _is_archivable(app)]
-    if _ARCHIVED in known and away:
+    numbers = {app: int(known[app]["version"]) for app in apps if app in known}
+    archived = [app for app in apps if app not in known and _is_archivable(app)]
+    if _ARCHIVED in known and archived:
 
-        def number(app: str) -> int:
-            then = [count for at, count in _read(storage, folder, app) if at <= version]
-            return then[-1] if then else -1
+        def read_number(app: str) -> int:
+            until = [n for at, n in _read_archive(storage, folder, app) if at <= version]
+            return until[-1] if until else -1
 
-        with ThreadPoolExecutor(min(_READERS, len(away))) as pool:
-            found.update(zip(away, pool.map(number, away), strict=True))
-    return {app: found.get(app, -1) for app in apps}
+        with ThreadPoolExecutor(min(_READERS, len(archived))) as pool:
+            numbers.update(zip(archived, pool.map(read_number, archived), strict=True))
+    return {app: numbers.get(app, -1) for app in apps}
 
 
-def archive(
+def archive_transactions(
     storage: Storage, folder: str, version: int, known: Transactions
 ) -> list[Mapping[str, Any]]:
-    """Write the entries that a checkpoint leaves out to files; return those that it keeps.
+    """Archive old `txn` actions of a checkpoint, up to 1,000 at once; return those that stay.
 
     Args:
         storage: where the table is.
-        folder: its key; empty when it is the storage's root.
-        version: the checkpoint's.
-        known: what the log says at that version.
+        folder: the table's key; empty when it is the storage's root.
+        version: the checkpoint's version.
+        known: the `txn` actions of the log at that version.
 
     Raises:
         DestinationError: the store refused: then the checkpoint must not be written.
     """
     ours = [app for app in known if _is_archivable(app)]
     ours.sort(key=lambda app: known[app].get("lastUpdated") or 0)
-    going = ours[: max(0, len(ours) - _KEPT)][:_AT_ONCE]
-    if not going:
+    old = ours[: max(0, len(ours) - _KEPT)][:_AT_ONCE]
+    if not old:
         return list(known.values())
 
     def write(app: str) -> None:
         number = int(known[app]["version"])
-        before = _read(storage, folder, app)
+        before = _read_archive(storage, folder, app)
         if not before or before[-1][0] < version:
             body = {"app": app, "recorded": [*before, (version, number)]}
-            storage.put(_key(folder, app), json.dumps(body, ensure_ascii=False).encode())
+            storage.put(_archive_key(folder, app), json.dumps(body, ensure_ascii=False).encode())
 
     with ThreadPoolExecutor(_READERS) as pool:
-        for _ in pool.map(write, going):
+        for _ in pool.map(write, old):
             pass
-    left_out = {*going, _ARCHIVED}
+    left_out = {*old, _ARCHIVED}
     kept = [action for app, action in known.items() if app not in left_out]
-    updated = max(known[app].get("lastUpdated") or 0 for app in going)
+    updated = max(known[app].get("lastUpdated") or 0 for app in old)
     return [*kept, {"appId": _ARCHIVED, "version": version, "lastUpdated": updated}]
 
 
 def _is_archivable(app: str) -> bool:
-    """Whether an application id is a run's or a file's; others of ours begin `lakeport::`, too.
+    """Whether an application id is of a run or of a file's content.
 
     >>> _is_archivable("lakeport:r1:users"), _is_archivable("lakeport::bookmark:files")
     (True, False)
@@ -263,15 +263,15 @@ def _is_archivable(app: str) -> bool:
     return of_run or app.startswith(CONTENT)
 
 
-def _key(folder: str, app: str) -> str:
+def _archive_key(folder: str, app: str) -> str:
     name = hashlib.sha256(app.encode("utf-8", "surrogatepass")).hexdigest()
     below = f"_lakeport/transactions/{name[:2]}/{name}.json"
     return f"{folder}/{below}" if folder else below
 
 
-def _read(storage: Storage, folder: str, app: str) -> Sequence[tuple[int, int]]:
-    """Read what was archived of an application: versions of checkpoints and its number there."""
-    key = _key(folder, app)
+def _read_archive(storage: Storage, folder: str, app: str) -> Sequence[tuple[int, int]]:
+    """Return the archived numbers of an application, as (checkpoint's version, number)."""
+    key = _archive_key(folder, app)
     data = storage.get(key)
     if data is None:
         return ()

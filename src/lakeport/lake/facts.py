@@ -25,10 +25,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import DataFile, parse_value
-from lakeport.delta_log.history import KnownFile, LogHistory, Version, read_history
+from lakeport.delta_log.actions import DataFile, parse_partition_value
+from lakeport.delta_log.history import VersionFile, LogHistory, TableVersion, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import MOST_POINTS
 from lakeport.schema.hints import format_command
@@ -156,7 +156,7 @@ def parse_log_value(value: Any, type_: pa.DataType) -> Any:
             raise ValueError(value)
         return whole
     kind = next(kind for is_kind, kind in _KINDS if is_kind(type_))
-    found = parse_value(value, type_) if isinstance(value, str) and kind is not str else value
+    found = parse_partition_value(value, type_) if isinstance(value, str) and kind is not str else value
     if not isinstance(found, kind):
         raise TypeError(value)
     if isinstance(found, datetime):
@@ -217,7 +217,7 @@ def explain_cut_bound(value: Any) -> str:
 
 
 def build_column_facts(
-    files: Sequence[KnownFile],
+    files: Sequence[VersionFile],
     leaves: Sequence[LeafColumn],
     known: Sequence[frozenset[tuple[str, ...]]],
     partitions: Sequence[str],
@@ -253,7 +253,7 @@ def build_column_facts(
 class _FileStatistics:
     """The statistics of all data files, by kind; each list has an entry for each file."""
 
-    files: Sequence[KnownFile]
+    files: Sequence[VersionFile]
     records: list[int | None]
     low: list[Mapping[str, Any]]
     high: list[Mapping[str, Any]]
@@ -261,7 +261,7 @@ class _FileStatistics:
     deletes: bool
 
     @classmethod
-    def of(cls, files: Sequence[KnownFile], *, decimals: bool) -> _FileStatistics:
+    def of(cls, files: Sequence[VersionFile], *, decimals: bool) -> _FileStatistics:
         # A decimal keeps its digits only where it never was a float.
         """Read the statistics of data files."""
         each = [known.file.statistics(decimals=decimals) for known in files]
@@ -329,7 +329,7 @@ def _format_bounds(
     return {"minimum": least, "maximum": greatest, "approximate": reason}
 
 
-def _summarise_partition_column(files: Sequence[KnownFile], leaf: LeafColumn) -> dict[str, Any]:
+def _summarise_partition_column(files: Sequence[VersionFile], leaf: LeafColumn) -> dict[str, Any]:
     """Return nulls and exact bounds of a partition column, from the files' partitions."""
     (name,) = leaf.path
     rows: dict[str, int | None] = {}
@@ -504,10 +504,10 @@ def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iter
     yield from (f"gone: {name}, {type_}" for name, type_ in old.items() if name not in new)
 
 
-def _build_version(version: Version, columns: tuple[str, ...]) -> VersionFacts:
+def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFacts:
     """Return the facts of one version; `columns` are sentences about its columns."""
     info, held = version.info, version.held
-    mark = Mark.parse(info.get("userMetadata"))
+    mark = CommitMark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
     return VersionFacts(
         number=version.number,
@@ -611,12 +611,12 @@ def build_files_facts(storage: Storage, folder: str, name: str, snapshot: FilesS
     )
 
 
-def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[KnownFile], list[ColumnFacts]]:
+def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[VersionFile], list[ColumnFacts]]:
     """Read Parquet footers; return the files as a log would have them, and the columns' facts.
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
-    files: list[KnownFile] = []
+    files: list[VersionFile] = []
     schemas: list[frozenset[tuple[str, ...]]] = []
     wanted: dict[str, LeafColumn] = {}
     for item, footer in zip(snapshot.files, snapshot.iterate_footers(), strict=True):
@@ -628,7 +628,7 @@ def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[KnownFile], list
         untold |= {leaf.index for leaf in list_leaves(schema) if types.get(leaf.path) is None}
         stats = make_stats(footer, schema, nans=untold, indexed=-1)
         file = DataFile(item.key, item.bytes, {}, stats)
-        files.append(KnownFile(file, footer.num_rows, len(files)))
+        files.append(VersionFile(file, footer.num_rows, len(files)))
         own = [leaf for each in known.values() for leaf in each]
         schemas.append(frozenset(leaf.path for leaf in own))
         for leaf in own:
@@ -698,8 +698,8 @@ def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | N
         SourceError: statistics don't tell it.
         DestinationError: the store refused.
     """
-    log = DeltaLog(storage, folder).files()
-    files: Sequence[KnownFile] | None = None
+    log = DeltaLog(storage, folder).list_files()
+    files: Sequence[VersionFile] | None = None
     columns: Sequence[ColumnFacts] = ()
     if log.newest >= 0:
         history = read_log_history(storage, folder, log)

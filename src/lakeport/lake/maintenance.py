@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeport.config.explain import closest_match
 from lakeport.config.values import parse_seconds
 from lakeport.delta_log.reader import Contents, DeltaLog
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.destinations import delta_session
 from lakeport.errors import ConfigError
 from lakeport.model import StoredObject
@@ -168,11 +168,11 @@ def vacuum(
         wanted = retain
     before = time.time() - RETENTION_HOURS * 3600
     shown = partial(_build_inventory, location=location, before=before)
-    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    mark = CommitMark("", "", -1, "", "", str(uuid.uuid4()))
     files = session.vacuum(
         uri,
         wanted,
-        user_metadata=mark.text(),
+        user_metadata=mark.format(),
         dry_run=dry_run,
         force=force,
         files=shown if wanted < RETENTION_HOURS else None,
@@ -182,9 +182,9 @@ def vacuum(
     return _vacuum_report(location.log, mark, newest)
 
 
-def _vacuum_report(log: DeltaLog, mark: Mark, read: int) -> VacuumReport:
+def _vacuum_report(log: DeltaLog, mark: CommitMark, read: int) -> VacuumReport:
     """Read the report of a VACUUM from its own two commits."""
-    ours = [commit for commit in log.since(read) if commit.mark == mark]
+    ours = [commit for commit in log.commits_since(read) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
     return VacuumReport(
         version=max((commit.version for commit in ours), default=read),

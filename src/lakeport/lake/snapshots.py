@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import parse_path, parse_value, row_count
+from lakeport.delta_log.actions import unquote_path, parse_partition_value, count_rows
 from lakeport.delta_log.reader import Contents
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
@@ -80,7 +80,7 @@ class DeltaSnapshot:
             wanted = limit - sum(map(len, batches))
             if wanted <= 0:
                 break
-            key = f"{self.folder}/{parse_path(file.path)}".lstrip("/")
+            key = f"{self.folder}/{unquote_path(file.path)}".lstrip("/")
             try:
                 batches.append(self._read_rows(key, file.partition, wanted))
             except pa.ArrowInvalid:
@@ -100,7 +100,7 @@ class DeltaSnapshot:
         columns = []
         for item in self.contents.state.schema:
             if item.name in values:
-                value = pa.scalar(parse_value(values[item.name], item.type), item.type)
+                value = pa.scalar(parse_partition_value(values[item.name], item.type), item.type)
                 columns.append(pa.repeat(value, len(rows)))
             elif item.name in rows.column_names:
                 columns.append(_cast_column(rows.column(item.name), item.type))
@@ -225,7 +225,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
         "version": state.version,
         "partition_columns": state.partition_columns,
         "cluster_columns": state.clustering,
-        "rows": row_count(contents.files),
+        "rows": count_rows(contents.files),
         **summarise_file_sizes([file.bytes for file in contents.files], uri),
         "protocol": f"reader {protocol['minReaderVersion']}, "
         f"writer {protocol['minWriterVersion']}",

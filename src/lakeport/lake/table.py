@@ -339,7 +339,7 @@ class Table:
 
         # A name that is wrong does not wait for Spark.
         versions = self._read_versions()
-        find_run_versions(versions.log.back_from(versions.find_newest()), run_id, self.uri)
+        find_run_versions(versions.log.commits_back_from(versions.find_newest()), run_id, self.uri)
         with self._open_session("`undo`", writes=True) as session:
             return undo(session, self._location, run_id)
 
@@ -365,7 +365,7 @@ class Table:
     def _read_contents(self) -> Contents:
         """Read the newest version of a Delta table; raise SourceError for other tables."""
         versions = self._read_versions()
-        return versions.files.contents(versions.find_newest())
+        return versions.files.read_contents(versions.find_newest())
 
     def _open_snapshot(self, versions: TableVersions, found: FilesSnapshot | int) -> DeltaSnapshot | FilesSnapshot:
         """Return the snapshot of a version, or the one of plain files as it is."""
@@ -373,7 +373,7 @@ class Table:
 
         if not isinstance(found, int):
             return found
-        contents = versions.files.contents(found)
+        contents = versions.files.read_contents(found)
         return DeltaSnapshot(self._location.storage, self._location.folder, contents)
 
     def _check_files(self, session: DeltaSession, found: FilesSnapshot | int) -> None:

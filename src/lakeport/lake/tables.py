@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.explain import closest_match
 from lakeport.config.load import load_target
-from lakeport.delta_log.history import Amount, Version, read_history
+from lakeport.delta_log.history import FileTotals, TableVersion, read_history
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
@@ -330,7 +330,7 @@ def _describe_table(
 
 def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
     """Add to a Delta table the facts of its log, if that is small enough."""
-    log = DeltaLog(storage, key).files()
+    log = DeltaLog(storage, key).list_files()
     if log.newest < 0:
         return replace(one, problem="its `_delta_log` has no version"), ()
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
@@ -340,14 +340,14 @@ def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> 
     history = read_history(log, most_bytes=_LOG_BYTES, most_versions=wanted)
     if history is None:
         return one, ()
-    held = Amount.of(history.files)
+    held = FileTotals.of(history.files)
     small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
     grown = _list_growth(history.versions[-points:]) if points else ()
     one = replace(one, rows=held.rows, bytes=held.bytes, files=held.files)
     return replace(one, small_files=small, growth=grown), ()
 
 
-def _list_growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
+def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
     """Return Unix time and rows of each version that tells both."""
     return [
         (version.at.timestamp(), version.held.rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.delta_log.actions import DataFile, transaction_action
 from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
-from lakeport.delta_log.transactions import Operation
+from lakeport.delta_log.transactions import CommitInfo
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.hints import format_command
 from lakeport.lake.records import RestoreReport, UndoReport
@@ -102,7 +102,7 @@ def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoRep
     """
     log = location.log
     txn = _begin_transaction(session, log)
-    undone = find_run_versions(log.back_from(txn.version), run_id, location.uri)
+    undone = find_run_versions(log.commits_back_from(txn.version), run_id, location.uri)
     before = undone[0] - 1
     return UndoReport(_commit_old_contents(txn, location, before), before, undone)
 
@@ -126,22 +126,22 @@ def restore(session: DeltaSession, location: TableLocation, version: int) -> Res
 
 def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction:
     """Begin a transaction on the newest version."""
-    return TableTransaction(log, log.newest_contents(ALL), lambda: session)
+    return TableTransaction(log, log.read_newest_contents(ALL), lambda: session)
 
 
 def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
     """Commit an older version's contents and run counters; return the new version."""
     versions = TableVersions.of(location.storage, location.folder)
-    then, now = (versions.files.contents(number) for number in (version, txn.version))
+    then, now = (versions.files.read_contents(number) for number in (version, txn.version))
     back, away = _diff_files(then, now), _diff_files(now, then)
-    if versions.log.missing(back):
+    if versions.log.find_missing(back):
         raise missing_files_error(location.uri, version)
     txn.read_all()
     was, is_now = _drop_null_metadata(then), _drop_null_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove(away)
-    actions = [file.add() for file in back]
+    actions = [file.add_action() for file in back]
     for name, count in _read_run_counters(location, version, txn.version).items():
         txn.watch(name)
         actions.append(transaction_action(name, count, int(time.time() * 1000)))
@@ -153,13 +153,13 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
         "numOfFilesAfterRestore": len(then.files),
         "tableSizeAfterRestore": sum(file.bytes for file in then.files),
     }
-    return txn.commit(actions, Operation(name="RESTORE", version=version, metrics=metrics))
+    return txn.commit(actions, CommitInfo(name="RESTORE", version=version, metrics=metrics))
 
 
 def _read_run_counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
     """Return the counters at a version of the runs that committed after it."""
     log = location.log
-    later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
+    later = takewhile(lambda commit: commit.version > version, log.commits_back_from(newest))
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
     return log.last_transactions(version, sorted(names))
 
@@ -200,8 +200,8 @@ def _format_commits(others: Sequence[Commit]) -> str:
 
 def _diff_files(these: Contents, those: Contents) -> list[DataFile]:
     """Return the files of one version that another version lacks."""
-    known = {file.ident for file in those.files}
-    return [file for file in these.files if file.ident not in known]
+    known = {file.identity for file in those.files}
+    return [file for file in these.files if file.identity not in known]
 
 
 def _drop_null_metadata(contents: Contents) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class TableVersions:
             DestinationError: the store refused.
         """
         log = DeltaLog(storage, folder)
-        return cls(log, log.files())
+        return cls(log, log.list_files())
 
     def find_newest(self) -> int:
         """Return the newest version; raise SourceError if this is no Delta table.
@@ -65,7 +65,7 @@ class TableVersions:
         """
         newest, oldest = self.find_newest(), self.files.oldest
         if timestamp is not None:
-            found = self.files.at(_parse_timestamp(timestamp))
+            found = self.files.version_at(_parse_timestamp(timestamp))
             if found < oldest:
                 raise SourceError(
                     f"{self.log.uri} has no version as old as {timestamp}",
@@ -105,7 +105,7 @@ class TableVersions:
 
     def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
         """List the history of the table from a version backwards."""
-        return [build_history_entry(commit) for commit in islice(self.log.back_from(version), limit)]
+        return [build_history_entry(commit) for commit in islice(self.log.commits_back_from(version), limit)]
 
     def find_singer_state(self) -> SingerState | None:
         """Return the newest Singer STATE with its commit; None if there is none.
@@ -113,7 +113,7 @@ class TableVersions:
         Raises:
             SourceError: this is not a Delta table.
         """
-        commit = self.log.newest_singer_state(self.find_newest())
+        commit = self.log.find_singer_state(self.find_newest())
         if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
         known = build_history_entry(commit)

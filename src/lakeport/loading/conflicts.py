@@ -26,7 +26,7 @@ from lakeport.schema.types import TIMESTAMP, format_type
 if TYPE_CHECKING:
     from lakeport.loading.batches import BatchPart
     from lakeport.model import Reader, Split
-    from lakeport.writers.base import Current
+    from lakeport.writers.base import ExistingTable
 
 _MOST_ROWS: Final = 1 << 20  # rows of a part that are searched for a misfit
 _DECLARABLE: Final = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
@@ -37,7 +37,7 @@ _SPOOL_FILE: Final = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\
 
 
 def explain_conflict(
-    conflict: TypeConflict, table: str, now: Current | None, misfit: str = ""
+    conflict: TypeConflict, table: str, now: ExistingTable | None, misfit: str = ""
 ) -> SchemaConflict:
     """Return a conflict with its first misfit, and a hint with the commands that end it.
 

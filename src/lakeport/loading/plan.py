@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared_columns import ColumnDeclaration
-    from lakeport.writers.base import Current, TableWriter
+    from lakeport.writers.base import ExistingTable, TableWriter
 
 _MOST_FAULTS: Final = 3  # bad records that a plan describes
 _FAILS_WARNING: Final = (
@@ -275,7 +275,7 @@ def _plan_stream(
     check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.partition_keys(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
-    now = writer.current()
+    now = writer.read_existing()
     size = int(seen.bytes * seen.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
     counts = seen.counts
@@ -297,7 +297,7 @@ def _plan_stream(
     )
 
 
-def _plan_columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
+def _plan_columns(incoming: pa.Schema, now: ExistingTable | None) -> tuple[ColumnPlan, ...]:
     """Return the stream's columns with their changes, then the columns that only the table has."""
     from lakeport.schema.types import format_type, get_logical_type
 
@@ -324,7 +324,7 @@ def _plan_columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan,
 
 
 def _table_warnings(
-    writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: Current | None
+    writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: ExistingTable | None
 ) -> tuple[str, ...]:
     """Return a load's warnings about its table; for a load that would fail, the error as one."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit

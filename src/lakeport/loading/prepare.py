@@ -158,7 +158,7 @@ class PreparedLoad:
         from lakeport.schema.spark_schema import quote_identifier
 
         writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
-        now = writer.current()
+        now = writer.read_existing()
         if now is None:
             return None
         folder = writer.uri.removeprefix(self.storage.uri()).strip("/")

@@ -579,7 +579,7 @@ def _table_columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
     """Return the table's columns but lakeport's internal ones; None where there is no table."""
     prepared = prepare(config, begin=False)
     with prepared.engine as engine:
-        table = open_table(config, prepared.storage, engine, stream, writes=False).current()
+        table = open_table(config, prepared.storage, engine, stream, writes=False).read_existing()
     if table is None:
         return None
     own = list_internal_columns(config.internal_columns_prefix if config.internal_columns else None)

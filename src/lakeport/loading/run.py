@@ -293,7 +293,7 @@ class _LoadRun:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
         appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
         columns = batch.reader.schema if appends and batch.reader else ()
-        return len(columns) > 0 and self._loader_of(batch.stream).writer.current() is None
+        return len(columns) > 0 and self._loader_of(batch.stream).writer.read_existing() is None
 
     def _check_empty_stream(self, stream: str, *, quiet: bool = False) -> None:
         """Raise ExpectationFailed if a stream may not go without rows."""

@@ -173,7 +173,7 @@ class StreamScanner:
         Args:
             unknown: field -> kind of its values.
         """
-        now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.current()
+        now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.read_existing()
         typed = now.schema if now is not None and now.typed else ()
         columns = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
         in_table = {f.name: get_logical_type(f) for f in replace_untyped_columns(columns)}

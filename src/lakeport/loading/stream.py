@@ -46,7 +46,7 @@ from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.nested import find_untyped_columns, is_json, replace_untyped_columns
 from lakeport.schema.types import check_column_count
 from lakeport.units import pluralize
-from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
+from lakeport.writers.base import PartlyLanded, TablePlan, TableWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -83,7 +83,7 @@ class CommitGroup:
     checked: bool = False
     clashes: int = 0
 
-    def without_files(self, landed: LandedBefore) -> CommitGroup:
+    def without_files(self, landed: PartlyLanded) -> CommitGroup:
         """Return the group without the files that the table has."""
         parts = tuple(part.without_files(landed.files) for part in self.parts)
         size = sum(part.batch.bytes for part in parts)
@@ -202,7 +202,7 @@ class StreamLoader:
         if self.transform is not None and not whole.gone:
             whole = self.transform.digest_rules(whole)
         with self.timeline.stage("planning", whole.stream):
-            before = self.writer.landed_before(whole)
+            before = self.writer.find_landed(whole)
         if before is not None:
             for batch in batches:
                 self._scanner.recount_bad(batch)
@@ -242,10 +242,10 @@ class StreamLoader:
             case UnknownFields() if not group.scan_first:
                 if self.policies.config.unknown_fields is UnknownPolicy.EVOLVE:
                     return replace(group, scan_first=True, parts=())
-            case LandedBefore():
+            case PartlyLanded():
                 return group.without_files(obstacle)
             case TypeConflict():
-                now, path = self.writer.current(), obstacle.path
+                now, path = self.writer.read_existing(), obstacle.path
                 parts = clear_type(obstacle, group.parts)
                 if parts is None:
                     misfit = find_misfit(obstacle, group.parts)
@@ -271,7 +271,7 @@ class StreamLoader:
         for part in parts:
             if part.transformed is not None:
                 stack.callback(part.transformed.close)
-        stack.enter_context(self.writer.at_work())
+        stack.enter_context(self.writer.register_publishing())
         return replace(group, scanned=scanned, parts=tuple(parts))
 
     def _make_parts(
@@ -343,7 +343,7 @@ class StreamLoader:
         try:
             return self._plan_parts(group.whole, group.parts)
         except TypeConflict as conflict:
-            now = self.writer.current()
+            now = self.writer.read_existing()
             if now is None:
                 raise
             fitted = [part.fit_table(now.schema) for part in group.parts]
@@ -427,12 +427,12 @@ class StreamLoader:
         """Report bad records and enforce expectations; return what landed before, with `once`.
 
         Raises:
-            LandedBefore: the table has some of the files.
+            PartlyLanded: the table has some of the files.
             ExpectationFailed: rows violate an expectation whose violation fails the load.
             InputError: the run has more bad records than it may.
         """
         if self.policies.config.once:
-            before = self.writer.landed_before(staged.batch)
+            before = self.writer.find_landed(staged.batch)
             if before is not None:
                 return before
         for one in group.scanned:

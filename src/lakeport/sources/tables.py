@@ -73,7 +73,9 @@ def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
     moved: list[str] = []
     versions = range(after + 1, last + 1)
     with ThreadPoolExecutor(_READERS, "lakeport-log") as executor:
-        for version, entries in zip(versions, executor.map(log.entries, versions), strict=True):
+        for version, entries in zip(
+            versions, executor.map(log.read_actions, versions), strict=True
+        ):
             if entries is None:
                 raise SourceError(
                     f"the log of {log.uri} does not have version {version} any more, and "
@@ -208,7 +210,7 @@ class DeltaTable:
         spark.configure_store(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         self.log = DeltaLog(self.storage, "")
         check_log(self.storage, "", self._roots)
-        state = self.log.state()
+        state = self.log.read_state()
         if state is None:
             raise SourceError(
                 f"{self.storage.uri()!r} is no Delta table",
@@ -226,7 +228,7 @@ class DeltaTable:
 
     def read_files(self, files: Sequence[DataFile]) -> DataFrame:
         """Return the rows of some of the table's files."""
-        actions = [file.add() for file in files]
+        actions = [file.add_action() for file in files]
         check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
         return self._snapshot.rows_of(actions)
 
@@ -373,7 +375,7 @@ def _read_feed(
 
 def _check_moved_files(table: DeltaTable, changes: TableChanges) -> None:
     """Raise SourceError if a file that OPTIMIZE has replaced since was vacuumed."""
-    for path in table.log.missing(changes.moved_files):
+    for path in table.log.find_missing(changes.moved_files):
         raise SourceError(
             f"file {path!r} of {table.log.uri} is gone: its rows were moved into another file, and "
             "it was vacuumed before they were landed",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch, Landed, Memory, Staged
 
 
-class LandedBefore(Exception):
+class PartlyLanded(Exception):
     """Raised before a commit: some source files were landed before, and `once` leaves them out.
 
     Attributes:
@@ -55,7 +55,7 @@ class TablePlan:
 
 
 @dataclass(frozen=True)
-class Current:
+class ExistingTable:
     """A table that exists before a load.
 
     Attributes:
@@ -79,17 +79,17 @@ class TableWriter(Protocol):
         """The table, as users name it."""
         ...
 
-    def current(self) -> Current | None:
+    def read_existing(self) -> ExistingTable | None:
         """Return the table as it is now; None when there is none."""
         ...
 
-    def landed_before(self, batch: Batch) -> Landed | None:
+    def find_landed(self, batch: Batch) -> Landed | None:
         """Return the report of a batch that its run has landed before; None for one to land.
 
         With `once`, also of a batch whose content any load has landed.
 
         Raises:
-            LandedBefore: some of the batch's files were landed before.
+            PartlyLanded: some of the batch's files were landed before.
             RunMismatch: the run landed something else under this number.
         """
         ...
@@ -109,7 +109,7 @@ class TableWriter(Protocol):
         """
         ...
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def register_publishing(self) -> AbstractContextManager[None]:
         """Register this load as publishing, from a batch's first plan to its last commit.
 
         Does nothing for tables with atomic commits, as no load finishes another's there.
@@ -123,7 +123,7 @@ class TableWriter(Protocol):
 
         Raises:
             ObjectExists: keys are taken and the objects can't get others: plan and stage again.
-            LandedBefore: plan and stage the other source files alone.
+            PartlyLanded: plan and stage the other source files alone.
         """
         ...
 

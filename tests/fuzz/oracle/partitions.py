@@ -11,11 +11,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.delta_log.actions import (
-    parse_path,
-    parse_value,
+    format_partition_value,
+    parse_partition_value,
     partition_folder,
-    serialise_value,
-    uri_path,
+    quote_path,
+    unquote_path,
 )
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.model import EPOCH
@@ -45,9 +45,9 @@ def check(case: Case) -> None:
 
 
 def _check_value(value: Any, type_: pa.DataType) -> None:
-    text = serialise_value(value)
+    text = format_partition_value(value)
     wanted = None if value == "" else value
-    found = parse_value(text, type_)
+    found = parse_partition_value(text, type_)
     if found != wanted or type(found) is not type(wanted):
         raise Changed("a partition value does not come back from the log", value, text, found)
     if text is not None and type_ == pa.decimal128(38, 2) and "E" in text:
@@ -55,14 +55,14 @@ def _check_value(value: Any, type_: pa.DataType) -> None:
     folder = partition_folder({"p": text})
     if folder.count("/") or "\0" in folder or len(folder.encode()) > 200:
         raise Changed("a partition's folder is no plain name", folder)
-    if parse_path(uri_path(folder)) != folder or unquote(uri_path(folder)) != folder:
+    if unquote_path(quote_path(folder)) != folder or unquote(quote_path(folder)) != folder:
         raise Changed("a partition's folder does not come back from its path", folder)
     if text is not None and "~" not in folder and unquote(folder) != f"p={text}":
         raise Changed("a partition's folder tells another value", folder, text)
 
 
 def _check_folder(name: str, one: str, other: str) -> None:
-    texts = serialise_value(one), serialise_value(other)
+    texts = format_partition_value(one), format_partition_value(other)
     first, second = (partition_folder({name: text, "q": one}) for text in texts)
     if (first == second) != (texts[0] == texts[1]) and None not in texts:
         raise Changed("two partitions have one folder", one, other, first)

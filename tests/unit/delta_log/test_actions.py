@@ -14,16 +14,16 @@ import pytest
 from lakeport.delta_log.actions import (
     add_action,
     check_partition_type,
+    format_partition_value,
     metadata_action,
-    parse_path,
-    parse_value,
+    parse_partition_value,
     partition_folder,
-    serialise_value,
+    quote_path,
     transaction_action,
-    uri_path,
+    unquote_path,
 )
 from lakeport.delta_log.reader import DeltaLog
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import ConfigError, SourceError
 from lakeport.storage.local import LocalStorage
 
@@ -47,20 +47,28 @@ AT = pa.timestamp("us", "UTC")
     ],
 )
 def test_values_there_and_back(value: object, type_: pa.DataType, text: str | None) -> None:
-    assert serialise_value(value) == text
-    assert parse_value(text, type_) == value
+    assert format_partition_value(value) == text
+    assert parse_partition_value(text, type_) == value
 
 
 def test_spellings_of_a_time_are_one_value() -> None:
     texts = ["2024-01-01 10:00:00", "2024-01-01 10:00:00.0", "2024-01-01T10:00:00.000000Z"]
-    assert {parse_value(text, AT) for text in texts} == {datetime(2024, 1, 1, 10, tzinfo=UTC)}
-    assert serialise_value("") is None
+    assert {parse_partition_value(text, AT) for text in texts} == {
+        datetime(2024, 1, 1, 10, tzinfo=UTC)
+    }
+    assert format_partition_value("") is None
 
 
 def test_spellings_of_a_number_are_one_value() -> None:
-    assert parse_value("1.0E10", pa.float64()) == parse_value("10000000000.0", pa.float64()) == 1e10
-    assert {(parse_value("NaN", pa.float32()),)} == {(parse_value("nan", pa.float32()),)}
-    assert parse_value("0.1", pa.float32()) == pa.scalar(0.1, pa.float32()).as_py()
+    assert (
+        parse_partition_value("1.0E10", pa.float64())
+        == parse_partition_value("10000000000.0", pa.float64())
+        == 1e10
+    )
+    assert {(parse_partition_value("NaN", pa.float32()),)} == {
+        (parse_partition_value("nan", pa.float32()),)
+    }
+    assert parse_partition_value("0.1", pa.float32()) == pa.scalar(0.1, pa.float32()).as_py()
 
 
 @pytest.mark.parametrize("type_", [pa.float64(), pa.binary(), pa.list_(pa.int64())])
@@ -74,16 +82,16 @@ def test_folders_are_legal_names_and_paths_lead_to_them() -> None:
     long = [partition_folder({"c": char * 1000}) for char in ("é", "🦀", "%")]
     assert len({*long, partition_folder({"c": "é" * 999})}) == 4
     assert all(len(name.encode()) <= 255 for name in long)
-    assert uri_path("c=a%3A\u00a0 é🦀") == "c=a%253A%C2%A0%20é🦀"
-    assert parse_path(uri_path("c=a%3A\u00a0 é🦀")) == "c=a%3A\u00a0 é🦀"
+    assert quote_path("c=a%3A\u00a0 é🦀") == "c=a%253A%C2%A0%20é🦀"
+    assert unquote_path(quote_path("c=a%3A\u00a0 é🦀")) == "c=a%3A\u00a0 é🦀"
 
 
 def test_a_mark_comes_back_with_its_state_unchanged() -> None:
     for state in (None, b"", b'{"a":  1, "\xc3\xa9": 2}', b"\xff"):
-        mark = Mark("r", "s", 3, "d", "b", "c", state)
-        assert Mark.parse(mark.text()) == mark
+        mark = CommitMark("r", "s", 3, "d", "b", "c", state)
+        assert CommitMark.parse(mark.format()) == mark
     for other in (None, "", "text", "[]", '{"lakeport": 1}', '{"lakeport": {"run_id": "r"}}'):
-        assert Mark.parse(other) is None
+        assert CommitMark.parse(other) is None
 
 
 def _commit(root: Path, version: int, *actions: str | dict[str, Any]) -> None:
@@ -105,28 +113,28 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
         add,
         transaction_action("app", 5, 0),
     )
-    mark = Mark("r", "s", 0, "d", "b", "c", b"{}")
+    mark = CommitMark("r", "s", 0, "d", "b", "c", b"{}")
     _commit(
         tmp_path,
         1,
-        {"commitInfo": {"operation": "WRITE", "userMetadata": mark.text()}},
+        {"commitInfo": {"operation": "WRITE", "userMetadata": mark.format()}},
         {"remove": {"path": "c=a%20b/x.parquet", "dataChange": True}},
         add_action("y.parquet", {"c": None}, 20, 0, ""),
     )
     commits = DeltaLog(storage, "t")
-    assert commits.newest() == 1
-    newest = commits.read(1)
+    assert commits.find_newest_version() == 1
+    newest = commits.read_commit(1)
     assert newest is not None
     assert (newest.added, newest.removed, newest.rows_added, newest.mark) == (1, 1, -1, mark)
     assert commits.last_transactions(1, ["app", "none"]) == {"app": 5, "none": -1}
-    log = DeltaLog(storage, "t").files()
+    log = DeltaLog(storage, "t").list_files()
     first, second = log.replay(0), log.replay(1)
     assert first is not None
     assert second is not None
     assert [f.path for f in first.files] == ["c=a%20b/x.parquet"]
     assert [f.path for f in second.files] == ["y.parquet"]
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
-    assert DeltaLog(storage, "t").files().replay(1) is None
+    assert DeltaLog(storage, "t").list_files().replay(1) is None
     with pytest.raises(SourceError, match="does not tell what the table holds at version 1"):
         commits.last_transactions(1, ["app"])
-    assert DeltaLog(storage, "nothing").files().newest == -1
+    assert DeltaLog(storage, "nothing").list_files().newest == -1

@@ -16,8 +16,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakeport.delta_log import checkpoint, transactions
-from lakeport.delta_log.actions import action_line, add_action, metadata_action
-from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
+from lakeport.delta_log.actions import add_action, format_action, metadata_action
+from lakeport.delta_log.checkpoint import is_checkpoint_due, write_checkpoint
 from lakeport.delta_log.reader import STATE, DeltaLog
 from lakeport.errors import DestinationError
 from lakeport.storage.local import LocalStorage
@@ -38,7 +38,7 @@ class Log:
         self.folder.mkdir(parents=True)
         self.storage = LocalStorage(str(root))
         self.next = 0
-        protocol = action_line("protocol", {"minReaderVersion": 1, "minWriterVersion": 2})
+        protocol = format_action("protocol", {"minReaderVersion": 1, "minWriterVersion": 2})
         self.commit(protocol, metadata_action("m", SCHEMA, [], properties or {}, 0))
 
     def commit(self, *lines: str) -> None:
@@ -68,17 +68,17 @@ def add(name: str) -> str:
 def remove(name: str, days_ago: float = 0) -> str:
     at = int(1000 * (time.time() - days_ago * DAY))
     body = {"path": f"{name}.parquet", "deletionTimestamp": at, "dataChange": True}
-    return action_line("remove", body)
+    return format_action("remove", body)
 
 
 def txn(app: str, number: int, updated: int) -> str:
-    return action_line("txn", {"appId": app, "version": number, "lastUpdated": updated})
+    return format_action("txn", {"appId": app, "version": number, "lastUpdated": updated})
 
 
 def told(log: Log, version: int) -> tuple[list[str], list[str], dict[str, int]]:
     """Paths of files, those of removed ones, and counters at a version."""
-    found = DeltaLog(log.storage, "t").files().replay(version)
-    counted = DeltaLog(log.storage, "t").files().replay(version, STATE)
+    found = DeltaLog(log.storage, "t").list_files().replay(version)
+    counted = DeltaLog(log.storage, "t").list_files().replay(version, STATE)
     assert found is not None and counted is not None
     removed = {file.path for file in found.removed}
     if log.path(version).exists():
@@ -152,7 +152,7 @@ def test_checkpoints_of_delta_rs_are_gone_on_with(tmp_path: Path) -> None:
     assert sorted(table.to_pyarrow_table().to_pylist(), key=str) == [
         {"id": n, "p": f"p{n}"} for n in range(4)
     ]
-    found = DeltaLog(storage, "t").files().replay(3)
+    found = DeltaLog(storage, "t").list_files().replay(3)
     assert found is not None and all(json.loads(f.stats)["numRecords"] == 1 for f in found.files)
 
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_of_a_log_with_a_gap_is_not_written(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("interval", ["0", "-1", "x", ""])
 def test_an_interval_that_is_none_is_ten(interval: str) -> None:
-    due = [v for v in range(31) if checkpoint_due(v, {"delta.checkpointInterval": interval})]
+    due = [v for v in range(31) if is_checkpoint_due(v, {"delta.checkpointInterval": interval})]
     assert due == [10, 20, 30]
 
 
@@ -230,7 +230,7 @@ def test_versions_past_their_time_go_before_a_checkpoint_that_tells_the_rest(
     assert not [*log.folder.glob("*.crc"), *log.folder.glob(".*.crc")]
     for version in (5, 8):
         assert len(DeltaTable(tmp_path / "t", version=version).file_uris()) == version
-    assert DeltaLog(log.storage, "t").files().oldest == 4
+    assert DeltaLog(log.storage, "t").list_files().oldest == 4
 
 
 @pytest.mark.parametrize(

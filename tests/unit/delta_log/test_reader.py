@@ -20,7 +20,7 @@ def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Pa
     more = pa.table({"k": [1], "v": [2], "w": ["new"]})
     write_deltalake(place, more, mode="append", schema_mode="merge")
     storage = LocalStorage(str(tmp_path))
-    log = DeltaLog(storage, "t").files()
+    log = DeltaLog(storage, "t").list_files()
     assert (log.newest, list(log.checkpoints)) == (1, [0])
     for version, names in ((0, ["k", "v"]), (1, ["k", "v", "w"])):
         whole = log.replay(version)
@@ -48,9 +48,9 @@ def test_files_are_those_of_a_checkpoint_and_of_the_sidecars_it_names(tmp_path: 
         pq.write_table(kept.append_column("sidecar", column), path)
         if sidecar:
             with pytest.raises(DestinationError, match=r"s\.parquet"):
-                DeltaLog(storage, "t").files().replay(0)
+                DeltaLog(storage, "t").list_files().replay(0)
             pq.write_table(adds, place / "_delta_log" / "_sidecars" / "s.parquet")
-        found = DeltaLog(storage, "t").files().replay(0)
+        found = DeltaLog(storage, "t").list_files().replay(0)
         assert found is not None and len(found.files) == 1
 
 
@@ -64,9 +64,9 @@ def test_an_older_checkpoint_serves_where_the_newest_is_damaged(
     if not commits:
         storage.delete(f"t/_delta_log/{37:020d}.json")
         with pytest.raises(SourceError, match="does not tell what the table holds at version 39"):
-            DeltaLog(storage, "t").files().contents(39)
+            DeltaLog(storage, "t").list_files().read_contents(39)
         return
-    assert len(DeltaLog(storage, "t").files().contents(39).files) == 40
+    assert len(DeltaLog(storage, "t").list_files().read_contents(39).files) == 40
 
 
 def long_log(folder: Path) -> LocalStorage:
@@ -83,7 +83,7 @@ def test_of_a_long_log_what_is_since_its_checkpoint_tells_the_newest_version(
     tmp_path: Path,
 ) -> None:
     storage = long_log(tmp_path)
-    log, recent = DeltaLog(storage, "t").files(), DeltaLog(storage, "t").recent_files()
+    log, recent = DeltaLog(storage, "t").list_files(), DeltaLog(storage, "t").list_recent_files()
     assert [*log.commits] == list(range(40))
     assert ([*recent.commits], [*recent.checkpoints]) == ([35, 36, 37, 38, 39], [35])
     for columns in (STATE, TABLE):
@@ -95,9 +95,11 @@ def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(tmp_path: Path)
     hints = (b"", b"[]", b"7", b'{"version": 34}', b'{"version": 41}', b'{"version": "35"}', b"{")
     for hint in hints:
         storage.put("t/_delta_log/_last_checkpoint", hint)
-        assert DeltaLog(storage, "t").recent_files() == DeltaLog(storage, "t").files(), hint
+        assert DeltaLog(storage, "t").list_recent_files() == DeltaLog(storage, "t").list_files(), (
+            hint
+        )
     storage.delete("t/_delta_log/_last_checkpoint")
-    assert DeltaLog(storage, "t").recent_files() == DeltaLog(storage, "t").files()
+    assert DeltaLog(storage, "t").list_recent_files() == DeltaLog(storage, "t").list_files()
 
 
 def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None:
@@ -105,13 +107,13 @@ def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None
     hint = storage.get("t/_delta_log/_last_checkpoint") or b""
     DeltaTable(str(tmp_path / "t")).create_checkpoint()
     storage.put("t/_delta_log/_last_checkpoint", hint)
-    recent = DeltaLog(storage, "t").recent_files()
+    recent = DeltaLog(storage, "t").list_recent_files()
     assert (recent.newest, [*recent.checkpoints]) == (39, [35])  # looked up by their names
 
 
 def test_a_gap_behind_the_checkpoint_is_found(tmp_path: Path) -> None:
     storage = long_log(tmp_path)
     storage.delete(f"t/_delta_log/{38:020d}.json")
-    recent = DeltaLog(storage, "t").recent_files()
-    assert recent == DeltaLog(storage, "t").files()
+    recent = DeltaLog(storage, "t").list_recent_files()
+    assert recent == DeltaLog(storage, "t").list_files()
     assert recent.replay(recent.newest) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.delta_log.reader import Commit
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.lake.undo import find_run_versions
 
@@ -16,7 +16,7 @@ def commit(number: int, run: str = "", operation: str = "WRITE", **parameters: A
     info: dict[str, Any] = {"operation": operation, "operationParameters": parameters}
     info["engineInfo"] = "delta-rs:1"
     if run:
-        info["userMetadata"] = Mark(run, "s", 0, "", run, "c").text()
+        info["userMetadata"] = CommitMark(run, "s", 0, "", run, "c").format()
     return Commit(number, info, 1, 0, 1, 1, {})
 
 

@@ -94,7 +94,7 @@ def alter_column(
         DestinationError: only the table's own engine may change it.
         LakeportError: as `DeltaWriter.commit_operation`.
     """
-    state = _require_table(writer.log.state())
+    state = _require_table(writer.log.read_state())
     plan = _plan_type(state, column, type_, writer.uri)
     before = get_logical_type(state.open_schema.field(_spell_column(state, column, writer.uri)))
     result = AlterResult(state.version, before)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.delta_log.reader import STATE, DeltaLog
-from lakeport.delta_log.transactions import BookmarkMove, bookmark_app
+from lakeport.delta_log.transactions import BookmarkMove, bookmark_app_id
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Bookmark, Remembered, Storage
 
@@ -37,8 +37,8 @@ def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
     Raises:
         CommitConflict: another load has; a retry would land its rows twice.
     """
-    txn.watch(moved.app)
-    if txn.last_transactions([moved.app])[moved.app] != moved.after:
+    txn.watch(moved.app_id)
+    if txn.last_transactions([moved.app_id])[moved.app_id] != moved.after:
         raise CommitConflict(
             f"another load has read the source {moved.name!r} of {uri} since this one began",
             "nothing of this batch was committed; run it again: it goes on from there.",
@@ -68,8 +68,8 @@ class DeltaMemory:
 
     def bookmark(self, name: str) -> Remembered:
         """See `lakeport.model.Memory.bookmark`."""
-        contents = DeltaLog(self.storage, self.table).newest_contents(STATE)
-        moved = None if contents is None else contents.transactions.get(bookmark_app(name))
+        contents = DeltaLog(self.storage, self.table).read_newest_contents(STATE)
+        moved = None if contents is None else contents.transactions.get(bookmark_app_id(name))
         if moved is None:
             return Remembered()
         number = int(moved["version"])

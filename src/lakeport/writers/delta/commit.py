@@ -38,18 +38,18 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport import __version__
 from lakeport.delta_log.actions import (
     DataFile,
-    action_line,
     add_action,
     clustering_action,
+    count_rows,
+    format_action,
     metadata_action,
-    parse_value,
-    row_count,
+    parse_partition_value,
     transaction_action,
 )
-from lakeport.delta_log.checkpoint import checkpoint_due, write_checkpoint
+from lakeport.delta_log.checkpoint import is_checkpoint_due, write_checkpoint
 from lakeport.delta_log.reader import ALL, SCHEMA, STATE, Commit, Contents, DeltaLog
 from lakeport.delta_log.state import TableState, physical_names
-from lakeport.delta_log.transactions import CONTENT, Mark, Operation, conflict
+from lakeport.delta_log.transactions import CONTENT, CommitInfo, CommitMark, conflict_error
 from lakeport.engine.failures import is_lost_call
 from lakeport.errors import (
     LakeportError,
@@ -62,7 +62,7 @@ from lakeport.errors import (
 from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.hints import format_command
-from lakeport.writers.base import LandedBefore
+from lakeport.writers.base import PartlyLanded
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, is_plain, leaves_plain
 from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
 from lakeport.writers.delta.sink import EMPTY_VALUES
@@ -113,10 +113,10 @@ class BatchContent:
         since = max(0, newest[_OVERWRITTEN])
         return frozenset(file for file, app in apps.items() if newest[app] >= since)
 
-    def landed_before(self, loaded: Collection[str]) -> LandedBefore:
+    def partly_landed_error(self, loaded: Collection[str]) -> PartlyLanded:
         """Return the exception by which the batch lands again without its loaded files."""
         some = f"{len(loaded):,} of {len(self.files):,} files"
-        return LandedBefore(loaded, f"left out {some}: the table has had their content before")
+        return PartlyLanded(loaded, f"left out {some}: the table has had their content before")
 
     def duplicate_note(self, loaded: Collection[str]) -> str:
         """Return the report's note that the table now has the rows of loaded files twice."""
@@ -162,7 +162,7 @@ def recover_commit(
     if _is_unanswered(failure):
         log.storage.shorten_deadline()  # the store has used up its time
     try:
-        found = next(filter(is_ours, log.since(read)), None)
+        found = next(filter(is_ours, log.commits_since(read)), None)
     except LakeportError as unread:
         text = f"{problem}; and the table's log can't be read: {unread.message}"
         raise OutcomeUnknown(text, hint) from failure
@@ -328,7 +328,7 @@ class TableTransaction:
             DestinationError: the store refused.
         """
         without_files = plan.mode is Mode.APPEND or plan.needs_spark
-        contents = log.newest_contents(SCHEMA | STATE if without_files else ALL)
+        contents = log.read_newest_contents(SCHEMA | STATE if without_files else ALL)
         stays_plain = leaves_plain(plan) and (contents is None or is_plain(contents.state))
         return cls(log, contents, None if by_log and stays_plain else session)
 
@@ -397,7 +397,7 @@ class TableTransaction:
             )
         self._removed += [(file, changes_rows) for file in files]
 
-    def commit(self, actions: Sequence[str], operation: Operation) -> int:
+    def commit(self, actions: Sequence[str], operation: CommitInfo) -> int:
         """Commit, behind blind appends that others have committed meanwhile; return the version.
 
         Args:
@@ -435,23 +435,25 @@ class TableTransaction:
         """
         log = self._log
         try:
-            log.storage.put(log.key(version), data, create_only=True)
+            log.storage.put(log.commit_key(version), data, create_only=True)
         except ObjectExists:
-            other = log.read(version)
+            other = log.read_commit(version)
             if other is None:
-                key = log.storage.uri(log.key(version))
+                key = log.storage.uri(log.commit_key(version))
                 raise OutcomeUnknown(f"{key} is said to exist, and is not there", "") from None
             return other
         return None
 
     def _commit_by_spark(
-        self, session: DeltaSession, actions: Sequence[str], operation: Operation
+        self, session: DeltaSession, actions: Sequence[str], operation: CommitInfo
     ) -> int:
         """Commit by delta-spark, behind others' commits since this version; return the version."""
         txn = session.transaction(self._log.hadoop_uri)
         if txn.version < self.version:
-            raise conflict()
-        for other in takewhile(lambda c: c.version <= txn.version, self._log.since(self.version)):
+            raise conflict_error()
+        for other in takewhile(
+            lambda c: c.version <= txn.version, self._log.commits_since(self.version)
+        ):
             self._check_no_conflict(other)
         for app in self._watched:
             txn.watch(app)
@@ -460,7 +462,9 @@ class TableTransaction:
         if self._metadata is not None:
             txn.set_metadata(self._metadata, replaces=self._replaces)
         for changes_rows in (True, False):
-            removed = (file.add() for file, changes in self._removed if changes is changes_rows)
+            removed = (
+                file.add_action() for file, changes in self._removed if changes is changes_rows
+            )
             txn.remove_adds(removed, changes_rows=changes_rows)
         try:
             return txn.commit_actions(actions, operation)
@@ -474,21 +478,23 @@ class TableTransaction:
         )
         return commit.version
 
-    def _commit_lines(self, actions: Sequence[str], operation: Operation, txn_id: str) -> list[str]:
+    def _commit_lines(
+        self, actions: Sequence[str], operation: CommitInfo, txn_id: str
+    ) -> list[str]:
         """Return the lines of the commit file, one action each."""
         now = int(time.time() * 1000)
-        lines = [action_line("commitInfo", self._commit_info(operation, txn_id, now))]
+        lines = [format_action("commitInfo", self._commit_info(operation, txn_id, now))]
         if self._contents is None:
-            lines.append(action_line("protocol", _PROTOCOL))
+            lines.append(format_action("protocol", _PROTOCOL))
         if self._metadata is not None:
             lines.append(self._metadata)
         lines += [
-            action_line("remove", _remove_body(file, now, changes_rows=changes_rows))
+            format_action("remove", _remove_body(file, now, changes_rows=changes_rows))
             for file, changes_rows in self._removed
         ]
         return [*lines, *actions]
 
-    def _commit_info(self, operation: Operation, txn_id: str, now: int) -> dict[str, Any]:
+    def _commit_info(self, operation: CommitInfo, txn_id: str, now: int) -> dict[str, Any]:
         """Return the `commitInfo` action as delta-spark writes it; `now` is Unix milliseconds."""
         parameters = {**_operation_parameters(operation), **self.engine.parameters}
         return {
@@ -516,12 +522,12 @@ class TableTransaction:
             and (is_read is None or not _changes_partitions(other, is_read))
         )
         if not no_conflict:
-            raise conflict()
+            raise conflict_error()
 
     def _write_due_checkpoint(self, version: int) -> None:
         """Write a checkpoint where one is due. Never raises, as the commit is durable."""
         state = self.state()
-        if state is None or not checkpoint_due(version, state.properties):
+        if state is None or not is_checkpoint_due(version, state.properties):
             return
         try:
             write_checkpoint(self._log, version)
@@ -533,12 +539,12 @@ def _changes_partitions(
     commit: Commit, is_read: Callable[[Mapping[str, str | None]], bool]
 ) -> bool:
     """Whether a commit changes files of the partitions read; True if it does not name them."""
-    if commit.removed_from is None:
+    if commit.removed_partitions is None:
         return True
-    return any(map(is_read, (*commit.touched, *commit.removed_from)))
+    return any(map(is_read, (*commit.added_partitions, *commit.removed_partitions)))
 
 
-def _operation_parameters(operation: Operation) -> dict[str, str]:
+def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
     """Return `operationParameters` of the history, as delta-spark writes them."""
     if operation.name != "WRITE":
         actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
@@ -598,8 +604,8 @@ class TableChange:
     """
 
     plan: DeltaPlan
-    mark: Mark
-    operation: Operation
+    mark: CommitMark
+    operation: CommitInfo
     staged: Sequence[Staged] = ()
     removed: Sequence[DataFile] = ()
     content: BatchContent = NO_CONTENT
@@ -648,7 +654,7 @@ class TableChange:
             actions.append(transaction_action(_OVERWRITTEN, txn.version + 1, moment))
         txn.files.publish()
         version = txn.commit(actions, self.operation)
-        return CommitOutcome(version, len(self.removed), row_count(self.removed))
+        return CommitOutcome(version, len(self.removed), count_rows(self.removed))
 
     def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> CommitOutcome:
         """Let Spark's writer read the published files and commit their rows, checking every rule.
@@ -670,7 +676,7 @@ class TableChange:
         table = session.rows(
             log.hadoop_uri,
             plan.partition_columns,
-            self.mark.text(),
+            self.mark.format(),
             self.mark.transactions,
             evolve=plan.request.policy is EvolutionPolicy.EVOLVE,
         )
@@ -752,7 +758,7 @@ class TableChange:
         if not plan.metadata_changes:
             return ()
         try:
-            commit = log.read(version)
+            commit = log.read_commit(version)
         except LakeportError:
             return ()  # the batch has landed: no note is worth failing the load
         had = set(plan.base.features if plan.base else ())
@@ -762,7 +768,7 @@ class TableChange:
 
 def make_write_change(
     plan: DeltaPlan,
-    mark: Mark,
+    mark: CommitMark,
     staged: Sequence[Staged],
     removed: Sequence[DataFile],
     *,
@@ -770,12 +776,12 @@ def make_write_change(
     **more: Any,
 ) -> TableChange:
     """Return the change of a WRITE, which adds and removes files; `more`: TableChange's fields."""
-    operation = Operation(
+    operation = CommitInfo(
         overwrite=overwrite,
         dynamic=plan.dynamic,
         new_schema=plan.evolution.replaced,
         partition_columns=() if plan.base else plan.partition_columns,
-        user_metadata=mark.text(),
+        user_metadata=mark.format(),
         metrics={
             "numFiles": len(staged),
             "numOutputRows": sum(item.rows for item in staged),
@@ -803,7 +809,9 @@ def find_replaced_files(
     types = {names[column]: plan.schema.field(column).type for column in plan.partition_columns}
 
     def parse_partition(values: Any) -> tuple[Any, ...]:
-        return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
+        return tuple(
+            parse_partition_value(values.get(name), type_) for name, type_ in types.items()
+        )
 
     batch = {parse_partition(item.partition) for item in staged}
     return txn.files_in_partitions(lambda values: parse_partition(values) in batch)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import DataFile, Statistics, parse_path, parse_value
+from lakeport.delta_log.actions import DataFile, Statistics, parse_partition_value, unquote_path
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
@@ -116,7 +116,7 @@ class TableFiles:
         return self._read(file, range(len(self.schema)), _ROWS)
 
     def _key(self, file: DataFile) -> str:
-        return "/".join(filter(None, (self.log.folder, parse_path(file.path))))
+        return "/".join(filter(None, (self.log.folder, unquote_path(file.path))))
 
     def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
@@ -141,7 +141,7 @@ class TableFiles:
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
         if field.name in self.partitions:
-            value = parse_value(file.partition.get(field.name), field.type)
+            value = parse_partition_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
         known = self._read_untyped(batch, field.name) if field.name in batch.schema.names else None
         return fit_column(known, field, len(batch))
@@ -205,7 +205,7 @@ def read_bounds(
     """
     try:
         if name in file.partition:
-            value = parse_value(file.partition[name], type_)
+            value = parse_partition_value(file.partition[name], type_)
             if value is None:
                 return NO_VALUES
             return pa.scalar(value, type_), pa.scalar(value, type_)
@@ -236,7 +236,7 @@ def _parse_bound(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_date(type_):
         return date.fromisoformat(value[:10])
     if pa.types.is_timestamp(type_):
-        moment = parse_value(value, type_)
+        moment = parse_partition_value(value, type_)
         return moment if type_.tz else moment.replace(tzinfo=None)
     return None
 
@@ -280,7 +280,7 @@ def find_text_files(
         names = [name for name in before if name not in values]
         if not names:
             return False
-        key = "/".join(filter(None, (folder, parse_path(file.path))))
+        key = "/".join(filter(None, (folder, unquote_path(file.path))))
         with storage.open(key) as opened, name_unreadable_file(storage.uri(key)):
             stored = {f.name: f.type for f in pq.ParquetFile(opened).schema_arrow}
         return any(_misfits(stored[n], before[n], after[n]) for n in names if n in stored)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lakeport.config.values import DeleteCondition
 from lakeport.delta_log.actions import DataFile
-from lakeport.delta_log.transactions import Mark, Operation
+from lakeport.delta_log.transactions import CommitInfo, CommitMark
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
@@ -158,7 +158,9 @@ class DeltaMerger:
             indexed_columns=0,
         )
 
-    def commit(self, plan: MergePlan, staged: Sequence[Staged], mark: Mark | None = None) -> Landed:
+    def commit(
+        self, plan: MergePlan, staged: Sequence[Staged], mark: CommitMark | None = None
+    ) -> Landed:
         """Merge a staged batch in one commit, unless its run has merged it before.
 
         Raises:
@@ -221,7 +223,7 @@ class DeltaMerger:
             SchemaConflict: the column that marks deleted rows can't hold a time.
             LakeportError: the store or Spark refused.
         """
-        writer, state = self.writer, self.writer.log.state()
+        writer, state = self.writer, self.writer.log.read_state()
         nothing = Landed(writer.stream, writer.uri, -1, 0)
         if state is None:
             return nothing
@@ -469,13 +471,13 @@ def _old_rows_condition(change: Retire) -> str:
     return f"{old} AND {quote_identifier(change.deleted)} IS NULL" if change.deleted else old
 
 
-def _describe_operation(change: Change, mark: Mark, metrics: Mapping[str, int]) -> Operation:
+def _describe_operation(change: Change, mark: CommitMark, metrics: Mapping[str, int]) -> CommitInfo:
     """Return the history's entry for the change: a MERGE, DELETE or UPDATE."""
     if isinstance(change, Upsert):
         name, condition = "MERGE", _key_condition(change.merge_keys)
     else:
         name, condition = "UPDATE" if change.deleted else "DELETE", _old_rows_condition(change)
-    return Operation(user_metadata=mark.text(), metrics=metrics, name=name, condition=condition)
+    return CommitInfo(user_metadata=mark.format(), metrics=metrics, name=name, condition=condition)
 
 
 def _not_activated_warning(version: int, lowest: int | None) -> str:

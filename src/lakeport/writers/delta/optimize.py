@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import parse_value
+from lakeport.delta_log.actions import parse_partition_value
 from lakeport.delta_log.reader import Commit, Contents, DeltaLog
 from lakeport.delta_log.state import physical_names
-from lakeport.delta_log.transactions import Mark
+from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier, to_spark_json
 from lakeport.units import parse_size
@@ -76,7 +76,9 @@ def group_by_partition(contents: Contents) -> list[PartitionFiles]:
     partitions: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
     for file in contents.files:
         values = file.partition
-        key = tuple(parse_value(values.get(name), type_) for name, (_, type_) in columns.items())
+        key = tuple(
+            parse_partition_value(values.get(name), type_) for name, (_, type_) in columns.items()
+        )
         named = {logical: values.get(name) for name, (logical, _) in columns.items()}
         partitions.setdefault(key, (named, []))[1].append(file.bytes)
     return [PartitionFiles(values, tuple(sizes)) for values, sizes in partitions.values()]
@@ -107,7 +109,9 @@ def find_crowded_partitions(contents: Contents, written: Iterable[Values]) -> li
 
     def parse(values: Values, names: Iterable[str]) -> tuple[Any, ...]:
         types = (type_ for _, type_ in columns.values())
-        return tuple(parse_value(values.get(n), t) for n, t in zip(names, types, strict=True))
+        return tuple(
+            parse_partition_value(values.get(n), t) for n, t in zip(names, types, strict=True)
+        )
 
     wanted = {parse(values, columns) for values in written}
     logical = [name for name, _ in columns.values()]
@@ -185,12 +189,12 @@ def compact(
         LakeportError: the store or Delta refused; the run's rows are as durable as before.
     """
     log = DeltaLog(storage, folder)
-    commits = [commit for commit in map(log.read, versions) if commit is not None]
-    written = [values for commit in commits for values in commit.touched]
-    files = log.files()
+    commits = [commit for commit in map(log.read_commit, versions) if commit is not None]
+    written = [values for commit in commits for values in commit.added_partitions]
+    files = log.list_files()
     if files.newest < 0:
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
-    contents = files.contents(files.newest)
+    contents = files.read_contents(files.newest)
     crowded = find_crowded_partitions(contents, written)
     if crowded:
         session().check_files(storage, folder, files.newest, roots)
@@ -225,7 +229,7 @@ def optimize(
         LakeportError: Delta refused.
     """
     state = contents.state
-    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    mark = CommitMark("", "", -1, "", "", str(uuid.uuid4()))
     # Spark reads partitions off the folders that it writes: it would make nulls of this text.
     names = physical_names(state.schema_json, state.partition_columns)
     values = [file.partition for file in contents.files]
@@ -234,7 +238,7 @@ def optimize(
         metrics = session.optimize(
             log.hadoop_uri,
             file_bytes=target_bytes(state.properties),
-            user_metadata=mark.text(),
+            user_metadata=mark.format(),
             where=where,
             also=[f"NOT ({quote_identifier(name)} <=> '{NULL_FOLDER}')" for name in texts],
             sort_by=sort_by,
@@ -272,5 +276,5 @@ def _read_result(commit: Commit) -> OptimizeResult:
         files_added=commit.added,
         bytes_removed=int(metrics.get("numRemovedBytes", 0)),
         bytes_added=commit.bytes_added,
-        partitions=len(commit.touched),
+        partitions=len(commit.added_partitions),
     )

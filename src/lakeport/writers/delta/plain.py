@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from lakeport.delta_log.checkpoint import CLEANS_LOG, FILE_RETENTION, LOG_RETENTION, duration
+from lakeport.delta_log.checkpoint import CLEANS_LOG, FILE_RETENTION, LOG_RETENTION, parse_duration
 from lakeport.delta_log.state import TableState
 from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
 
@@ -57,7 +57,9 @@ def is_plain(state: TableState) -> bool:
         all(int(state.protocol.get(name, 0)) <= most for name, most in _NEWEST.items())
         and state.features <= _FEATURES
         and _PROPERTIES.issuperset(listed)
-        and all(duration(state.properties[name]) is not None for name in _DURATIONS & {*listed})
+        and all(
+            parse_duration(state.properties[name]) is not None for name in _DURATIONS & {*listed}
+        )
         and not state.mapped
         and not state.needs_spark
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.delta_log.actions import partition_folder, serialise_value
+from lakeport.delta_log.actions import format_partition_value, partition_folder
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, find_nan_leaves, list_leaves, make_stats
 from lakeport.writers.parquet import EncodedParquet
@@ -218,7 +218,7 @@ class _PartitionPool:
 
     def add(self, values: _Values, rows: pa.RecordBatch) -> None:
         """Buffer rows of a partition, and flush partitions that exceed a limit."""
-        texts = tuple(serialise_value(value) for value in values)
+        texts = tuple(format_partition_value(value) for value in values)
         part = self._parts.get(texts)
         if part is None:
             part = self._parts[texts] = _Part(texts, self._sink, self._split)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeport.config.values import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.shape import DELETED_AT, apply_header_case, combine_lowest_versions
-from lakeport.writers.base import Current, TablePlan, TableWriter
+from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
@@ -58,14 +58,14 @@ class DeltaTableWriter(TableWriter):
         """The table, as users name it."""
         return self.writer.uri
 
-    def current(self) -> Current | None:
+    def read_existing(self) -> ExistingTable | None:
         """Return the table as it is now; None when there is none."""
-        state = self.writer.log.state()
+        state = self.writer.log.read_state()
         if state is None:
             return None
-        return Current(state.open_schema, tuple(state.partition_columns), state.version)
+        return ExistingTable(state.open_schema, tuple(state.partition_columns), state.version)
 
-    def landed_before(self, batch: Batch) -> Landed | None:
+    def find_landed(self, batch: Batch) -> Landed | None:
         """Return the report of this batch if its run, or with `once` any load, has landed it."""
         run_id = self.config.run_id or ""
         landed = self.writer.find_landed_batch(

@@ -25,7 +25,7 @@ import pyarrow as pa
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
-from lakeport.delta_log.transactions import CONTENT, Mark, app_id, conflict
+from lakeport.delta_log.transactions import CONTENT, CommitMark, conflict_error, run_app_id
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host.process import pause
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
@@ -126,7 +126,7 @@ class DeltaWriter:
         request = TableRequest(
             Mode(mode), tuple(partition_keys), EvolutionPolicy(policy), keys=tuple(keys)
         )
-        return self.plan_on(self.log.state(), incoming, request)
+        return self.plan_on(self.log.read_state(), incoming, request)
 
     def plan_on(
         self, state: TableState | None, incoming: pa.Schema, request: TableRequest
@@ -197,7 +197,7 @@ class DeltaWriter:
         digest: str = "",
         singer_state: bytes | None = None,
         bookmark: Bookmark | None = None,
-    ) -> Mark:
+    ) -> CommitMark:
         """Return the mark of a new commit; a bookmark's document is written now.
 
         Args:
@@ -213,7 +213,9 @@ class DeltaWriter:
         """
         moved = None if bookmark is None else self.memory().write(bookmark)
         commit_id = str(uuid.uuid4())
-        return Mark(run_id, self.stream, sequence, digest, self.run, commit_id, singer_state, moved)
+        return CommitMark(
+            run_id, self.stream, sequence, digest, self.run, commit_id, singer_state, moved
+        )
 
     def find_landed_batch(self, *, run_id: str, sequence: int, digest: str) -> Landed | None:
         """Return the report of a batch that this run id has landed before; None if it has not.
@@ -222,10 +224,10 @@ class DeltaWriter:
             RunMismatch: the run landed another content under this number.
             DestinationError: the store refused.
         """
-        version = self.log.newest() if run_id else -1
+        version = self.log.find_newest_version() if run_id else -1
         if version < 0:
             return None
-        name = app_id(run_id, self.stream)
+        name = run_app_id(run_id, self.stream)
         last = self.log.last_transactions(version, [name])[name]
         return None if last < sequence else self._skip_landed(version, run_id, sequence, digest)
 
@@ -237,10 +239,10 @@ class DeltaWriter:
             content: as for `commit`.
 
         Raises:
-            LandedBefore: some of the files were landed before, and are to be left out.
+            PartlyLanded: some of the files were landed before, and are to be left out.
             DestinationError: the store refused.
         """
-        version = self.log.newest() if content and self.config.once else -1
+        version = self.log.find_newest_version() if content and self.config.once else -1
         if version < 0:
             return None
         batch = BatchContent(content, once=True)
@@ -253,12 +255,12 @@ class DeltaWriter:
         """Return the report of an append whose every file `once` leaves out; None for others.
 
         Raises:
-            LandedBefore: some of the files were loaded before, and are to be left out.
+            PartlyLanded: some of the files were loaded before, and are to be left out.
         """
         if not (loaded and content.once):
             return None
         if len(loaded) < len(content.files):
-            raise content.landed_before(loaded)
+            raise content.partly_landed_error(loaded)
         skipped = Landed(self.stream, self.uri, sequence, 0, version=version, skipped=True)
         return replace(skipped, notes=(LEFT_OUT,))
 
@@ -266,7 +268,7 @@ class DeltaWriter:
         self,
         plan: DeltaPlan,
         staged: Sequence[Staged],
-        mark: Mark | None = None,
+        mark: CommitMark | None = None,
         content: Mapping[str, str] | None = None,
     ) -> Landed:
         """Append a batch or overwrite with it in one commit, unless its run has landed it before.
@@ -278,7 +280,7 @@ class DeltaWriter:
             content: file -> the name of its content, by which a repeated append is recognised.
 
         Raises:
-            LandedBefore: some of the files were landed before, and are to be left out.
+            PartlyLanded: some of the files were landed before, and are to be left out.
             LakeportError: as `commit_operation`.
         """
         known = NO_CONTENT
@@ -305,7 +307,7 @@ class DeltaWriter:
         with StagedFiles(self.storage, operation.staged, self.log) as staged:
             for number in range(_ATTEMPTS):
                 txn = self._begin_transaction(operation.plan)
-                if mark.numbered and self._read_last_sequence(txn, mark.run_id) >= mark.sequence:
+                if mark.lands_once and self._read_last_sequence(txn, mark.run_id) >= mark.sequence:
                     return self._skip_landed(txn.version, mark.run_id, mark.sequence, mark.digest)
                 if mark.moved is not None:
                     check_unmoved(mark.moved, txn, self.uri)
@@ -375,13 +377,13 @@ class DeltaWriter:
 
     def _read_last_sequence(self, txn: TableTransaction, run_id: str) -> int:
         """Return the run's last landed sequence, -1 for none; later commits of the run conflict."""
-        name = app_id(run_id, self.stream)
+        name = run_app_id(run_id, self.stream)
         txn.watch(name)
         return txn.last_transactions([name])[name]
 
     def _skip_landed(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
         """Return the report of a batch that landed before; RunMismatch for another content."""
-        mark = self.log.recorded(version, run_id, self.stream, sequence)
+        mark = self.log.find_mark(version, run_id, self.stream, sequence)
         if mark is not None and mark.digest != digest:
             raise RunMismatch(
                 f"run {run_id!r} has landed batch {sequence} of stream {self.stream!r} already, "
@@ -417,7 +419,7 @@ class TableOperation(ABC):
 
     writer: DeltaWriter
     plan: DeltaPlan
-    mark: Mark
+    mark: CommitMark
     staged: Sequence[Staged] = ()
 
     @abstractmethod
@@ -482,7 +484,7 @@ class WriteOperation(TableOperation):
         """Return the files to add and to remove; the report of an append that `once` skips.
 
         Raises:
-            LandedBefore: some of the files were landed before, and are to be left out.
+            PartlyLanded: some of the files were landed before, and are to be left out.
             DestinationError: the store refused.
         """
         content, staged = self.content, self.staged
@@ -530,7 +532,7 @@ class FirstTypesOperation(TableOperation):
 
     def replan(self, state: TableState | None) -> DeltaPlan:
         """Raise CommitConflict: the batch itself is to be planned again first."""
-        raise conflict()
+        raise conflict_error()
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
         """Return the files to rewrite; a report of no rows if the batch's commit can set the types.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Batch, Landed, Staged, Storage
-from lakeport.writers.base import Current, TablePlan, TableWriter
+from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.files.bookmarks import FileMemory, JournalSlot, bookmark_slot
 from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
 from lakeport.writers.files.encode import Encoder
@@ -93,7 +93,7 @@ class _PlanDetail:
 class FilesWriter(TableWriter):
     """Lands batches of one stream as new objects; never overwrites an object.
 
-    The way of a batch: `landed_before` skips or finishes what its run has landed, `plan` names the
+    The way of a batch: `find_landed` skips or finishes what its run has landed, `plan` names the
     objects, tasks stage them, and `commit` publishes them. A failed commit deletes nothing: a
     repeated run goes on by the journal, and without one the error names what is visible.
 
@@ -130,7 +130,7 @@ class FilesWriter(TableWriter):
         """The table's folder, as users name it."""
         return self.storage.uri(self.table)
 
-    def current(self) -> Current | None:
+    def read_existing(self) -> ExistingTable | None:
         """Return the table's columns so far; None if none are known, or it has no files.
 
         Raises:
@@ -139,9 +139,9 @@ class FilesWriter(TableWriter):
         schema = self._read_columns().schema
         if schema is None or not self._has_any_file():
             return None
-        return Current(schema, (), -1, typed=self.encoder.has_types)
+        return ExistingTable(schema, (), -1, typed=self.encoder.has_types)
 
-    def landed_before(self, batch: Batch) -> Landed | None:
+    def find_landed(self, batch: Batch) -> Landed | None:
         """Return the report of a batch that its run has landed, finishing an interrupted one.
 
         None for a batch that is to be landed.
@@ -368,7 +368,7 @@ class FilesWriter(TableWriter):
         return failed
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def register_publishing(self) -> Iterator[None]:
         """Register this load as publishing, so that no other load finishes its intents.
 
         That holds also between a `Clash` and the commit of the objects staged again.

@@ -315,7 +315,7 @@ def test_a_checkpoint_and_commits_tell_of_one_state_each_in_its_way(plans: Plans
     for _ in range(11):
         plans.land()
     storage = LocalStorage(str(plans.root))
-    log = DeltaLog(storage, "t").files()
+    log = DeltaLog(storage, "t").list_files()
     by_commits, by_checkpoint = (log.replay(version) for version in (9, 10))
     assert by_commits is not None and by_checkpoint is not None
     assert by_commits.state.metadata != by_checkpoint.state.metadata  # absent, and null
@@ -364,7 +364,7 @@ def test_other_tables_are_left_to_delta_spark(
     plans: Plans, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans.land()
-    state = plans.writer().log.state()
+    state = plans.writer().log.read_state()
     assert state is not None and is_plain(state)
     configured = {**state.metadata, "configuration": {**state.properties, **properties}}
     if properties == {"delta.checkpointPolicy": "v2"}:
@@ -384,7 +384,7 @@ def test_what_the_history_says_of_a_commit(plans: Plans) -> None:
         "numOutputRows": "2",
         "numOutputBytes": str(sum(a["add"]["size"] for a in plans.actions(0) if "add" in a)),
     }
-    commit = DeltaLog(LocalStorage(str(plans.root)), "t").read(0)
+    commit = DeltaLog(LocalStorage(str(plans.root)), "t").read_commit(0)
     assert commit is not None and commit.mark is not None
     assert (commit.mark.run_id, commit.mark.digest) == ("r", "d")
 

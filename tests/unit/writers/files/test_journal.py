@@ -112,7 +112,7 @@ def writer_for(store: Any, run: str = "run 1", **options: Any) -> FilesWriter:
 def run(store: Any, batch: Batch = BATCH, tasks: list[range] | None = None) -> Landed:
     """One run of one batch, as a load does it."""
     writer = writer_for(store)
-    before = writer.landed_before(batch)
+    before = writer.find_landed(batch)
     if before is not None:
         return before
     while True:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.delta_log.transactions import Operation, conflict
+from lakeport.delta_log.transactions import CommitInfo, conflict_error
 from lakeport.engine.failures import is_java_error, translate, translate_jvm_errors
 from lakeport.engine.spark.jvm.calls import (
     active_session,
@@ -108,7 +108,7 @@ class DeltaTransaction:
         files = map(self._action, actions)
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
-    def commit_actions(self, actions: Sequence[str], operation: Operation) -> int:
+    def commit_actions(self, actions: Sequence[str], operation: CommitInfo) -> int:
         """Commit, whatever blind appends others have made meanwhile; return the new version.
 
         Args:
@@ -129,7 +129,7 @@ class DeltaTransaction:
                 raise
             failure = translate(error)
             if isinstance(failure, CommitConflict) or _java_class_name(error) in _CONFLICTS:
-                raise conflict() from error
+                raise conflict_error() from error
             raise failure from error
 
     def _action(self, text: str) -> Any:
@@ -151,7 +151,7 @@ def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkS
     return own
 
 
-def _annotate_commit(spark: SparkSession, operation: Operation) -> AbstractContextManager[None]:
+def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractContextManager[None]:
     """Run this thread's commit in a session whose settings suit it.
 
     They have it know its own work again, and give it user metadata where its description has no
@@ -176,7 +176,7 @@ def _java_class_name(error: Exception) -> str:
         return ""
 
 
-def _java_operation(spark: SparkSession, operation: Operation) -> Any:
+def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:
     """Delta's own description of a commit, as the transaction in the JVM takes it."""
     jvm: Any = spark._jvm
     if operation.name == "RESTORE":
@@ -207,7 +207,7 @@ def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int])
     txn.registerSQLMetrics(spark._jsparkSession, scala_map)
 
 
-def _write_operation(jvm: Any, operation: Operation) -> Any:
+def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
     modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
     none = scala_option(jvm)

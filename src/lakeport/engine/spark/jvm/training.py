@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeport.delta_log.actions import add_action, metadata_action, transaction_action
-from lakeport.delta_log.transactions import Operation
+from lakeport.delta_log.transactions import CommitInfo
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.transaction import DeltaTransaction, delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
@@ -111,7 +111,7 @@ def _commit_files(
         schema = json.loads(to_spark_json(pa.schema([("id", pa.int64()), ("name", pa.string())])))
         txn.set_metadata(metadata_action(str(uuid.uuid4()), schema, (), {}, now))
     # As a write: for other operations, Delta computes the table's whole state for its checksum.
-    txn.commit_actions(actions, Operation())
+    txn.commit_actions(actions, CommitInfo())
 
 
 def _try_s3a(session: DriverSession) -> None:
