@@ -15,7 +15,7 @@ STEPS = {
     "step commit": "lakeport.writers.delta.commit:TableTransaction.commit",
     "step intend": "lakeport.writers.files.journal:Journal.write_intent",
     "step finish": "lakeport.writers.files.journal:Journal.write_done",
-    "step state": "lakeport.loading.run:_LoadRun._emit",
+    "step state": "lakeport.loading.run:_LoadRun._emit_state",
     "step report": "lakeport.loading.run:_LoadRun._finish",
 }
 """Where each step is."""
