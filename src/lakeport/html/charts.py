@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from lakeport.html.text import build_tag, format_duration, format_file_size, join_markup
+from lakeport.model import Span
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ _STEPS = (1, 2, 2.5, 5, 10)
 
 Bin = tuple[int, int, int]
 """Least and most bytes of a bin, and its files."""
-
-Span = tuple[str, str, float, float]
-"""A stage, the stream that it is of (empty for all), its start and its end in seconds."""
 
 _STAGES = (
     "opening",
@@ -287,7 +285,7 @@ _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
 
 def order_stages(spans: Sequence[Span]) -> list[str]:
     """Return the stages of some spans, in the order in which data pass them."""
-    found = dict.fromkeys(span[0] for span in spans)
+    found = dict.fromkeys(span.stage for span in spans)
     known = [stage for stage in _STAGES if stage in found]
     return known + [stage for stage in found if stage not in _STAGES]
 
@@ -306,20 +304,18 @@ def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
     """
     lanes: dict[str, list[Span]] = {}
     for span in spans:
-        lanes.setdefault(span[1], []).append(span)
-    most = max([seconds, *(span[3] for span in spans)]) or 1.0
+        lanes.setdefault(span.stream, []).append(span)
+    most = max([seconds, *(span.end for span in spans)]) or 1.0
     drawn: list[Markup] = []
     top = 0
     for stream, own in lanes.items():
         drawn.append(_build_label(stream or "the whole run", 0, top + 13, "lane"))
         top += _HEAD
         for stage in order_stages(own):
-            for _, _, start, end in (span for span in own if span[0] == stage):
-                words = f"{stage}: {format_duration(end - start)}, from {format_duration(start)} on"
-                x, width = (
-                    100 * share_between(start, 0, most),
-                    max(100 * (end - start) / most, 0.15),
-                )
+            for span in (span for span in own if span.stage == stage):
+                took = span.end - span.start
+                words = f"{stage}: {format_duration(took)}, from {format_duration(span.start)} on"
+                x, width = 100 * share_between(span.start, 0, most), max(100 * took / most, 0.15)
                 drawn.append(_build_bar(words, x, width, top, _BAR, get_stage_class(stage)))
             top += _BAR + _GAP
         top += 6

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from markupsafe import Markup
 
-from lakeport.html.charts import Span, draw_rate, draw_timeline, get_stage_class, order_stages
+from lakeport.html.charts import draw_rate, draw_timeline, get_stage_class, order_stages
 from lakeport.html.document import render_template
 from lakeport.html.facts import BadSample, RunFacts
 from lakeport.html.text import build_time_tag, format_duration
-from lakeport.model import StreamReport
+from lakeport.model import Span, StreamReport
 from lakeport.units import format_count, format_size, pluralize
 
 Plan = Mapping[str, Any]
@@ -66,7 +66,6 @@ def render_run_part(run: RunFacts) -> Markup:
 
 def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
     """Return what the templates of a run need."""
-    spans = [(each.stage, each.stream, each.start, each.end) for each in run.spans]
     return {
         "r": run,
         "totals": _list_totals(run),
@@ -74,9 +73,8 @@ def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
             *run.warnings,
             *(f"{each.stream}: {words}" for each in run.streams for words in each.warnings),
         ],
-        "spans": spans,
-        "timeline": draw_timeline(spans, run.seconds) if spans else "",
-        "stages": _sum_stages(spans),
+        "timeline": draw_timeline(run.spans, run.seconds) if run.spans else "",
+        "stages": _sum_stages(run.spans),
         "streams": [_collect_stream_facts(each, pages) for each in run.streams],
     }
 
@@ -118,7 +116,11 @@ def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
 def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
     """Return CSS class, name and total seconds of each stage."""
     return [
-        (get_stage_class(stage), stage, sum(s[3] - s[2] for s in spans if s[0] == stage))
+        (
+            get_stage_class(stage),
+            stage,
+            sum(span.end - span.start for span in spans if span.stage == stage),
+        )
         for stage in order_stages(spans)
     ]
 

@@ -26,18 +26,25 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile, parse_partition_value
-from lakeport.delta_log.history import VersionFile, LogHistory, TableVersion, read_history
+from lakeport.delta_log.history import LogHistory, TableVersion, VersionFile, read_history
 from lakeport.delta_log.reader import Contents, DeltaLog, LogFiles
 from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.html.facts import MOST_POINTS
+from lakeport.lake.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
+from lakeport.lake.snapshots import (
+    DeltaSnapshot,
+    FilesSnapshot,
+    describe_contents,
+    describe_field_type,
+    format_arrow_type,
+    summarise_file_sizes,
+)
+from lakeport.lake.versions import TableVersions
 from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import NULL_FOLDER, to_spark_json
 from lakeport.schema.types import is_number
-from lakeport.lake.records import ColumnFacts, PartitionFacts, TableFacts, VersionFacts
-from lakeport.lake.versions import TableVersions
-from lakeport.lake.snapshots import (DeltaSnapshot, FilesSnapshot, describe_contents, describe_field_type, summarise_file_sizes, format_arrow_type,)
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.plain import lacking_readers
 from lakeport.writers.delta.stats import list_leaves, make_stats
@@ -156,7 +163,9 @@ def parse_log_value(value: Any, type_: pa.DataType) -> Any:
             raise ValueError(value)
         return whole
     kind = next(kind for is_kind, kind in _KINDS if is_kind(type_))
-    found = parse_partition_value(value, type_) if isinstance(value, str) and kind is not str else value
+    found = (
+        parse_partition_value(value, type_) if isinstance(value, str) and kind is not str else value
+    )
     if not isinstance(found, kind):
         raise TypeError(value)
     if isinstance(found, datetime):
@@ -262,8 +271,8 @@ class _FileStatistics:
 
     @classmethod
     def of(cls, files: Sequence[VersionFile], *, decimals: bool) -> _FileStatistics:
-        # A decimal keeps its digits only where it never was a float.
         """Read the statistics of data files."""
+        # A decimal keeps its digits only where it never was a float.
         each = [known.file.statistics(decimals=decimals) for known in files]
         low = [one.min_values or _EMPTY for one in each]
         high = [one.max_values or _EMPTY for one in each]
@@ -277,14 +286,18 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else _EMPTY
 
 
-def _summarise_column(statistics: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]) -> dict[str, Any]:
+def _summarise_column(
+    statistics: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]
+) -> dict[str, Any]:
     """Return nulls, minimum and maximum of a column, from its files' statistics."""
     counts = _values_at(statistics.nulls, leaf.path)
     if None in counts and not all(known):
         # A file from before the column has no value of it, and says nothing of it either.
         counts = [
             records if count is None and not known[one.schema] else count
-            for count, records, one in zip(counts, statistics.records, statistics.files, strict=True)
+            for count, records, one in zip(
+                counts, statistics.records, statistics.files, strict=True
+            )
         ]
     counts = [count if isinstance(count, int) else None for count in counts]
     # A file of nulls, or without rows, has no bounds.
@@ -482,7 +495,9 @@ def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> lis
 
 def _build_versions(history: LogHistory) -> list[VersionFacts]:
     """Return the facts of each version in a log, oldest first."""
-    schemas = [{leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas]
+    schemas = [
+        {leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas
+    ]
     told, before = [], -1
     for version in history.versions:
         known = before >= 0 and version.schema >= 0
@@ -563,7 +578,9 @@ def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def build_files_facts(storage: Storage, folder: str, name: str, snapshot: FilesSnapshot) -> TableFacts:
+def build_files_facts(
+    storage: Storage, folder: str, name: str, snapshot: FilesSnapshot
+) -> TableFacts:
     """Return the facts of a folder of files, from footers and manifests.
 
     Args:
@@ -581,7 +598,10 @@ def build_files_facts(storage: Storage, folder: str, name: str, snapshot: FilesS
     read = snapshot.kind == "parquet" and len(snapshot.files) <= _FOOTERS
     known, columns = _read_footer_columns(snapshot) if read else ([], [])
     if not read:
-        columns = [ColumnFacts(item.name, format_arrow_type(item.type)) for item in snapshot.preview(1).schema]
+        columns = [
+            ColumnFacts(item.name, format_arrow_type(item.type))
+            for item in snapshot.preview(1).schema
+        ]
     uris = (storage.uri(item.key) for item in snapshot.files)
     counts = [one.rows for one in known] if read else [landed.get(uri) for uri in uris]
     rows = _sum_known(counts)

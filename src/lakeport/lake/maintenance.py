@@ -18,10 +18,10 @@ from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.delta_log.transactions import CommitMark
 from lakeport.destinations import delta_session
 from lakeport.errors import ConfigError
+from lakeport.lake.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.model import StoredObject
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type, get_logical_type, parse_type_name, to_arrow_field
-from lakeport.lake.records import AlterReport, CompactReport, PartitionReport, VacuumReport
 from lakeport.writers.delta.alter import alter_column
 from lakeport.writers.delta.optimize import (
     SMALL_FILE_BYTES,
@@ -150,8 +150,8 @@ def vacuum(
         session: reaches the table.
         location: where the table is.
         newest: the table's version, or an earlier one.
-        retain: whole hours, which `check_retention_hours` allows; the table's own retention, at least a
-            week, when absent.
+        retain: whole hours, which `check_retention_hours` allows; if None the table's own
+            retention, but at least a week.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
 

@@ -20,9 +20,9 @@ from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.html.text import truncate
-from lakeport.schema.hints import format_command
-from lakeport.lake.tables import open_lake, table_as_lake_error
 from lakeport.lake.records import to_plain_values
+from lakeport.lake.tables import open_lake, table_as_lake_error
+from lakeport.schema.hints import format_command
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -192,13 +192,15 @@ def _list_report_folders(lake: str, reports: str) -> list[str]:
 
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
-    # Those of one second have no order among them: all of the last one that is wanted are read.
     """Read the newest of these reports, newest first."""
+    # Those of one second have no order among them: all of the last one that is wanted are read.
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
     wanted = [key for key in keys if key >= since]
     names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = [run for run in map(_parse_run, names, pool.map(storage.get, wanted)) if run is not None]
+        told = [
+            run for run in map(_parse_run, names, pool.map(storage.get, wanted)) if run is not None
+        ]
     return sorted(told, key=lambda run: run.started, reverse=True)[:limit]
 
 
@@ -274,7 +276,9 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
     return found
 
 
-def read_bad_samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:
+def read_bad_samples(
+    storage: Storage, report: Mapping[str, Any], limit: int = 50
+) -> list[BadSample]:
     """Read rejected records of a run, with an equal share for each reason.
 
     Reads the beginnings of at most 32 files. One that is damaged, gone or can't be read gives
@@ -289,13 +293,19 @@ def read_bad_samples(storage: Storage, report: Mapping[str, Any], limit: int = 5
         They, by stream, column and reason.
     """
     uris = report.get("quarantine")
-    found = dict.fromkeys(_find_quarantine_key(storage, uri) for uri in uris) if isinstance(uris, list) else {}
+    found = (
+        dict.fromkeys(_find_quarantine_key(storage, uri) for uri in uris)
+        if isinstance(uris, list)
+        else {}
+    )
     keys = [key for key in found if key][:_FILES]
     with ThreadPoolExecutor(_THREADS) as pool:
         read = list(pool.map(lambda key: _read_head(storage, key), keys))
     seen: Counter[tuple[str, str, str]] = Counter()
     ranked: list[tuple[int, BadSample]] = []
-    for sample in filter(None, (_parse_sample(line) for head in read for line in head.splitlines())):
+    for sample in filter(
+        None, (_parse_sample(line) for head in read for line in head.splitlines())
+    ):
         ranked.append((seen[_get_sample_kind(sample)], sample))
         seen[_get_sample_kind(sample)] += 1
     ranked.sort(key=lambda one: one[0])  # the first of each kind, then the second ones

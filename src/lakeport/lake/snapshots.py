@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import unquote_path, parse_partition_value, count_rows
+from lakeport.delta_log.actions import count_rows, parse_partition_value, unquote_path
 from lakeport.delta_log.reader import Contents
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
+from lakeport.lake.records import TableColumn, TableDescription
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import from_spark_json
 from lakeport.schema.types import format_type
-from lakeport.lake.records import TableColumn, TableDescription
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES, SMALL_FILE_BYTES, group_by_partition
 from lakeport.writers.delta.plain import lacking_readers
 
@@ -227,8 +227,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
         "cluster_columns": state.clustering,
         "rows": count_rows(contents.files),
         **summarise_file_sizes([file.bytes for file in contents.files], uri),
-        "protocol": f"reader {protocol['minReaderVersion']}, "
-        f"writer {protocol['minWriterVersion']}",
+        "protocol": f"reader {protocol['minReaderVersion']}, writer {protocol['minWriterVersion']}",
         "features": tuple(sorted(state.features)),
         "not_readable_by": {name: ", ".join(readers) for name, readers in lacking},
         "properties": state.properties,
@@ -241,8 +240,8 @@ def classify_data_file(path: str) -> str:
     Args:
         path: below the table's folder.
 
-    >>> classify_data_file("day=1/a.csv.gz"), classify_data_file("_old/a.parquet"), classify_data_file("read.me")
-    ('csv', '', '')
+    >>> [classify_data_file(path) for path in ("day=1/a.csv.gz", "_old/a.parquet", "read.me")]
+    ['csv', '', '']
     """
     parts = path.split("/")
     if any(part.startswith(("_", ".")) for part in parts):

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
     from lakeport.engine.base import DeltaSession, Engine
+    from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
     from lakeport.lake.tables import LakeTable
     from lakeport.lake.versions import TableVersions
-    from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
 
 _LARGE_BYTES = 1 << 30
 
@@ -367,7 +367,9 @@ class Table:
         versions = self._read_versions()
         return versions.files.read_contents(versions.find_newest())
 
-    def _open_snapshot(self, versions: TableVersions, found: FilesSnapshot | int) -> DeltaSnapshot | FilesSnapshot:
+    def _open_snapshot(
+        self, versions: TableVersions, found: FilesSnapshot | int
+    ) -> DeltaSnapshot | FilesSnapshot:
         """Return the snapshot of a version, or the one of plain files as it is."""
         from lakeport.lake.snapshots import DeltaSnapshot
 

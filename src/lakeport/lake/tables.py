@@ -26,10 +26,10 @@ from lakeport.delta_log.history import FileTotals, TableVersion, read_history
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
-from lakeport.schema.hints import format_command
-from lakeport.storage.local import LocalStorage
 from lakeport.lake.records import to_plain_values
 from lakeport.lake.snapshots import FilesSnapshot, classify_data_file
+from lakeport.schema.hints import format_command
+from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.optimize import SMALL_FILE_BYTES
 from lakeport.writers.files.manifests import count_rows_after, read_manifests
 from lakeport.writers.naming import HOME, safe_segment

@@ -17,11 +17,10 @@ from lakeport.delta_log.actions import DataFile, transaction_action
 from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
 from lakeport.delta_log.transactions import CommitInfo
 from lakeport.errors import CommitConflict, SourceError
-from lakeport.schema.hints import format_command
 from lakeport.lake.records import RestoreReport, UndoReport
-from lakeport.lake.versions import TableVersions
-from lakeport.lake.versions import build_history_entry
 from lakeport.lake.snapshots import missing_files_error
+from lakeport.lake.versions import TableVersions, build_history_entry
+from lakeport.schema.hints import format_command
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
@@ -75,7 +74,8 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
         )
     if others:
         raise CommitConflict(
-            f"run {run_id!r} can't be undone: {uri} was changed since, by {_format_commits(others)}",
+            f"run {run_id!r} can't be undone: {uri} was changed since, by "
+            f"{_format_commits(others)}",
             "undo those runs first, newest first; or `restore` an older version, which takes "
             "back all that came after it.",
         )

@@ -8,10 +8,10 @@ from itertools import islice
 
 from lakeport.delta_log.reader import Commit, DeltaLog, LogFiles
 from lakeport.errors import ConfigError, SourceError
-from lakeport.model import Storage
-from lakeport.lake.tables import missing_table_error, several_tables_error
 from lakeport.lake.records import HistoryEntry, SingerState
 from lakeport.lake.snapshots import FilesSnapshot
+from lakeport.lake.tables import missing_table_error, several_tables_error
+from lakeport.model import Storage
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,10 @@ class TableVersions:
 
     def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
         """List the history of the table from a version backwards."""
-        return [build_history_entry(commit) for commit in islice(self.log.commits_back_from(version), limit)]
+        return [
+            build_history_entry(commit)
+            for commit in islice(self.log.commits_back_from(version), limit)
+        ]
 
     def find_singer_state(self) -> SingerState | None:
         """Return the newest Singer STATE with its commit; None if there is none.

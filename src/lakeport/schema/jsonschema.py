@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import reduce
+from types import NoneType
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,6 +36,15 @@ _MAX_NODES = 200_000
 _DEFAULT_SCALE = 18
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FORMATS = {"date-time": Kind.TIMESTAMP, "date": Kind.DATE}
+
+_TYPE_NAMES: dict[type, str] = {
+    NoneType: "null",
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
 
 Schema = Mapping[str, Any]
 
@@ -262,27 +272,12 @@ def _infer_type_names(schema: Schema) -> list[str]:
     """Infer the JSON types of a schema without `type`; `unknown` if nothing tells."""
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
-        return sorted({_json_type_name(v) for v in values})
+        return sorted({_TYPE_NAMES.get(type(v), "number") for v in values})
     if "properties" in schema:
         return ["object"]
     if "items" in schema:
         return ["array"]
     return ["unknown"]
-
-
-def _json_type_name(value: Any) -> str:
-    """Return the JSON Schema name of a value's type."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, Mapping):
-        return "object"
-    return "array" if isinstance(value, list) else "number"
 
 
 def _merge_schemas(one: Schema, other: Schema) -> Schema:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lakeport.html import charts
 from lakeport.html.text import format_duration
+from lakeport.model import Span
 from lakeport.units import format_count, format_size
 from tests.unit.html import made
 from tests.unit.html.read import Element, elements
@@ -64,7 +65,11 @@ def test_bars_and_the_band_are_within_the_histogram(sizes: list[int]) -> None:
 
 
 def test_a_timeline_has_a_lane_for_each_stream_and_a_bar_for_each_span() -> None:
-    spans = [("reading", "", 0.0, 4.0), ("writing", "a", 1.0, 2.0), ("committing", "a", 2.0, 4.0)]
+    spans = [
+        Span("reading", "", 0.0, 4.0),
+        Span("writing", "a", 1.0, 2.0),
+        Span("committing", "a", 2.0, 4.0),
+    ]
     drawn = elements(charts.draw_timeline(spans, 4.0))
     bars = [each for each in drawn if each.name == "rect"]
     assert [(percent(b, "x"), percent(b, "width")) for b in bars] == [(0, 100), (25, 25), (50, 50)]

@@ -18,7 +18,10 @@ def test_a_table_is_found_by_uri_or_by_name(tmp_path: Path) -> None:
         assert place.uri == "s3://lake/raw/users"
         assert place.config.destination == "delta_lake_s3"
         assert getattr(place.config, "aws_region", "") == "eu-west-1"
-    assert locate_table("s3a://other/a/b/users", DeltaLakeS3Config(**keys)).uri == "s3://other/a/b/users"
+    assert (
+        locate_table("s3a://other/a/b/users", DeltaLakeS3Config(**keys)).uri
+        == "s3://other/a/b/users"
+    )
     account = "abfss://lake@acme.dfs.core.windows.net"
     azure = {"destination": "delta_lake_azure", "table_uri": f"{account}/silver/{{stream}}"}
     place = locate_table("users", {**azure, "access_key": "a2V5"})

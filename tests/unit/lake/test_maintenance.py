@@ -11,7 +11,7 @@ import pytest
 import lakeport
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
-from lakeport.lake.maintenance import parse_hours, build_compact_report, quote_sort_columns
+from lakeport.lake.maintenance import build_compact_report, parse_hours, quote_sort_columns
 from lakeport.lake.snapshots import check_query_start
 from tests.unit.writers.delta.support import contents
 

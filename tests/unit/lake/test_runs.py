@@ -12,9 +12,9 @@ import pytest
 import lakeport
 from lakeport.errors import BadRecord, SourceError
 from lakeport.html.facts import BadSample
+from lakeport.lake.runs import LakeRun, find_run, read_bad_samples, read_run
 from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local import LocalStorage
-from lakeport.lake.runs import LakeRun, find_run, read_run, read_bad_samples
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 REPORTS = "_lakeport/reports"

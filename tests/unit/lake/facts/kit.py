@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakeport.storage.local import LocalStorage
 from lakeport.lake.facts import read_table_facts
 from lakeport.lake.records import TableFacts
+from lakeport.storage.local import LocalStorage
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 

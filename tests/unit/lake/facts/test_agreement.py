@@ -16,9 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
 import lakeport
-from lakeport.storage.local import LocalStorage
 from lakeport.lake.facts import read_table_facts
 from lakeport.lake.records import TableFacts
+from lakeport.storage.local import LocalStorage
 
 DAYS = [date(2024, 5, 1), date(2024, 5, 2), date(2024, 5, 3)]
 

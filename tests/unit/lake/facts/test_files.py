@@ -97,8 +97,8 @@ def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
 
 
 def facts_below(root: Path, name: str) -> Any:
-    from lakeport.storage.local import LocalStorage
     from lakeport.lake.facts import read_table_facts
+    from lakeport.storage.local import LocalStorage
 
     return read_table_facts(LocalStorage(str(root)), name, name)[0]
 

@@ -8,8 +8,8 @@ import pytest
 
 import lakeport
 from lakeport.html.facts import MOST_POINTS
-from lakeport.storage.local import LocalStorage
 from lakeport.lake import tables as lake
+from lakeport.storage.local import LocalStorage
 from tests.long_table import write_long_table
 
 ROWS = [{"id": number} for number in range(5)]
