@@ -1,1 +1,1 @@
-"""Where the tasks of a load run: on Spark, or in threads of this process."""
+"""The engines that run a load's tasks: Spark, or threads of this process."""

@@ -1,4 +1,4 @@
-"""The engine of a load: what runs its tasks, and what the load may ask of it.
+"""The interface of a load's engine, which runs its tasks, and the request for its session.
 
 A load is given one engine when it is prepared (`threads.choose_engine`) and keeps it to its end.
 Sources, writers and commands hand it tasks; only `engine.spark` calls Spark.
@@ -33,16 +33,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """The Spark session that a load or command asks for.
+    """Requirements of a load or command on its Spark session.
 
     Attributes:
-        needs: names of `jars.JARS` that it has to have if lakeport starts it.
-        settings: the user's `spark:` mapping; without effect on a session that is adopted.
-        small: whether the load is known to be small, so that a quick start counts most.
-        keep: a context that must go on, because the source is a frame of its session.
-        also: further names, which a session need not have: what they are needed for later is
-            refused then.
-        warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
+        needs: keys of `jars.JARS` that the session must have if lakeport starts it.
+        settings: the user's `spark:` mapping; without effect on an adopted session.
+        quick_start: whether the load is small, so that a quick start matters most.
+        keep_context: a context that must not end, as the source is a frame of its session; or None.
+        optional_needs: further keys; a session without them refuses the work that needs them.
+        warm: `auto` to use a suitable warm session's Spark, `require` to use no other, or `off`.
     """
 
     needs: Set[str] = frozenset()
@@ -56,19 +55,19 @@ class SessionRequest:
 class Engine(ABC):
     """Runs the tasks of one load or command. All methods may be called from any thread.
 
-    Use it as a context manager, or call `close` once: a load of other needs may wait for that.
+    Use it as a context manager, or call `close` once: a load with other needs may wait for that.
 
     Attributes:
         name: `spark` or `threads`.
-        secrets: values that were handed over and must not be in any message.
-        most_streams: how many small streams of a load are landed at once; threads share one
+        secrets: values that must not appear in messages.
+        most_streams: how many small streams of a load are landed at once. Threads share one
             interpreter, and more of them take longer.
-        run: name of the run whose tasks these are; empty for a command.
-        adopted: whether tasks run in a Spark session that somebody else has built.
-        commits_any_table: whether delta-spark is there for Delta tables that are not plain.
-        commits_by_log: whether lakeport may commit to plain Delta tables by their log's files;
-            False where the session or its settings name a log store, catalog, default table
-            property or commit hook of their own, which only delta-spark knows of.
+        run: name of the run that the tasks belong to; empty for a command.
+        adopted: whether tasks run in a Spark session that the user built.
+        commits_any_table: whether delta-spark is available, which some Delta tables need.
+        commits_by_log: whether lakeport may commit to plain Delta tables by writing their log.
+            False if the session's settings name a log store, catalog, default table property or
+            commit hook of their own, which only delta-spark honours.
     """
 
     name: ClassVar[str]
@@ -83,7 +82,7 @@ class Engine(ABC):
         self.secrets: set[str] = set()
 
     def __enter__(self) -> Self:
-        """Use the engine for as long as the body runs."""
+        """Return this engine, which closes after the body."""
         return self
 
     def __exit__(
@@ -107,26 +106,26 @@ class Engine(ABC):
     ) -> list[R]:
         """Run `function` on every item in tasks; return all results in the items' order.
 
-        Each item has a task of its own; small ones that several threads hand over share tasks.
+        Each item has its own task; small items of several threads may share tasks.
 
         Args:
             step: what the tasks do, in words, such as `write orders to s3://lake/orders`.
             function: pickled into Spark's tasks (lambdas and partials are fine).
             items: pickled into the tasks.
             sizes: bytes that each item reads; empty where they are unknown.
-            discard: called with the results of the tasks that succeeded when another one failed.
+            discard: called with the results of the successful tasks if another one failed.
 
         Raises:
-            LakeportError: what the first of the failed tasks raised, the same type and message. An
-                interrupt cancels the tasks and passes.
+            LakeportError: as the first failed task raised it. An interrupt cancels the tasks, and
+                is raised.
         """
 
     @abstractmethod
     def require_spark(self, what: str) -> SparkEngine:
-        """Return this engine, which is Spark, for something that only Spark can do.
+        """Return this engine if it is Spark, for a feature that only Spark has.
 
         Args:
-            what: what asks for Spark, such as `` `sql` ``.
+            what: the feature, such as `` `sql` ``, for the error.
 
         Raises:
             ConfigError: this engine is threads; the hint names `engine: spark`.
@@ -140,55 +139,55 @@ class Engine(ABC):
     @property
     @abstractmethod
     def has_own_workers(self) -> bool:
-        """Whether tasks run in Python processes, or threads, that this process has made."""
+        """Whether tasks run in processes or threads that this process started."""
 
     @property
     @abstractmethod
     def cores(self) -> int:
-        """How many tasks run at once; waits for Spark only on a cluster."""
+        """Number of tasks that run at once; waits for Spark only on a cluster."""
 
     @property
     def start_up(self) -> tuple[float | None, float | None]:
-        """When Spark began to start and was there, by `time.monotonic`; None before."""
+        """Begin and end of Spark's start, by `time.monotonic`; None for what has not happened."""
         return None, None
 
     @abstractmethod
     def report(self) -> EngineReport:
-        """Return the engine with its jobs and tasks so far; never waits."""
+        """Return the engine's version, master and counts of jobs and tasks so far; never waits."""
 
     @abstractmethod
     def describe(self, chosen: bool) -> str:
-        """Return which engine this is and why, in words.
+        """Return a phrase for messages: which engine this is, and why.
 
         Args:
-            chosen: whether the key `engine` was set.
+            chosen: whether the user set the key `engine`.
         """
 
     @abstractmethod
     def check_workers(self, packages: Sequence[str]) -> None:
-        """Check that the workers have lakeport and these packages.
+        """Check that the workers can import lakeport and these packages.
 
         Args:
-            packages: modules that they need beside those of every load.
+            packages: modules beside those that every load needs.
 
         Raises:
-            MissingDependency: one is absent; the hint has the settings that bring it.
+            MissingDependency: one is missing; the hint has the settings that ship it.
             ConfigError: the workers' Python is another version, or there is none.
             SparkFailure: Spark did not start, or has no workers.
         """
 
     @abstractmethod
     def begin(self) -> None:
-        """Have the engine start what its first tasks need; never waits, never fails."""
+        """Start in the background what the first tasks need; never waits, never raises."""
 
     @abstractmethod
     def stop(self, *, for_all: bool = False) -> None:
-        """Stop what runs in the session, after an interrupt.
+        """Stop the session after an interrupt, unless others use it.
 
         Args:
-            for_all: also where other loads use the session; never where a stream runs on it.
+            for_all: stop it also if other loads use it; never while a stream runs on it.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release the session for other loads; fine when called again."""
+        """Release the session for other loads; may be called again."""

@@ -1,7 +1,7 @@
-"""Translate errors of Spark, Delta, Hadoop and Python into lakeport's own.
+"""Translation of errors of Spark, Delta, Hadoop and Python into lakeport's own.
 
-Messages have one sentence of the cause, without stack traces and with secrets masked; the original
-is the error's `__cause__`, or what it said, masked, where that holds a secret.
+A message has one sentence of the original, without stack traces and with secrets masked. The
+original is the `__cause__`, unless its words hold a secret: then a masked copy of them is.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from lakeport.errors import (
 )
 from lakeport.scrub import scrub
 
-_LONGEST: Final = 400
-_DEEPEST: Final = 12
-_RAISED: Final = re.compile(
+_MAX_SENTENCE: Final = 400
+_MAX_CAUSES: Final = 12
+_PYTHON_TRACE: Final = re.compile(
     r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
 )
 _MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
@@ -43,10 +43,14 @@ _TRANSIENT_HINT: Final = (
 
 
 class _Rule(NamedTuple):
-    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`.
+    """Rule by which an exception in a chain of causes becomes one of lakeport's errors.
 
-    `prefix` is a template of regular expressions: `\\1` is what the pattern's first group matched.
-    One that ends with `: {}` has the link's first sentence there.
+    Attributes:
+        pattern: regular expression on `class name: message` of the exception.
+        error: class of the error.
+        prefix: its message, as a template: `\\1` is the pattern's first group, and a `: {}` at the
+            end stands for the exception's first sentence.
+        hint: its hint.
     """
 
     pattern: str
@@ -55,7 +59,7 @@ class _Rule(NamedTuple):
     hint: str = ""
 
 
-_STORE_TROUBLE: Final = tuple(
+_STORE_RULES: Final = tuple(
     _Rule(pattern, Unreachable, prefix, _TRANSIENT_HINT)
     for pattern, prefix in (
         (
@@ -67,7 +71,7 @@ _STORE_TROUBLE: Final = tuple(
             r"SSLException|SSLHandshake|SSLPeerUnverified",
             "there is no trusted TLS connection to the store",
         ),
-        # What the tries before it met, silence or refusals, it does not tell.
+        # It does not say whether earlier attempts met silence or refusals.
         (r"ApiCallTimeoutException", "the store did not get it done in time"),
         (
             r"ApiCallAttemptTimeoutException|SocketTimeoutException|ConnectTimeoutException"
@@ -247,7 +251,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "the store refused access: {}",
         "check the credentials and what they permit on this bucket or container.",
     ),
-    *_STORE_TROUBLE,
+    *_STORE_RULES,
     _Rule(
         r"Operation failed: [^\n]*?, (409|412), [A-Z]+, |Status Code: (409|412)\b",
         DestinationError,
@@ -284,20 +288,20 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "it may have been killed for want of memory; use smaller batches.",
     ),
 )
-"""The first one that matches any link counts."""
+"""The first rule that matches an exception of the chain counts."""
 
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """Translate an exception into a LakeportError, whose `__cause__` it is if it holds no secret.
+    """Translate an exception to a LakeportError, with the exception or its masked copy as cause.
 
     Args:
-        error: anything that a call into Spark, or a task, raised.
-        secrets: values that must not be in the message.
+        error: an exception of a call into Spark, or of a task.
+        secrets: values that must not appear in the message or the causes.
     """
     if isinstance(error, LakeportError):
         return error
     hidden = tuple(secrets)
-    links = [scrub(link, hidden) for link in java_messages(error)]  # whole: later they are cut
+    links = [scrub(link, hidden) for link in java_messages(error)]  # before they are cut
     result = _match_rule(links, error)
     result = type(result)(scrub(result.message, hidden), result.hint)
     result.__cause__ = error
@@ -307,10 +311,10 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
 
 @contextmanager
 def translate_errors(secrets: Iterable[str] = ()) -> Iterator[None]:
-    """Raise what `translate` makes of an exception of the body.
+    """Raise exceptions of the body as `translate` returns them.
 
     Raises:
-        LakeportError: always one of its kinds. `KeyboardInterrupt` and its like pass unchanged.
+        LakeportError: for every `Exception`; a `KeyboardInterrupt` passes unchanged.
     """
     try:
         yield
@@ -323,7 +327,7 @@ def translate_errors(secrets: Iterable[str] = ()) -> Iterator[None]:
 
 @contextmanager
 def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
-    """Translate exceptions of the bridge to the JVM as `translate_errors` does; others pass."""
+    """Raise py4j's exceptions in the body as `translate` returns them; others pass unchanged."""
     try:
         yield
     except Exception as error:
@@ -334,9 +338,15 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def _match_rule(links: list[str], error: BaseException) -> LakeportError:
+    """Return the error of the first rule that matches, else a SparkFailure with the reason.
+
+    Args:
+        links: `class name: message` of the Java exception and its causes; empty without one.
+        error: the Python exception.
+    """
     if not links:
         return _python_error(error)
-    for raised in filter(None, map(_RAISED.search, links)):
+    for raised in filter(None, map(_PYTHON_TRACE.search, links)):
         return _function_error(*raised.groups())
     for rule in _RULES:
         for link in links:
@@ -350,7 +360,7 @@ def _match_rule(links: list[str], error: BaseException) -> LakeportError:
 
 
 def _function_error(frames: str, kind: str) -> LakeportError:
-    """Make the error of a frame's Python function: kind and place, as its words may quote data."""
+    """Return the error for a frame's Python function: class and place, as words may quote data."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
     where = "".join(f" {_format_place(*place)}" for place in places[-1:])
     return SparkFailure(
@@ -360,7 +370,7 @@ def _function_error(frames: str, kind: str) -> LakeportError:
 
 
 def _python_error(error: BaseException) -> LakeportError:
-    """An exception without a Java side. Messages of unknown kinds may quote data: not repeated."""
+    """Return the error for an exception without a Java side; unknown messages may quote data."""
     kind = type(error)
     if is_java_error(error):
         return SparkFailure(
@@ -391,11 +401,12 @@ def _where_raised(error: BaseException) -> str:
 
 
 def _format_place(file: str, line: int | str, function: str) -> str:
+    """Return a phrase such as `in read (frames.py:12)`."""
     return f"in {function} ({PurePath(file).name}:{line})"
 
 
 def _first_sentence(text: str) -> str:
-    """The first sentence of a Java message, without class names and stack traces.
+    """Return the first sentence of a Java message, at most 400 characters, without class names.
 
     >>> _first_sentence("java.io.IOException: Stream closed. Try again.\\n\\tat a.b.C(D.java:1)")
     'Stream closed'
@@ -405,15 +416,15 @@ def _first_sentence(text: str) -> str:
     )
     line = line.partition("\n")[0].strip()
     sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".:")
-    return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"
+    return sentence if len(sentence) <= _MAX_SENTENCE else sentence[: _MAX_SENTENCE - 1] + "…"
 
 
 class MaskedCause(Exception):
-    """Stands for a cause whose words held a secret: the same words, masked."""
+    """Stand-in for a cause whose words held a secret: the same words, masked."""
 
 
 def is_java_error(error: BaseException) -> bool:
-    """Whether py4j raised an exception, such as a refused connection to the JVM."""
+    """Whether an exception comes from py4j, such as a refused connection to the JVM."""
     if type(error).__module__.startswith("py4j"):
         return True
     trace = error.__traceback__
@@ -425,28 +436,28 @@ def is_java_error(error: BaseException) -> bool:
 
 
 def is_lost_call(error: BaseException) -> bool:
-    """Whether an error says that the JVM did not answer a call, which may go on there."""
+    """Whether the JVM did not answer a call, which may still run there."""
     return any(kind.__name__ == "Py4JNetworkError" for kind in type(error).__mro__)
 
 
 def is_spark_error(error: BaseException) -> bool:
-    """Whether an error goes back to one that was raised by the bridge to the JVM."""
+    """Whether one of an error's causes comes from py4j."""
     return any(is_java_error(cause) for cause in walk_causes(error) if cause is not error)
 
 
 def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
-    """Replace the first cause that holds a secret, and those below it, by a `MaskedCause`.
+    """Replace the first cause that holds a secret, and the causes below it, by a `MaskedCause`.
 
-    Whoever prints a traceback prints the causes too, and a store's words may quote a request.
+    A printed traceback shows the causes, too, and a store's words may quote a request.
 
     Args:
-        error: what is raised.
+        error: the error that will be raised.
         secrets: values that must not be shown.
     """
     hidden = tuple(secrets)
     for raised, cause in pairwise(walk_causes(error, contexts=True)):
         said = list(java_messages(cause))
-        if not said and not is_java_error(cause):  # whose words went with the JVM
+        if not said and not is_java_error(cause):  # its words are gone with the JVM
             said = [str(cause)]
         masked = [scrub(words, hidden) for words in said]
         if masked != said:
@@ -456,19 +467,19 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
 
 
 def java_messages(error: BaseException) -> Iterator[str]:
-    """`class name: message` of a Java exception and its causes, outermost first."""
+    """Yield `class name: message` of a Java exception and its causes, outermost first."""
     described = getattr(error, "_desc", None)
     if described and isinstance(described, str) and next(java_causes(error), None) is None:
         yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {described}"
-    with suppress(Exception):  # the JVM is gone, and with it what it had to say
+    with suppress(Exception):  # the JVM is gone
         for java in java_causes(error):
             yield f"{java.getClass().getName()}: {java.getMessage() or ''}"
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the exception of the JVM that a Python one stands for, and its causes."""
+    """Yield the JVM's exception behind a Python one, and its causes; at most twelve."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_CAUSES):
         if java is None:
             return
         yield java

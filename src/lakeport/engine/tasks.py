@@ -1,4 +1,4 @@
-"""Outcomes of tasks, whichever engine runs these, and the results that a job gathers from them."""
+"""Outcomes of tasks, for both engines: how a task ends, and the results of all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lakeport.scrub import scrub
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """The end of a task: its results, its error, or neither where an earlier task failed.
+    """Results or error of one task; neither if it was skipped, as an earlier task had failed.
 
     Attributes:
         task: the task's number.
-        results: what its function returned.
-        error: what it raised.
-        trace: the stack of an error that nobody foresaw.
+        results: the list that its function returned.
+        error: the error that it raised; None without one.
+        trace: the stack trace of an unexpected error; else empty.
     """
 
     task: int
@@ -33,24 +33,24 @@ class TaskOutcome:
     trace: str = ""
 
     def check(self) -> None:
-        """Raise the error, if there is one."""
+        """Raise the task's error, if there is one."""
         if self.error is not None:
             raise self.error from TaskTraceError(self.trace) if self.trace else None
 
 
 class TaskTraceError(Exception):
-    """The cause of an error that comes from a task: the stack over there, as text."""
+    """Cause of a task's error: the stack trace in the worker, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """Failure policy of a job's tasks: their attempts, and the flags by which one stops the others.
+    """Failure policy of a job's tasks: attempts, and how a failed task stops later ones.
 
     Attributes:
         attempts: how often Spark tries a task.
-        flags: folder shared with the other tasks, where a failed one leaves its number; those
-            behind it in line need not start. Empty where there is no shared disk.
-        surroundings: what the task is to find around it; None where that is so by itself.
+        flag_folder: folder that all tasks share. A failed task leaves its number there, and those
+            with higher numbers do not start. Empty without a shared disk.
+        process_context: environment to run the task in; None for the worker's own.
     """
 
     attempts: int
@@ -58,7 +58,13 @@ class FailurePolicy:
     process_context: ProcessContext | None = None
 
     def run_task(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> TaskOutcome:
-        """Do the work of one task; return its outcome."""
+        """Run one task and return its outcome; raise its error if Spark may try it again.
+
+        Args:
+            task: the task's number.
+            attempt: how often it was tried before.
+            work: the task.
+        """
         if self.process_context is not None:
             self.process_context.apply()
         if self.flag_folder and any(
@@ -71,9 +77,9 @@ class FailurePolicy:
             return self.failed_outcome(task, attempt, error)
 
     def failed_outcome(self, task: int, attempt: int, error: Exception) -> TaskOutcome:
-        """Return the outcome of a failed task; raise its error where Spark may try once more."""
-        lasting = isinstance(error, LakeportError) and not error.retriable
-        if attempt + 1 < self.attempts and not lasting:
+        """Return the outcome of a failed task; raise its error if Spark may try it again."""
+        is_final = isinstance(error, LakeportError) and not error.retriable
+        if attempt + 1 < self.attempts and not is_final:
             raise error
         if self.flag_folder:
             with suppress(OSError):
@@ -90,10 +96,10 @@ def gather_results(
 
     Args:
         outcomes: the tasks' outcomes, in any order.
-        discard: called with the results there are where a task failed.
+        discard: called with the results of the successful tasks if another one failed; or None.
 
     Raises:
-        LakeportError: what the first of the failed tasks raised.
+        LakeportError: as the first failed task raised it.
     """
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
     results = [result for outcome in ordered for result in outcome.results]
@@ -106,7 +112,7 @@ def gather_results(
 
 
 def _make_picklable(error: LakeportError) -> LakeportError:
-    """The error, if it survives pickling, else one that says the same."""
+    """Return the error, or a SparkFailure with its message and hint if it can't be pickled."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # of our own
             return error

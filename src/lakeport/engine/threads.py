@@ -19,8 +19,8 @@ from lakeport.model import EngineReport
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST_THREADS: Final = 8  # what of a task is Python, they do one after another
-_AT_ONCE: Final = 4  # calls that get their threads: the memory of tasks has a bound
+_MOST_THREADS: Final = 8  # the Python of their tasks runs one at a time
+_CALLS_AT_ONCE: Final = 4  # bounds the memory of tasks
 _HINT: Final = (
     "use `engine: spark`, the default: change the key `engine`, the option `--engine` or the "
     "variable LAKEPORT_ENGINE, whichever says `threads`."
@@ -28,7 +28,7 @@ _HINT: Final = (
 
 
 class ThreadEngine(Engine):
-    """Runs tasks in threads of this process; no JVM is ever started."""
+    """Runs tasks in threads of this process, without a JVM."""
 
     name: ClassVar[str] = "threads"
     commits_any_table = False
@@ -38,7 +38,7 @@ class ThreadEngine(Engine):
         super().__init__()
         self._tasks = 0
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(_AT_ONCE * self._most, "lakeport-task")
+        self._pool = ThreadPoolExecutor(_CALLS_AT_ONCE * self._threads_per_call, "lakeport-task")
 
     def run_tasks(
         self,
@@ -49,28 +49,28 @@ class ThreadEngine(Engine):
         sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item; see `Engine.run_tasks`. No task is tried twice."""
+        """Run `function` on every item in threads, each once; see `Engine.run_tasks`."""
         if not items:
             return []
-        policy, waiting = FailurePolicy(attempts=1), deque(enumerate(items))
+        policy, queue = FailurePolicy(attempts=1), deque(enumerate(items))
 
         def run() -> list[TaskOutcome]:
             found: list[TaskOutcome] = []
             while True:
                 try:
-                    number, item = waiting.popleft()
+                    number, item = queue.popleft()
                 except IndexError:
                     return found
                 found.append(policy.run_task(number, 0, partial(function, item)))
                 if found[-1].error is not None:
-                    waiting.clear()
+                    queue.clear()
 
-        threads = min(len(items), self._most)
+        threads = min(len(items), self._threads_per_call)
         running = [self._pool.submit(bind_activity(run)) for _ in range(threads)]
         try:
             outcomes = [outcome for each in running for outcome in each.result()]
         except BaseException:
-            waiting.clear()
+            queue.clear()
             done = [one for each in running for ended in each.result() for one in ended.results]
             if discard is not None and done:
                 discard(done)
@@ -80,48 +80,48 @@ class ThreadEngine(Engine):
         return gather_results(outcomes, discard)
 
     def require_spark(self, what: str) -> NoReturn:
-        """Refuse `what`; see `Engine.require_spark`."""
+        """Raise ConfigError, as only Spark can do `what`."""
         raise ConfigError(f"{what} takes Spark, and `engine` is `threads`", _HINT)
 
     @property
-    def _most(self) -> int:
-        """How many threads the items of one call get at most."""
+    def _threads_per_call(self) -> int:
+        """The most threads for the items of one call."""
         return min(self.cores, _MOST_THREADS)
 
     @property
     def is_local(self) -> bool:
-        """True: threads are of this machine."""
+        """True: threads run on this machine."""
         return True
 
     @property
     def has_own_workers(self) -> bool:
-        """True: threads are of this process."""
+        """True: threads belong to this process."""
         return True
 
     @property
     def cores(self) -> int:
-        """How many threads run at once: one for each core that this process may use."""
+        """Number of cores that this process may use, so of threads for a load."""
         return available_cores()
 
     def report(self) -> EngineReport:
-        """Return the engine with its tasks so far."""
+        """Return the engine with its number of tasks so far."""
         return EngineReport(self.name, master=f"threads[{self.cores}]", tasks=self._tasks)
 
     def describe(self, chosen: bool) -> str:
-        """Return which engine this is and why, in words."""
+        """Return a phrase for messages: that threads run the tasks, and why."""
         return f"threads of this process, {self.cores} at once, as `engine` is `threads`"
 
     def check_workers(self, packages: Sequence[str]) -> None:
-        """Find nothing wrong: what this process has, its threads have."""
+        """Do nothing: threads import what this process imports."""
 
     def begin(self) -> None:
-        """Begin nothing: threads are there at once."""
+        """Do nothing: threads need no start."""
 
     def stop(self, *, for_all: bool = False) -> None:
-        """End nothing: tasks end when they look at their load's cancellation."""
+        """Do nothing: tasks end when they notice their load's cancellation."""
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads once they are idle; never waits."""
         self._pool.shutdown(wait=False)
 
 

@@ -276,7 +276,7 @@ class RequestFailure(NamedTuple):
     @property
     def bucket(self) -> str:
         """The bucket's name, as `name` has it."""
-        return urlsplit(self.name).netloc
+        return self.name.partition("://")[2].partition("/")[0]
 
     def fill(self, template: str) -> str:
         """Return a text with the attributes, `bucket` and `kind` (the error's class) filled in."""

@@ -1,4 +1,4 @@
-"""Sessions of this process: which one runs, whether it has what a load needs, how to forget it."""
+"""This process's active Spark context: find it, check it for a load, make PySpark forget it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _PACKAGES: Final = {
     ),
     "azure": (f"org.apache.hadoop:hadoop-azure:{HADOOP}",),
 }
-# Delta's own for S3, which is right for one driver only; it is the one that none means.
+# Delta's own for S3, which is safe for one driver only; the empty one stands for it.
 _UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
-_LOST_CALL: Final = "Exception while sending command."  # py4j tells the root logger
+_LOST_CALL: Final = "Exception while sending command."  # py4j logs it to the root logger
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
 def find_context() -> SparkContext | None:
-    """The context that is running in this process, if any. Does not import pyspark.
+    """Return the Spark context that runs in this process, or None. Does not import pyspark.
 
-    A process that was forked leaves its parent's Spark alone.
+    A forked process ignores its parent's context.
 
     Raises:
         ConfigError: the process is a Spark Connect client.
@@ -67,9 +67,9 @@ def find_context() -> SparkContext | None:
 
 
 def _drop_parents_context(context: SparkContext) -> bool:
-    """Part with a context that this process has by a fork; return whether it was one.
+    """Drop a context that a fork inherited from its parent; return whether it was one.
 
-    Both would write to the same connections. No thread outlives a fork: py4j's is missing then.
+    Both processes would write to the same connections. py4j's thread, which a fork lacks, shows it.
     """
     from py4j.clientserver import ClientServer, FinalizerWorker
     from pyspark import SparkContext
@@ -82,17 +82,17 @@ def _drop_parents_context(context: SparkContext) -> bool:
     if any(worker.deque is calls.finalizer_deque for worker in workers):
         return False
     for connection in calls.deque:
-        os.close(connection.socket.detach())  # py4j would shut it down, for the parent as well
+        os.close(connection.socket.detach())  # a close by py4j would shut down the parent's, too
     SparkContext._active_spark_context = None
     _clear_globals()
     return True
 
 
 def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
-    """Compare a running session with `needs`.
+    """Check that a running session has the classes and settings of `needs`, keys of `jars.JARS`.
 
     Raises:
-        ConfigError: it lacks something; the hint has the settings to build it with.
+        ConfigError: it lacks some; the hint has the settings to build it with.
     """
     wanted: dict[str, str] = {}
     lacking: list[str] = []
@@ -122,7 +122,7 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
 
 
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
-    """Check the log store for S3, which a session reads once, when it starts."""
+    """Add to `wanted` and `lacking` what a session lacks of a safe log store for S3."""
     used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
@@ -134,6 +134,7 @@ def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the JVM of a session can load a class."""
     from py4j.protocol import Py4JJavaError
 
     jvm = spark._jvm
@@ -152,7 +153,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _shut_down_sockets(client: Any) -> None:
-    """Shut down the sockets of threads that wait for the JVM, as closing them would wait."""
+    """Shut down the sockets on which threads wait for the JVM, as closing them would block."""
     server = client.__dict__.get("_callback_server")
     for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
         with suppress(OSError, AttributeError):
@@ -160,9 +161,9 @@ def _shut_down_sockets(client: Any) -> None:
 
 
 def forget_stopped_gateway() -> None:
-    """Have pyspark forget the gateway of a stopped context, whose JVM goes on.
+    """Make PySpark forget the gateway of a stopped context, whose JVM still runs.
 
-    Else a new context would be looked for there, whatever gateway it is given.
+    Else PySpark would look for a new context there, whatever gateway it is given.
     """
     from pyspark import SparkContext
 
@@ -173,7 +174,12 @@ def forget_stopped_gateway() -> None:
 
 
 def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
-    """Let pyspark forget a JVM that is about to end, so that another one can be started."""
+    """Make PySpark forget a JVM that is about to end, so that another one can start.
+
+    Args:
+        context: the context in that JVM; None without one.
+        folder: the JVM's private folder, whose entries leave `sys.path`.
+    """
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
 
@@ -181,12 +187,12 @@ def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
         if context is not None:
             context._jsc = None
             if server := getattr(context, "_accumulatorServer", None):
-                # It looks up once a second: nobody waits for that.
+                # The server notices after up to a second, for which nobody waits.
                 threading.Thread(target=server.shutdown, daemon=True).start()
     client = SparkContext._gateway
     if client is not None:
         with suppress(Exception):
-            # Nobody is to tell a JVM that ends which of its objects are not needed any more.
+            # A JVM that ends need not hear which of its objects are unused.
             deque = client._gateway_client.finalizer_deque
             deque.clear()
             deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
@@ -198,6 +204,7 @@ def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
 
 
 def _clear_globals() -> None:
+    """Clear PySpark's global gateway, JVM and sessions."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -208,10 +215,10 @@ def _clear_globals() -> None:
 
 
 def silence_loggers(context: SparkContext) -> None:
-    """Keep PySpark from printing stack traces of errors that lakeport tells in one sentence.
+    """Keep PySpark from printing stack traces of errors that lakeport reports in one sentence.
 
-    Its accumulator server does so when the JVM is gone, and its loggers when a query fails; these
-    show values of the data too.
+    Its accumulator server prints them when the JVM is gone, and its loggers when a query fails; the
+    loggers print values of the data, too.
     """
     from pyspark.logger import PySparkLogger
 
@@ -223,12 +230,13 @@ def silence_loggers(context: SparkContext) -> None:
 
 
 def silence_lost_calls() -> None:
-    """Keep py4j from logging, with stack traces, that calls under way lost the JVM.
+    """Keep py4j from logging, with stack traces, that calls lost their JVM.
 
-    Who waits for such a call is told in one sentence, and at the interpreter's end nobody waits.
+    lakeport reports it in one sentence to the caller, and no caller waits at the interpreter's end.
     """
     logging.getLogger().addFilter(_is_no_lost_call)
 
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
+    """Whether a log record is any but py4j's on a lost call."""
     return record.msg != _LOST_CALL

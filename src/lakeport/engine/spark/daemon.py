@@ -1,12 +1,11 @@
-"""PySpark's worker daemon with what tasks need imported before it forks: workers start warm.
+"""PySpark's worker daemon, which imports what tasks need before it forks, so workers start warm.
 
 ```
 driver ──starts──▶ daemon on standby: imports, waits ◀──pipes, environment──┐
 driver ──starts──▶ JVM ──first task: starts──▶ daemon: hands over ──────────┘, lives as long
 ```
-So it imports while the JVM starts. The daemon that Spark starts is only a placeholder then, and the
-first task waits for it: this module imports little. Where none is on standby it does the work
-itself.
+So the imports run while the JVM starts. The daemon that Spark starts only hands its place over. The
+first task waits for it, so this module imports little. Without a standby it does the work itself.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 
 _W = TypeVar("_W", bound=Callable[..., int])
 ADDRESS: Final = "LAKEPORT_STANDBY"
-"""Environment variable of the JVM's that names the socket."""
+"""Environment variable of the JVM with the path of the standby's socket."""
 
 _PIPES: Final = 3  # standard input, output and error
-_TAKEN: Final = b"+"
-_HAND_OVER_SECONDS: Final = 60.0  # the standby may have to import for a while yet
-_PRELOAD_DELAY_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
+_ACCEPTED: Final = b"+"
+_HAND_OVER_SECONDS: Final = 60.0  # the standby may still be importing
+_PRELOAD_DELAY_SECONDS: Final = 3.0  # until Spark has forked its first workers
 
-# What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
-# datasets take 50 ms, which others need not wait for.
+# Modules that the tasks of every source and sink import. Merges import theirs later: pyarrow's
+# datasets take 50 ms.
 _MODULES: Final = (
     "pyarrow",
     "pyarrow.compute",
@@ -66,11 +65,11 @@ _STORES: Final = "lakeport.storage.base"
 
 
 def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a daemon on standby, in a process group of its own; it ends with this process.
+    """Start a daemon on standby, in its own process group; it ends with this process.
 
     Args:
-        address: its socket, in a private folder.
-        environment: what Python or the C library read when they start; the rest comes later.
+        address: path of its socket, in a private folder.
+        environment: variables that Python or the C library read at their start.
     """
     from subprocess import DEVNULL
 
@@ -89,15 +88,15 @@ def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.P
 
 
 def end_standby(process: subprocess.Popen[bytes]) -> None:
-    """End a daemon on standby, and the workers that it has forked. Fine if it has ended."""
-    if process.returncode is None:  # else the number may be another's by now
+    """Kill a daemon on standby and the workers that it has forked; fine if it has ended."""
+    if process.returncode is None:  # else another process may have the id by now
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def open_socket(address: str) -> socket.socket:
-    """Open the socket at which `replace_daemon` waits; its file appears once it can be reached."""
+    """Return a listening socket for `replace_daemon`; its file appears once clients can connect."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(1)
@@ -106,43 +105,43 @@ def open_socket(address: str) -> socket.socket:
 
 
 def replace_daemon(listener: socket.socket) -> socket.socket:
-    """Wait for the daemon that Spark starts, and become it: its pipes, environment and path.
+    """Wait for the daemon that Spark starts; take over its pipes, environment and `sys.path`.
 
     Returns:
-        The connection, to be held open until this process ends.
+        The connection, which has to stay open until this process ends.
     """
     connection, _ = listener.accept()
     listener.close()
     message, pipes, _, _ = socket.recv_fds(connection, 1 << 16, _PIPES)
     while not message.endswith(b"\n"):
         message += connection.recv(1 << 16)
-    given = json.loads(message)
+    state = json.loads(message)
     os.environ.clear()
-    os.environ.update(given["environment"])
-    sys.path[:] = given["path"]
+    os.environ.update(state["environment"])
+    sys.path[:] = state["path"]
     for number, pipe in enumerate(pipes):
         os.dup2(pipe, number)
         os.close(pipe)
-    connection.sendall(_TAKEN)
+    connection.sendall(_ACCEPTED)
     return connection
 
 
 def hand_over_to_standby(address: str) -> bool:
-    """Have the daemon on standby take this process' place, and wait until it ends.
+    """Hand this process's place to the daemon on standby, and wait until that ends.
 
     Returns:
-        Whether there was one.
+        Whether a daemon was on standby.
     """
-    given = {"environment": dict(os.environ), "path": sys.path}
+    state = {"environment": dict(os.environ), "path": sys.path}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_HAND_OVER_SECONDS)
         try:
             connection.connect(address)
-            message = json.dumps(given).encode() + b"\n"
+            message = json.dumps(state).encode() + b"\n"
             sent = socket.send_fds(connection, [message], range(_PIPES))
-            if rest := message[sent:]:  # who has all of it may be done already, and gone
+            if rest := message[sent:]:  # a daemon that has it all may have ended already
                 connection.sendall(rest)
-            if connection.recv(1) != _TAKEN:
+            if connection.recv(1) != _ACCEPTED:
                 return False
         except OSError:
             return False
@@ -155,9 +154,10 @@ def hand_over_to_standby(address: str) -> bool:
 
 
 def main() -> None:
-    """Import, then serve forks until Spark closes the pipe.
+    """Run the daemon: import modules, then fork workers until Spark closes the pipe.
 
-    With an address as its argument: on standby. Else whoever is on standby serves, if anybody is.
+    With a socket's path as argument it first waits on standby. Without one it hands over to a
+    standby, if there is one.
     """
     address = os.environ.get(ADDRESS)
     if _is_standby():
@@ -179,10 +179,10 @@ def main() -> None:
 
 
 def _remove_spark_jar() -> None:
-    """Take Spark's own jar, which has no Python, off the path on which modules are looked for.
+    """Remove Spark's own jar, which has no Python, from `sys.path`.
 
-    Each worker would read the jar's list of files twice, as PySpark has its importers forget what
-    they know: 40 to 80 ms.
+    Each worker would read the jar's list of files twice, as PySpark clears the caches of its
+    importers: 40 to 80 ms.
     """
     for entry in [each for each in sys.path if Path(each).name.startswith("spark-core_")]:
         sys.path.remove(entry)
@@ -190,26 +190,27 @@ def _remove_spark_jar() -> None:
 
 
 def _is_standby() -> bool:
-    return sys.argv[1:] != [] and Path(sys.argv[1]).is_absolute()  # Spark gives a module's name
+    """Whether the argument is a socket's path; Spark gives a module's name."""
+    return sys.argv[1:] != [] and Path(sys.argv[1]).is_absolute()
 
 
 def _import_modules() -> None:
-    """Import what tasks need."""
+    """Import the modules that tasks need, those that are installed."""
     from lakeport.host.packages import hide_pandas
 
     for name in _MODULES:
         try:
             importlib.import_module(name)
         except ImportError:
-            # A task that needs it says so itself; the daemon must come up in any case.
+            # A task that needs the module says so; the daemon has to start in any case.
             continue
     with suppress(ImportError), hide_pandas():
-        importlib.import_module("pyarrow").scalar(None)  # it looks for pandas now, and in vain
+        importlib.import_module("pyarrow").scalar(None)  # it looks for pandas here, once
     _freeze_objects()
 
 
 def _preload_sdks(number: int, frame: object) -> None:
-    """Load what tasks need that reach a store; workers of one task would each do it."""
+    """Import the stores' SDKs, which workers of one task would each do; a signal handler."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(ImportError):
         importlib.import_module(_STORES).preload_sdks()
@@ -217,19 +218,19 @@ def _preload_sdks(number: int, frame: object) -> None:
 
 
 def _freeze_objects() -> None:
-    """Have the collector pass over all that is there now."""
+    """Have the garbage collector skip all present objects from now on."""
     gc.collect()
     gc.freeze()
 
 
 def _freeze_new_modules(worker: _W) -> _W:
-    """A worker whose collector passes over the modules that its tasks have loaded.
+    """Return PySpark's worker function with a garbage collector that skips newly loaded modules.
 
-    Spark collects after each task: 20 to 30 ms where a store's SDK is loaded.
+    PySpark collects garbage after each task: 20 to 30 ms with a store's SDK loaded.
     """
 
     def work(*connection: Any) -> int:
-        known = len(sys.modules)  # those of the daemon grow
+        known = len(sys.modules)
         code = worker(*connection)
         if len(sys.modules) > known:
             _freeze_objects()

@@ -1,4 +1,4 @@
-"""The engine that runs a load's tasks on Spark."""
+"""The engine that runs tasks on Spark."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _OWN_LOG_STORES: Final = ("DynamoDB",)
 
 
 class SparkEngine(Engine):
-    """Runs tasks as Spark's: in the active session, a warm one's, or one that lakeport starts.
+    """Runs tasks on Spark: in the active session, a warm one's, or one that lakeport starts.
 
     Args:
-        request: the session that it asks for.
+        request: requirements on the session.
 
     Raises:
         LakeportError: as `DriverSession.acquire`.
@@ -47,7 +47,7 @@ class SparkEngine(Engine):
     most_streams: ClassVar[int] = 64  # those that wait share jobs
 
     def __init__(self, request: SessionRequest) -> None:
-        """Use the session of this process; waits where others use one that does not suit."""
+        """Acquire the session of this process; wait if other loads use one that does not suit."""
         self._counted, self._thread = threading.Lock(), threading.get_ident()
         self._named = ExitStack()
         self._jobs = self._tasks = 0
@@ -55,11 +55,11 @@ class SparkEngine(Engine):
         self._queue = jobs.JobQueue(self.session, self._count)
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted
-        told = request.settings
+        options = request.settings
         if self.adopted:
-            with suppress(Exception):  # a session that has ended is told of where it is used
-                told = self.session.spark.conf.getAll  # what the context was given is in it, too
-        self.commits_by_log = not any(_is_custom_hook(key, value) for key, value in told.items())
+            with suppress(Exception):  # an ended session raises where it is used
+                options = self.session.spark.conf.getAll  # with the context's settings
+        self.commits_by_log = not any(_is_custom_hook(key, value) for key, value in options.items())
 
     def run_tasks(
         self,
@@ -85,7 +85,7 @@ class SparkEngine(Engine):
         *,
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on the record batches and the number of every partition of a frame.
+        """Run `function` on every partition of a frame: its record batches and its number.
 
         See `Engine.run_tasks` for the arguments, the order of the results and the errors.
         """
@@ -101,38 +101,38 @@ class SparkEngine(Engine):
         items: Sequence[T],
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> ReadingFrame[T]:
-        """Return a Spark frame whose tasks read one item each; see `Reading`."""
+        """Return a Spark frame whose tasks read one item each; see `ReadingFrame`."""
         return ReadingFrame(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
-        """Run a function that calls Spark itself, in a thread; return its result.
+        """Run a function that calls Spark, in a thread; return its result; an interrupt cancels it.
 
         Args:
             step: what it does, in words.
             job: calls Spark.
-            seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
+            seconds: time limit of a job that needs no clean-up; None for no limit.
 
         Raises:
             TimeoutError: the time limit has passed.
-            LakeportError: what Spark's failure means.
+            LakeportError: Spark's failure, translated.
         """
         return jobs.run_in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
 
     def require_spark(self, what: str) -> SparkEngine:
-        """Return this engine, whatever asks for Spark."""
+        """Return this engine, whatever feature needs Spark."""
         return self
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session; waits for it, and raises like `context`."""
+        """The PySpark session; waits and raises like `context`."""
         return self.session.spark
 
     @property
     def context(self) -> SparkContext:
-        """The Spark context; waits for it.
+        """The Spark context; waits for its start.
 
         Raises:
-            MissingDependency: a jar or Java can't be had.
+            MissingDependency: there is no Java, or a jar can't be downloaded.
             SparkFailure: Spark did not start, or was stopped.
         """
         return self.session.context
@@ -144,16 +144,17 @@ class SparkEngine(Engine):
         root: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> DeltaSession:
-        """Return the Spark session, able to reach Delta tables in a store; waits for it.
+        """Return a session that reaches the Delta tables of a store; waits for Spark.
 
         Args:
-            step: what it is asked for, in words, by which Spark names the jobs of this thread.
-            needs: names of `jars.JARS` that the session must have.
-            root: the store's root as Hadoop names it; empty for a local folder.
-            settings: what Hadoop's connector needs for that root, secrets included.
+            step: its purpose in words, which labels the jobs of this thread.
+            needs: keys of `jars.JARS` that the session must have.
+            root: URI of the store's root, as Hadoop names it; empty for a local folder.
+            settings: Hadoop options for that root, secrets included; None for a local folder.
 
         Raises:
-            ConfigError: the session lacks something; the hint has the settings to build it with.
+            ConfigError: the session lacks a class or setting; the hint has the settings to build it
+                with.
         """
         from lakeport.engine.spark.delta.session import DeltaSession
 
@@ -167,17 +168,17 @@ class SparkEngine(Engine):
         return DeltaSession(self.session.spark, self.secrets)
 
     def name_jobs(self, step: str) -> None:
-        """Have Spark name the jobs that this thread starts; a user's thread and session stay."""
+        """Have Spark label the jobs of this thread, except for a user's thread and session."""
         if not self.adopted or self._thread != threading.get_ident():
             self._named.enter_context(jobs.keep_call_sites())
             JobLabel(step, self.run).name_jobs(self.session.context)
 
     def configure_store(self, root: str, settings: Mapping[str, str]) -> None:
-        """Have Spark's file systems reach a store; waits for Spark.
+        """Configure Hadoop's connector for a store; waits for Spark.
 
         Args:
-            root: the store's root, or a folder in it, as Hadoop names it.
-            settings: what Hadoop's connector needs for that root, secrets included.
+            root: URI of the store's root, or of a folder in it, as Hadoop names it.
+            settings: the connector's options for that root, secrets included.
         """
         configure_store(self.session, root, settings)
 
@@ -188,63 +189,64 @@ class SparkEngine(Engine):
 
     @property
     def has_own_workers(self) -> bool:
-        """Whether tasks run in Python processes that lakeport's own session starts here."""
+        """Whether tasks run in Python processes of lakeport's own session on this machine."""
         return self.session.is_local and not self.session.adopted
 
     def describe(self, chosen: bool) -> str:
-        """Return which engine this is, where its session comes from, and why, in words."""
+        """Return a phrase for messages: that Spark runs the tasks, whose session it is, and why."""
         why = "as `engine` is `spark`" if chosen else "the default"
         return f"Spark, {self.session.origin}, {why}"
 
     def check_workers(self, packages: Sequence[str]) -> None:
-        """See that Spark's workers have what tasks import; see `Engine.check_workers`."""
+        """Check that Spark's workers can import what tasks need; see `Engine.check_workers`."""
         workers.check_packages(self.session, packages)
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once; waits for Spark only on a cluster."""
+        """Number of tasks that run at once; waits for Spark only on a cluster."""
         return self.session.cores
 
     @property
     def start_up(self) -> tuple[float | None, float | None]:
-        """When Spark began to start and was there, by `time.monotonic`; None before."""
+        """Begin and end of Spark's start, by `time.monotonic`; None for what has not happened."""
         return self.session.start_up.began, self.session.start_up.ended
 
     def begin(self) -> None:
-        """Have Spark and its Python workers start; never waits."""
+        """Start Spark and its Python workers in the background; never waits."""
         self.session.begin()
         if self.has_own_workers:
             self.session.warm_up_workers()
 
     def report(self) -> EngineReport:
-        """Return the engine with its jobs and tasks so far; never waits."""
+        """Return Spark's version, master and application, and job and task counts; never waits."""
         version, application = self.session.spark_identity()
         return EngineReport(
             self.name, version, self.session.master, application, self._jobs, self._tasks
         )
 
     def stop(self, *, for_all: bool = False) -> None:
-        """End a session of lakeport's own, unless others use it; see `Engine.stop`."""
+        """Stop lakeport's own session, unless others use it; see `Engine.stop`."""
         if not self.session.streams and (for_all or not self.session.is_shared):
             self.session.stop()
 
     def count_streams(self, change: int) -> None:
-        """Tell that so many more streams run on the session, which nothing replaces then."""
+        """Add to the number of streams on the session, which is not replaced while it has any."""
         self.session.streams += change
 
     def close(self) -> None:
-        """Let a load of other needs have the JVM; fine when called again."""
+        """Release the session, so that another load may replace it; may be called again."""
         self._named.close()
         self.session.release(self)
 
     def _count(self, tasks: int) -> None:
+        """Count one job and its tasks."""
         with self._counted:
             self._jobs += 1
             self._tasks += tasks
 
 
 def _is_custom_hook(key: str, value: str) -> bool:
-    """Whether a setting of Spark's names something that commits go through, which is not Delta's.
+    """Whether a Spark setting names a log store, catalog or other part of commits not by Delta.
 
     >>> _is_custom_hook("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     True

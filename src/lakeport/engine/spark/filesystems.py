@@ -1,7 +1,7 @@
-"""Spark's own way to a store: credentials and certificates for Hadoop's connectors.
+"""Credentials and certificates for Hadoop's connectors, by which Spark reaches stores.
 
-Credentials go to the running session's Hadoop configuration, right before the store is first used:
-never on a command line, nor among Spark's settings, which it shows.
+Credentials go into the running session's Hadoop configuration, right before the first use of a
+store. They are never on a command line, nor among Spark's settings, which Spark shows.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKe
 def configure_store(
     session: DriverSession, root: str, settings: Mapping[str, str], *, commits: bool = False
 ) -> None:
-    """Have the session's file systems reach a store; waits for the session.
+    """Configure Hadoop's connector for a store, unless it is already; waits for the session.
 
     Args:
-        session: Spark.
-        root: the store's root, or a folder in it, as Hadoop names it.
-        settings: what Hadoop's connector needs for that root, secrets included.
-        commits: whether Delta tables there may be committed to.
+        session: the Spark session.
+        root: URI of the store's root, or of a folder in it, as Hadoop names it.
+        settings: the connector's options for that root, secrets included.
+        commits: whether the load may commit to Delta tables there.
 
     Raises:
         ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
-    context, place = session.context, store_root(root)
+    context, store_uri = session.context, store_root(root)
     with _lock:
-        # An adopted context has a `DriverSession` for each load.
+        # Each load of an adopted context has its own `DriverSession`.
         known = _configured.setdefault(context, {})
-        if known.get(place) != settings:
-            if commits and place.startswith("s3a:"):
+        if known.get(store_uri) != settings:
+            if commits and store_uri.startswith("s3a:"):
                 active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
-                _check_create_flags(session, urlsplit(place).netloc)
-            if not session.adopted and _uses_tls(place, settings):
+                _check_create_flags(session, urlsplit(store_uri).netloc)
+            if not session.adopted and _uses_tls(store_uri, settings):
                 trust_certificates(context)
-            _apply_settings(session, place, settings, known.get(place))
-            known[place] = dict(settings)
+            _apply_settings(session, store_uri, settings, known.get(store_uri))
+            known[store_uri] = dict(settings)
 
 
 def store_root(root: str) -> str:
-    """Return scheme and authority of a URI, for which Hadoop has one file system object.
+    """Return scheme and authority of a URI, which identify Hadoop's file system object.
 
     >>> store_root("s3a://lake/raw/events")
     's3a://lake'
@@ -74,36 +74,37 @@ def store_root(root: str) -> str:
 
 def _apply_settings(
     session: DriverSession,
-    place: str,
+    store_uri: str,
     settings: Mapping[str, str],
     before: Mapping[str, str] | None,
 ) -> None:
-    """Set what is new; a connector that was opened with other settings is opened anew."""
+    """Set the options of a store; close its connector if it was opened with others (`before`)."""
     session.set_hadoop_settings(settings)
     if before is None:
         return
     with translate_errors(session.secrets):
         for key in before.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
-        _close_file_system(session, place)
+        _close_file_system(session, store_uri)
 
 
-def _close_file_system(session: DriverSession, place: str) -> None:
-    """Close the file system object of a store, which Hadoop and Delta keep."""
+def _close_file_system(session: DriverSession, store_uri: str) -> None:
+    """Close the file system object of a store, which Hadoop and Delta cache."""
     jvm, conf = session.context._jvm, session.context._jsc.hadoopConfiguration()
     if "delta" in session.needs:
         java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
-    java_class(jvm, _FILE_SYSTEM).get(java_class(jvm, "java.net.URI")(place), conf).close()
+    java_class(jvm, _FILE_SYSTEM).get(java_class(jvm, "java.net.URI")(store_uri), conf).close()
 
 
-def _uses_tls(place: str, settings: Mapping[str, str]) -> bool:
-    parts = urlsplit(place)
+def _uses_tls(store_uri: str, settings: Mapping[str, str]) -> bool:
+    """Whether the settings have S3A use TLS for a bucket; False for other stores."""
+    parts = urlsplit(store_uri)
     wanted = settings.get(f"fs.s3a.bucket.{parts.netloc}.connection.ssl.enabled")
     return parts.scheme == "s3a" and wanted != "false"
 
 
 def _check_create_flags(session: DriverSession, bucket: str) -> None:
-    """Refuse S3A's options for faster creates, which let a commit overwrite another."""
+    """Raise ConfigError for S3A options of faster creates, which let a commit overwrite another."""
     conf = session.context._jsc.hadoopConfiguration()
     for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
         flags = (conf.get(f"{start}performance.flags") or "").lower().split(",")
@@ -120,13 +121,13 @@ def _check_create_flags(session: DriverSession, bucket: str) -> None:
 
 
 def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
-    """The certificates that botocore would trust instead of its own, as a PEM file's content.
+    """Return the certificates of the user's CA bundle, in PEM; empty without one.
 
     Args:
-        environ: holds the file's path in AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE.
+        environ: holds the bundle's path in AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE.
 
     Returns:
-        Nothing for a file that can't be read: the AWS SDK for Python refuses it.
+        Empty also for a file that can't be read: the AWS SDK for Python refuses it.
 
     >>> read_ca_bundle({})
     b''
@@ -142,10 +143,9 @@ def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
 
 
 def trust_certificates(context: SparkContext) -> None:
-    """Have the driver's JVM trust the bundled certificates too, beside those of Java's own.
+    """Have the driver's JVM trust the user's CA bundle, too, for later connections.
 
-    It counts for connections that are opened afterwards. A trust store that the JVM was given, by
-    its user or an earlier call, stays.
+    A trust store that the user or an earlier call gave the JVM stays.
     """
     gateway: Any = context._gateway
     java: Any = gateway.jvm.java
@@ -154,7 +154,7 @@ def trust_certificates(context: SparkContext) -> None:
         return
     store = java.security.KeyStore.getInstance("JKS")
     own = Path(system.getProperty("java.home"), "lib", "security", "cacerts")
-    # The stores of Java are read without their password, which only guards against changes.
+    # A trust store can be read without its password, which only protects it from changes.
     store.load(java.io.FileInputStream(str(own)) if own.is_file() else None, None)
     kind = java.security.cert.CertificateFactory.getInstance("X.509")
     found = kind.generateCertificates(java.io.ByteArrayInputStream(pem))

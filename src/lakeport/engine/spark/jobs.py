@@ -1,4 +1,4 @@
-"""Spark jobs: tasks over items and frames, their outcomes, and how an interrupt ends them."""
+"""Spark jobs: tasks over items and frames, their outcomes, and their end by an interrupt."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _CANCEL_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 1.0
 _JOBS_AT_ONCE: Final = 4
 _SMALL_BYTES: Final = 8 << 20
-_JOBS_BEFORE_SMALL: Final = 2  # jobs: fewer at once means larger ones
+_JOBS_BEFORE_SMALL: Final = 2  # fewer jobs at once are larger ones
 
 
 @dataclass(frozen=True, slots=True)
 class JobLabel:
-    """Name a job in Spark's UI and event log: its description and its group.
+    """Label of a job in Spark's UI and event log: its description and its group.
 
     Attributes:
         step: what its tasks do, such as `write orders to s3://lake/orders`.
-        run: name of the run that it is of; empty for a command. All jobs of a run have one group.
+        run: name of its run, whose jobs form one group; empty for a command.
     """
 
     step: str
@@ -66,7 +66,12 @@ class JobLabel:
         return f"lakeport {self.run}" if self.run else "lakeport"
 
     def name_jobs(self, context: SparkContext, *, interrupts: bool = False) -> None:
-        """Have Spark name the jobs that this thread starts, and their call sites, by the label."""
+        """Have Spark label the jobs that this thread starts, and their call sites.
+
+        Args:
+            context: the Spark context.
+            interrupts: whether a cancelled job interrupts its tasks' threads.
+        """
         context.setJobGroup(self.group, self.description, interrupts)
         for name in ("callSite.short", "callSite.long"):
             context.setLocalProperty(name, self.description)
@@ -74,14 +79,14 @@ class JobLabel:
 
 @dataclass(eq=False)
 class TaskRequest:
-    """Tasks that are to run in Spark, and their outcomes once they have ended.
+    """Request to run a function on items in Spark tasks, with a future of the outcomes.
 
     Attributes:
         step: what the tasks do, in words.
-        function: run on every item.
-        items: one a task, or a part of one.
-        sizes: bytes that each item reads, where they are known.
-        outcomes: the tasks' outcomes, in any order.
+        function: takes an item, returns a list of results.
+        items: each is a task, or part of one.
+        sizes: bytes that each item reads; empty if unknown.
+        outcomes: the items' outcomes, in any order.
     """
 
     step: str
@@ -92,18 +97,18 @@ class TaskRequest:
 
     @property
     def is_small(self) -> bool:
-        """Whether a job of its own would cost about as much as the work in it."""
+        """Whether the items read less than 8 MiB, so that a job costs about as much as its work."""
         return bool(self.sizes) and min(self.sizes) >= 0 and sum(self.sizes) < _SMALL_BYTES
 
 
 class JobQueue:
-    """Runs requests as Spark jobs, a few at once; small requests that have to wait share a job.
+    """Runs requests as Spark jobs, four at once; small requests that wait share a job.
 
-    So a thousand streams of a few records each take some dozen jobs, and the first streams are
-    committed while others are written.
+    So a thousand streams of a few records take some dozen jobs, and the first streams are committed
+    while others are written.
 
     Args:
-        session: where to run.
+        session: the Spark session.
         count: called with the number of tasks of each job.
     """
 
@@ -115,11 +120,11 @@ class JobQueue:
         self._running = 0
 
     def run_request(self, request: TaskRequest, run: str) -> list[TaskOutcome]:
-        """Have a request's tasks run, in a job of this thread or another one's; return outcomes.
+        """Run a request in a job of this or another thread; wait, and return its outcomes.
 
         Args:
-            request: what to run.
-            run: name of the run whose tasks these are.
+            request: the request.
+            run: name of its run, for the job's label.
 
         Raises:
             LakeportError: the job failed; see `run_in_group`.
@@ -137,7 +142,7 @@ class JobQueue:
         if taken:
             try:
                 self._run_requests(taken, run)
-            except BaseException as error:  # an interrupt: those that wait for it must not wait on
+            except BaseException as error:  # an interrupt: other threads must not wait on
                 for each in taken:
                     if not each.outcomes.done():
                         each.outcomes.set_exception(error)
@@ -149,7 +154,7 @@ class JobQueue:
         return request.outcomes.result()
 
     def _take_shared(self, request: TaskRequest) -> list[TaskRequest]:
-        """Take a request and those that share its job off the list."""
+        """Remove a request and those that share its job from the queue; return them."""
         taken = [
             each
             for each in self._waiting
@@ -159,7 +164,7 @@ class JobQueue:
         return taken
 
     def _run_requests(self, requests: Sequence[TaskRequest], run: str) -> None:
-        """Run requests as one job, or one by one where it fails; set the outcomes of each."""
+        """Run requests as one job, and one by one if that fails; set the outcomes of each."""
         others = len(requests) - 1
         step = requests[0].step + (f", and {others:,} more" if others else "")
         try:
@@ -167,7 +172,7 @@ class JobQueue:
         except LakeportError as error:
             if not others:
                 requests[0].outcomes.set_exception(error)
-            else:  # whose failure it was shows when each has a job of its own
+            else:  # separate jobs show whose failure it was
                 for each in requests:
                     self._run_requests([each], run)
         else:
@@ -183,7 +188,7 @@ def run_tasks(
     *,
     discard: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
-    """Run `function` on every item, as a job of its own; see `Engine.run_tasks`."""
+    """Run `function` on every item in one job; see `Engine.run_tasks`."""
     (outcomes,) = run_job(session, label, [TaskRequest(label.step, function, items)])
     return gather_results(outcomes, discard)
 
@@ -194,13 +199,13 @@ def run_job(
     requests: Sequence[TaskRequest],
     count: Callable[[int], None] = lambda tasks: None,
 ) -> list[list[TaskOutcome]]:
-    """Run the tasks of some requests as one Spark job; return the outcomes of each request.
+    """Run requests as one Spark job; return the outcomes of each request.
 
     Args:
-        session: where to run.
-        label: what Spark says of the job.
-        requests: what to run.
-        count: called with the number of tasks, once Spark is there.
+        session: the Spark session; waits for its start.
+        label: the job's label.
+        requests: the requests.
+        count: called with the number of tasks, once Spark has started.
     """
     context = session.context
     tasks = _assign_items(requests, session.cores)
@@ -230,10 +235,10 @@ def run_job(
 
 
 def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tuple[int, int, Any]]]:
-    """Share the items of some requests out to tasks, of about equal size: (request, number, item).
+    """Distribute requests' items to tasks of about equal size: (request, item number, item).
 
-    Each item of a single request is a task. Items of several become as many tasks as there are
-    cores, or as the largest request has items.
+    Each item of a single request is a task. The items of several requests become as many tasks as
+    there are cores, or as the largest request has items.
     """
     total, most = sum(len(each.items) for each in requests), max(len(r.items) for r in requests)
     tasks: list[list[tuple[int, int, Any]]] = [[] for _ in range(min(total, max(cores, most)))]
@@ -255,10 +260,9 @@ def run_frame(
     *,
     discard: Callable[[list[R]], None] | None = None,
 ) -> tuple[list[R], int]:
-    """Run `function` on every partition of a DataFrame; see `SparkEngine.run_frame`.
+    """Run `function` on every partition of a frame; return the results and the partitions' number.
 
-    Returns:
-        The results, and the number of partitions.
+    See `SparkEngine.run_frame` for the arguments.
     """
     with shared_folder(session) as flags:
         names = df.columns
@@ -275,7 +279,7 @@ def run_frame(
 
 @contextmanager
 def shared_folder(session: DriverSession) -> Iterator[str]:
-    """A folder that the tasks of one job share, empty text where they share no disk."""
+    """Yield the path of a folder that the tasks of one job share; empty without a shared disk."""
     place = session.job_folder()
     folder = "" if place is None else tempfile.mkdtemp(dir=place)
     try:
@@ -288,6 +292,7 @@ def _run_items(
     work: Sequence[tuple[Callable[[Any], list[Any]], FailurePolicy]],
     tasks: Iterable[list[tuple[int, int, Any]]],
 ) -> Iterator[tuple[int, TaskOutcome]]:
+    """Run the items of tasks; yield the request\'s number and the outcome of each."""
     attempt = attempt_number()
     for task in tasks:
         for place, number, item in task:
@@ -301,6 +306,7 @@ def _run_batches(
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
+    """Run a function on one partition\'s batches; yield its pickled outcome as a batch."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -311,7 +317,7 @@ def _run_batches(
 
 
 def attempt_number() -> int:
-    """Return how often Spark has tried this task before."""
+    """Return how often Spark has tried the current task before; 0 outside of tasks."""
     from pyspark import TaskContext
 
     return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
@@ -322,15 +328,16 @@ def map_in_arrow(
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """Return what `DataFrame.mapInArrow` does, which asks for pandas and makes no use of it.
+    """Return a frame of a function's results on record batches, as `DataFrame.mapInArrow` does.
 
-    The function gets the columns under their numbers.
+    PySpark's method requires pandas and makes no use of it. The function gets the columns named by
+    their numbers.
     """
     from pyspark.sql.classic.dataframe import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
 
-    # A dot or backtick in a name would be taken for a part of an expression.
+    # Spark would read a dot or backtick in a name as part of an expression.
     numbers = [str(number) for number in range(len(frame.columns))]
     plain = frame.toDF(*numbers) if numbers else frame
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
@@ -343,20 +350,20 @@ def map_in_arrow(
 def run_in_group(
     session: DriverSession, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
 ) -> R:
-    """Run `job` in a thread, in the run's job group; cancel what it does on an interrupt.
+    """Run `job` in a thread with labelled Spark jobs; return its result; an interrupt cancels it.
 
-    The caller waits where an interrupt reaches it at once and can't break a conversation with the
-    JVM in the middle.
+    So an interrupt reaches the waiting caller at once, and never breaks a call to the JVM.
 
     Args:
-        session: where to run.
-        label: what Spark says of it.
-        job: what to run.
-        seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
+        session: the Spark session; waits for its start.
+        label: label of the jobs.
+        job: calls Spark.
+        seconds: time limit of a job that needs no clean-up; the job is abandoned then. None for no
+            limit.
 
     Raises:
         TimeoutError: the time limit has passed.
-        LakeportError: what `failures.translate` makes of the failure.
+        LakeportError: the failure, as `failures.translate` returns it.
     """
     context = session.context
     tag, pool = f"lakeport-{uuid.uuid4()}", current_load() or "default"
@@ -368,8 +375,8 @@ def run_in_group(
         try:
             label.name_jobs(context, interrupts=seconds is not None)
             context.addJobTag(tag)
-            context.setLocalProperty("spark.scheduler.pool", pool)  # each of loads has its own
-            # Scopes name boxes in the UI. Spark writes each as JSON: 60 ms of a cold start.
+            context.setLocalProperty("spark.scheduler.pool", pool)  # each load has its own
+            # Spark writes the scopes of the UI as JSON, which takes 60 ms of a cold start.
             context.setLocalProperty("spark.rdd.scope.noOverride", "true")
             with keep_call_sites():
                 found.append(job())
@@ -397,7 +404,7 @@ def run_in_group(
 
 @contextmanager
 def keep_call_sites() -> Iterator[None]:
-    """Keep pyspark's actions, such as `collect`, from naming call sites by lines of our files."""
+    """Keep PySpark's actions, such as `collect`, from labelling jobs by lines of lakeport."""
     from pyspark.traceback_utils import SCCallSiteSync
 
     SCCallSiteSync._spark_stack_depth += 1
@@ -408,16 +415,16 @@ def keep_call_sites() -> Iterator[None]:
 
 
 def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None:
-    """Cancel a tag's jobs until `done`, as the next one may be submitted after the first call."""
-    with suppress(Exception):  # in a thread: a JVM that is busy, or gone, may not answer
+    """Cancel the jobs with a tag, each second until `done`, as a later one may be submitted."""
+    with suppress(Exception):  # a JVM that is busy or gone may not answer
         context.cancelJobsWithTag(tag)
         while not done.wait(_POLL_SECONDS):
             context.cancelJobsWithTag(tag)
 
 
 def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> None:
-    """Report the share of a job's tasks that have ended, until `done`."""
-    with suppress(Exception):  # the job says what is wrong with Spark
+    """Record the share of ended tasks of a tag's jobs as progress, each second until `done`."""
+    with suppress(Exception):  # the job itself meets the error
         tracker = context.statusTracker()
         while not done.wait(_POLL_SECONDS):
             ids = list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
@@ -430,20 +437,20 @@ def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> 
 
 
 class ReadingFrame(Generic[T]):
-    """A frame whose tasks read one item each.
+    """A Spark frame whose tasks read one item each, and the errors of these tasks.
 
-    A task that fails ends as if there were no more rows, as Spark would log whatever it raises:
-    ask `check` once the frame was run, and before anything is made of its rows.
+    A failed task ends as if there were no more rows, as Spark would log its error. So call `check`
+    after the frame was run, and before its rows are used.
 
     Args:
-        session: Spark.
-        spark: the session that the frame is to be of.
+        session: lakeport's session.
+        spark: the PySpark session for the frame.
         schema: the columns, of types that tables have.
         items: pickled into the tasks.
-        read: pickled into the tasks; gives an item's rows, of just these columns.
+        read: pickled into the tasks; yields an item's rows, with exactly these columns.
 
     Attributes:
-        frame: not run yet.
+        frame: the frame, which has not run yet.
     """
 
     def __init__(
@@ -478,13 +485,13 @@ class ReadingFrame(Generic[T]):
         """Raise the first error of the tasks that have read items so far.
 
         Raises:
-            LakeportError: what the first of those that failed raised.
+            LakeportError: as the first failed task raised it.
         """
         for outcome in sorted(self._failed.value, key=lambda outcome: outcome.task):
             outcome.check()
 
     def close(self) -> None:
-        """Drop the accumulator that tasks report to; the frame is not run any more."""
+        """Drop the accumulator that tasks report errors to; the frame must not run afterwards."""
         from pyspark.accumulators import _accumulatorRegistry
 
         _accumulatorRegistry.pop(self._failed.aid, None)
@@ -497,6 +504,7 @@ def _read_items(
     failed: Accumulator[list[TaskOutcome]],
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the items with these numbers; add a failure to `failed` and end."""
     if policy.process_context is not None:
         policy.process_context.apply()
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):

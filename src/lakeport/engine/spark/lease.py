@@ -1,4 +1,4 @@
-"""Spark that a warm session lends to this process, in place of one of its own."""
+"""The lease of a warm session's Spark, which this process uses in place of its own."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _lease_arguments: tuple[int, str, frozenset[str]] | None = None
 
 
 def set_lease(port: int, secret: str, needs: Collection[str]) -> None:
-    """Have this process, a run in a warm session, use that one's Spark; see `Lease`."""
+    """Offer a warm session's Spark to the loads of this process; see `Lease` for the arguments."""
     global _lease_arguments
     _lease_arguments = port, secret, frozenset(needs)
 
 
 def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> Lease | None:
-    """Return a lease, not opened yet, if this process has one and it suits the load.
+    """Return an unopened lease if this process was offered one that suits; else None.
 
     Args:
         warm: `auto`, `off` or `require`.
-        settings: the user's `spark:` mapping, by which a session of its own is needed.
-        needs: names of `jars.JARS`.
+        settings: the user's `spark:` mapping; with settings no warm session suits.
+        needs: keys of `jars.JARS` that the load needs.
 
     Raises:
-        ConfigError: one is required, and there is none.
+        ConfigError: a lease is required, and none suits.
     """
     if warm == "off":
         return None
@@ -65,16 +65,16 @@ def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) ->
 
 
 class Lease:
-    """Spark of a warm session, until it is given back or this process ends.
+    """Use of a warm session's Spark, until `close` or the end of this process.
 
     Args:
-        port: at which its JVM listens.
-        secret: what has to be shown there.
-        needs: names of `jars.JARS` that it has.
+        port: port of the session's JVM.
+        secret: secret that the JVM asks for.
+        needs: keys of `jars.JARS` that the session has.
 
     Attributes:
-        surroundings: what tasks of this run are to find around them.
-        is_alive: whether it has not been given back.
+        process_context: environment and working folder for the tasks of this run.
+        is_alive: whether `close` was not called yet.
     """
 
     def __init__(self, port: int, secret: str, needs: frozenset[str]) -> None:
@@ -84,7 +84,7 @@ class Lease:
         self._door = port, secret
 
     def open(self) -> SparkContext:
-        """Join the session's JVM."""
+        """Connect to the session's JVM; return its Spark context."""
         client = gateway.join_jvm(*self._door)
         try:
             return _join_context(client)
@@ -93,19 +93,19 @@ class Lease:
             raise
 
     def java_session(self, context: SparkContext) -> JavaObject:
-        """The run's own session in the JVM.
+        """Return a new Java session for this run.
 
         Args:
-            context: what `open` returned.
+            context: the context that `open` returned.
         """
         found: JavaObject = java_class(context._jvm, _GATEWAY).newSession()
         return found
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """Leave the warm session's JVM, which goes on for the next run.
+        """Disconnect from the warm session's JVM, which serves the next run.
 
         Args:
-            context: what `open` returned, None before that.
+            context: the context that `open` returned; None before.
             fast, timeout: without effect.
         """
         del fast, timeout
@@ -117,6 +117,7 @@ class Lease:
 
 
 def _join_context(client: ClientServer) -> SparkContext:
+    """Return a Python context for the Spark context that runs in a joined JVM."""
     from pyspark import SparkConf, SparkContext
 
     jvm: Any = client.jvm
@@ -128,7 +129,7 @@ def _join_context(client: ClientServer) -> SparkContext:
         conf = SparkConf(_jvm=jvm, _jconf=shared.getConf())
         context = SparkContext(conf=conf, gateway=client, jsc=shared)
         java_class(jvm, _GATEWAY).keep(context._javaAccumulator)
-    # It is others' as well: what a function of the user's does to it concerns this run alone.
+    # Other runs share it: a `stop` in a user's function must not end it.
     context.stop = lambda: None  # type: ignore[method-assign]
     active_context.silence_loggers(context)
     context.pythonExec = sys.executable

@@ -1,6 +1,6 @@
-"""The Spark session that the loads of a process share: the active one, or one of our own.
+"""The Spark session that the loads of a process share: the active one, or lakeport's own.
 
-A session of our own starts in the background while the input is read. Its JVM ends with this
+lakeport's own session starts in the background while the input is read. Its JVM ends with this
 process, however that ends.
 """
 
@@ -49,22 +49,22 @@ _POLL_SECONDS: Final = 1.0
 
 
 class _StartUp(threading.Event):
-    """Event that is set once Spark has started, or has failed to.
+    """Event that is set once Spark has started or has failed to.
 
     Attributes:
-        began: when the start began, by `time.monotonic`; None where none was needed yet.
-        ended: when it was over; None before.
+        began: begin of the start, by `time.monotonic`; None before, and for an adopted session.
+        ended: end of the start; None before.
     """
 
     began: float | None = None
     ended: float | None = None
 
     def begin(self) -> None:
-        """Record when the start began."""
+        """Record the begin of the start."""
         self.began = time.monotonic()
 
     def set(self) -> None:
-        """Record when the start ended, and wake the threads that wait for it."""
+        """Record the end of the start, and wake the threads that wait for it."""
         self.ended = self.ended or time.monotonic()
         super().set()
 
@@ -72,23 +72,23 @@ class _StartUp(threading.Event):
 class DriverSession:
     """The Spark session that the loads of this process share, and its state.
 
-    Make one with `DriverSession.acquire`. All methods may be called from any thread.
+    Get it from `DriverSession.acquire`. All methods may be called from any thread.
 
     Attributes:
-        needs: names of `jars.JARS` that it has.
+        needs: keys of `jars.JARS` that the session has.
         attempts: how often Spark tries a task.
-        adopted: whether somebody else built the session; it is then never stopped.
-        streams: number of streaming queries on it; while there is one, nothing takes its place.
-        secrets: values that were handed over and must not be in any message.
-        start_up: from when to when it started; one waits for it.
-        lacking: why the jars of `optional_needs` could not be had; None where they could.
+        adopted: whether the user built the session; lakeport never stops it then.
+        streams: number of streaming queries on it; while there are any, no session replaces it.
+        secrets: values that must not appear in messages.
+        start_up: the event of its start, with begin and end.
+        jar_error: why a jar of the optional needs is missing; None if none is.
     """
 
     _current: ClassVar[DriverSession | None] = None
     _changed: ClassVar[threading.Condition] = threading.Condition()
 
     def __init__(self, request: SessionRequest) -> None:
-        """Adopt the active session, or wait for `begin` to start one."""
+        """Adopt the active session, or prepare one that `begin` starts."""
         needs, settings = frozenset(request.needs), request.settings
         self.needs = needs
         self.adopted = False
@@ -98,7 +98,7 @@ class DriverSession:
         self._given = dict(settings)
         self._owner = os.getpid()
         self._lock = threading.RLock()
-        self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
+        self._session_lock = threading.Lock()  # making a session takes a second: jobs need not wait
         self.start_up = _StartUp()
         self._begun = self._awaited = self._stopped = False
         self._wants_workers: bool | None = False
@@ -130,18 +130,17 @@ class DriverSession:
 
     @classmethod
     def acquire(cls, request: SessionRequest, user: object = None) -> DriverSession:
-        """Adopt the active session, take up our own again, or make one that begins when asked.
+        """Return this process's session if it suits a request, else the active or a new one.
 
-        A process has one JVM: where its session has not what is needed, and loads use it, this
-        waits until they have ended.
+        A process has one JVM. If its session does not suit, and loads use it, this waits for them.
 
         Args:
-            request: what the session is to be like.
-            user: who uses the session until `release`; while there is one, nothing takes its place.
+            request: the requirements.
+            user: a user of the session until `release`; while it has users, no other replaces it.
 
         Raises:
-            ConfigError: a setting is wrong, or a session that something is bound to lacks what is
-                needed; or no warm session suits, and one is required.
+            ConfigError: a setting is wrong; the session does not suit and a stream or frame needs
+                it; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on.
         """
         with cls._changed:
@@ -164,14 +163,14 @@ class DriverSession:
             return current
 
     def release(self, user: object) -> None:
-        """Take a user off the session, which another load may replace then."""
+        """Remove a user from the session; without users it may be replaced."""
         with self._changed:
             self._users.pop(user, None)
             self._changed.notify_all()
 
     @classmethod
     def reset_after_fork(cls) -> None:
-        """Begin anew in a process that was forked, as the session is its parent's."""
+        """Forget the session in a forked process, as it belongs to the parent."""
         cls._current, cls._changed = None, threading.Condition()
 
     @property
@@ -180,7 +179,7 @@ class DriverSession:
         return len(self._users) > 1
 
     def _wait_for_users(self) -> None:
-        """Wait a moment for the session's users; refuse to wait for what this thread does itself.
+        """Wait up to a second for the session's users to end.
 
         Raises:
             ConfigError: this thread's own load uses the session, and would wait for itself.
@@ -194,10 +193,10 @@ class DriverSession:
             self._changed.wait(_POLL_SECONDS)
 
     def begin(self) -> None:
-        """Begin to start, unless that was done; never waits.
+        """Begin the start of Spark in the background, once; never waits.
 
         Raises:
-            LakeportError: as for `start`.
+            LakeportError: as for `acquire`.
         """
         with self._lock:
             if self._begun or self._stopped:
@@ -216,10 +215,10 @@ class DriverSession:
 
     @property
     def context(self) -> SparkContext:
-        """The context; waits for it.
+        """The Spark context; waits for its start.
 
         Raises:
-            MissingDependency: a jar or Java can't be had.
+            MissingDependency: there is no Java, or a jar can't be downloaded.
             SparkFailure: Spark did not start, or was stopped.
         """
         self.begin()
@@ -233,7 +232,7 @@ class DriverSession:
 
     @property
     def spark(self) -> SparkSession:
-        """The session, made when first asked for; raises like `context`."""
+        """The PySpark session, made at the first call; waits and raises like `context`."""
         self._awaited |= not self.start_up.is_set()
         context = self.context
         with self._session_lock:
@@ -248,12 +247,12 @@ class DriverSession:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the JVM runs, or has not been started yet."""
+        """Whether the JVM runs, or was not started yet."""
         return self._launch is None or self._launch.is_alive
 
     @property
     def process_context(self) -> ProcessContext | None:
-        """Return what tasks of a warm session's JVM take on of this process; else None."""
+        """Environment for the tasks of a leased warm session; None for other sessions."""
         return self._launch.process_context if isinstance(self._launch, Lease) else None
 
     @property
@@ -263,7 +262,7 @@ class DriverSession:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once; waits for the context only on a cluster."""
+        """Number of tasks that run at once; waits for the context only on a cluster."""
         return local_cores(self._master) if self.is_local else int(self.context.defaultParallelism)
 
     @property
@@ -273,7 +272,7 @@ class DriverSession:
 
     @property
     def origin(self) -> str:
-        """Where the session comes from, in words."""
+        """A phrase for messages on whose session it is, and its master."""
         if self.adopted:
             return f"the session that is active in this process ({self.master})"
         if isinstance(self._launch, Lease):
@@ -281,20 +280,20 @@ class DriverSession:
         return f"a session of lakeport's own on {self.master}"
 
     def spark_identity(self) -> tuple[str, str]:
-        """Return Spark's version and application id, which is empty before a start; never waits.
+        """Return Spark's version and its application id, empty before the start; never waits.
 
-        A session of our own is of the version that is installed, so a load that fails before the
-        start, or while Spark starts, is told of in the same words.
+        Before the start, the version is the installed one, so that a load that fails early reports
+        the same version.
         """
         context = self._context
         if context is not None and not all(self._identity):  # each commit names them
-            with suppress(Exception):  # a JVM that is gone tells no more
+            with suppress(Exception):  # the JVM may be gone
                 self._identity = str(context.version), str(context.applicationId)
         version, application = self._identity
         return version or installed("pyspark"), application
 
     def set_hadoop_settings(self, settings: Mapping[str, str]) -> None:
-        """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
+        """Set options of Hadoop's file systems, which neither UI nor logs show; waits for Spark.
 
         Args:
             settings: such as `fs.s3a.bucket.NAME.secret.key`, before the bucket's first use.
@@ -306,9 +305,9 @@ class DriverSession:
                 jsc.hadoopConfiguration().set(key, value)
 
     def warm_up_workers(self) -> None:
-        """Begin to start the Python workers, and have them load what tasks need; once.
+        """Start the Python workers and their imports in the background, once.
 
-        Never waits, never fails: the work that comes later says what is wrong.
+        Never waits, never raises: the first job meets the error.
         """
         if isinstance(self._launch, Lease):
             return
@@ -320,7 +319,7 @@ class DriverSession:
                 self._start_workers()
 
     def _start_workers(self) -> None:
-        """Start the Python workers, once they are wanted, in a thread of its own."""
+        """Run the workers' first job in a thread, if `warm_up_workers` was called."""
         if self._wants_workers:
             self._wants_workers = None  # they are being started
             threading.Thread(
@@ -328,7 +327,7 @@ class DriverSession:
             ).start()
 
     def job_folder(self) -> Path | None:
-        """Return the folder in which jobs and tasks share files; None without a shared disk."""
+        """Return the folder that driver and tasks share for files; None on a cluster."""
         if not self.is_local:
             return None
         self.start_up.wait()
@@ -342,10 +341,10 @@ class DriverSession:
             return self._folder
 
     def stop(self, fast: bool = True, *, timeout: float = 20.0) -> None:
-        """End a session of our own. Fine if it has ended, or was adopted.
+        """Stop lakeport's own session; do nothing if it has ended or was adopted.
 
         Args:
-            fast: end the JVM at once; for when everything is durable.
+            fast: kill the JVM, as everything is durable.
             timeout: seconds to wait for an orderly end otherwise.
         """
         if os.getpid() != self._owner:
@@ -367,11 +366,11 @@ class DriverSession:
 
     @property
     def _is_usable(self) -> bool:
-        """Whether the session runs, or may yet."""
+        """Whether the session runs, or may still start."""
         return self.is_alive and not self._stopped and self._error is None
 
     def _suits(self, request: SessionRequest) -> bool:
-        """Whether a new run can go on with this session."""
+        """Whether a request can be served by this session."""
         fitting = self._begun or active_context.find_context() is None
         if not self._is_usable or self.adopted or not fitting or request.settings != self._given:
             return False
@@ -385,7 +384,7 @@ class DriverSession:
         return request.warm != ("off" if isinstance(self._launch, Lease) else "require")
 
     def _check_unused(self, request: SessionRequest) -> None:
-        """Refuse to end a session of our own that a query or a frame is bound to."""
+        """Raise ConfigError if a streaming query or the request's frame needs this session."""
         alive = not self._stopped and self._context is not None
         if not alive or not (self.streams or request.keep_context is self._context):
             return
@@ -399,6 +398,7 @@ class DriverSession:
         )
 
     def _adopt_context(self, context: SparkContext) -> None:
+        """Take over the session that the user built on a context."""
         from pyspark.sql import SparkSession
 
         with translate_errors():
@@ -411,7 +411,7 @@ class DriverSession:
         self.start_up.set()
 
     def _start_spark(self) -> None:
-        """Body of the background thread: the JVM, then the context."""
+        """Start the JVM and the context; body of the background thread."""
         active_context.silence_lost_calls()
         try:
             context = self._open_context()
@@ -425,6 +425,7 @@ class DriverSession:
             self.start_up.set()
 
     def _open_context(self) -> SparkContext:
+        """Open the launch or the lease; return its context."""
         launch = self._launch
         assert launch is not None
         context = launch.open()
@@ -437,16 +438,17 @@ os.register_at_fork(after_in_child=DriverSession.reset_after_fork)
 
 
 def _run_warm_up_job(session: DriverSession) -> None:
-    """Run a small job that starts the Python workers and their imports; never fails."""
+    """Run a job that starts the Python workers, unless a load waits for Spark; never raises."""
     with suppress(Exception):
         session.start_up.wait()
-        if not (session._awaited or session._stopped):  # else others want their cores
+        if not (session._awaited or session._stopped):  # else the load needs the cores
             run_tasks(
                 session, JobLabel("start Python workers"), _import_in_worker, range(session.cores)
             )
 
 
 def _import_in_worker(number: int) -> list[int]:
+    """Write a tiny Parquet file to memory, so that a worker loads pyarrow; return the number."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

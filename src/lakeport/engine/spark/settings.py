@@ -1,4 +1,4 @@
-"""Spark's settings for a session that we build."""
+"""Spark's settings for a session that lakeport builds."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What any session needs to be able to read and write Delta tables."""
+"""Settings by which a session reads and writes Delta tables."""
 
 COMMIT_SETTINGS: Final = {
-    # Delta takes a version that exists for another writer's unless it looks whose it is.
+    # Without it, Delta takes an existing version for another writer's.
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
-    # Delta would go on for ever where a listing does not show the version that is in its way.
+    # Delta would retry for ever if a listing does not show the version in its way.
     "spark.databricks.delta.maxCommitAttempts": "30",
 }
-"""What a session needs to know its own commit again when the answer to it was lost, and to end."""
+"""Settings by which a session recognises its own commit after a lost answer, and gives up."""
 
 LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
 LOG_STORE_SETTINGS: Final = {
@@ -33,22 +33,22 @@ LOG_STORE_SETTINGS: Final = {
     "spark.hadoop.io.delta.kernel.logStore.s3a.impl": LOG_STORE,
     "spark.hadoop.io.delta.kernel.logStore.s3.impl": LOG_STORE,
 }
-"""What any session needs so that several writers can share a Delta table on S3."""
+"""Settings by which several writers can share a Delta table on S3."""
 
 _S3_TUNING: Final = {
-    # Spark's own way renames a temporary file, which is a copy and a delete there.
+    # Spark renames a temporary file by default, which is a copy and a delete there.
     "spark.sql.streaming.checkpointFileManagerClass": "io.lakeport.delta.WholeFiles",
 }
 
 _AZURE_TUNING: Final = {
-    # Sent when the JVM ends, and repeated for minutes where the account can't be reached any more.
+    # Metrics are sent when the JVM ends, for minutes if the account can't be reached any more.
     "spark.hadoop.fs.azure.metrics.collection.enabled": "false",
 }
 
 _HEAP: Final = "1g"
 _BASE: Final = {
     "spark.app.name": "lakeport",
-    # Of loads that run side by side each has its share; the jobs of one go on in their order.
+    # Concurrent loads share the cores; the jobs of one load run in their order.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,12 +57,12 @@ _BASE: Final = {
     "spark.redaction.regex": REDACTION,
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Have glibc keep the memory of one block of lines for the next, not fetch it anew each time.
+    # glibc keeps the memory of a block of lines for the next one.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(128 << 20),
 }
 _LOCAL: Final = {
-    # Hadoop would start a process for each permission that it sets and each link that may be one.
+    # Hadoop would start a process for each permission that it sets, and for possible links.
     "spark.hadoop.fs.file.impl": "io.lakeport.local.LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.lakeport.local.LocalContext",
     "spark.driver.host": "127.0.0.1",
@@ -81,10 +81,10 @@ _DELTA_TUNING: Final = {
 def session_settings(
     needs: frozenset[str], settings: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
-    """All settings of the session; the user's own win.
+    """Return all settings of a session that lakeport builds; the user's settings win.
 
     Args:
-        needs: names of `jars.JARS`.
+        needs: keys of `jars.JARS`.
         settings: the user's `spark:` mapping.
         folder: private folder for Spark's own files.
 
@@ -117,7 +117,7 @@ def session_settings(
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse what must not be among Spark's settings.
+    """Check that the user's Spark settings hold no secrets and no foreign keys.
 
     Raises:
         ConfigError: a key looks like a secret, or is not Spark's.
@@ -139,12 +139,12 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def master_url(settings: Mapping[str, str]) -> str:
-    """Where Spark runs: this machine, all of it, unless the user says otherwise."""
+    """Return Spark's master URL: all cores of this machine, unless the user sets another."""
     return settings.get("spark.master", "local[*]")
 
 
 def is_local_master(master: str) -> bool:
-    """Whether tasks run on this machine, in the driver's own process.
+    """Whether a master URL has tasks run on this machine, in the driver's JVM.
 
     >>> [is_local_master(each) for each in ("local[*]", "local", "local-cluster[2,1,1024]")]
     [True, True, False]
@@ -153,7 +153,7 @@ def is_local_master(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """How many tasks a local master runs at once.
+    """Return how many tasks a local master URL runs at once.
 
     >>> local_cores("local[3]"), local_cores("local"), local_cores("local[4,2]")
     (3, 1, 4)
@@ -165,7 +165,7 @@ def local_cores(master: str) -> int:
 
 
 def task_attempts(settings: Mapping[str, str]) -> int:
-    """How often Spark tries a task before its job fails."""
+    """Return how often Spark tries a task before its job fails."""
     match = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\s*\])?", settings["spark.master"])
     if match is not None:
         return int(match[1] or 1)
@@ -173,7 +173,7 @@ def task_attempts(settings: Mapping[str, str]) -> int:
 
 
 def heap_mb(settings: Mapping[str, str]) -> int:
-    """The driver's largest heap in MiB, from `spark.driver.memory`.
+    """Return the driver's largest heap in MiB, by `spark.driver.memory`; 1 GiB by default.
 
     Raises:
         ConfigError: it is not a size.

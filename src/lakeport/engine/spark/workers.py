@@ -1,4 +1,4 @@
-"""Whether the machines that run the tasks have the Python packages that tasks import."""
+"""The check that Spark's workers have the Python packages that tasks import."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _WAITING: Final = (
     "no worker has taken a task for %d s: has the cluster free cores and memory for one "
     "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
 )
-_TASKS_PER_CORE: Final = 2  # tasks for each core, so that no worker is left out
+_TASKS_PER_CORE: Final = 2  # so that no worker is left out
 
 
 def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
-    """Ask the workers for their packages, before anything is written; once for each session.
+    """Check that the workers can import what tasks need; once for each context and package.
 
     Args:
-        session: Spark; waited for.
-        packages: modules that they need beside those of every load.
+        session: the Spark session; waits for its start.
+        packages: modules beside those that every load needs.
 
     Raises:
         MissingDependency: one is absent; the hint has the settings that bring it.
@@ -79,7 +79,7 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    """A function that tasks can run without lakeport: as it is nested, it travels by value."""
+    """Return a function for tasks that lists missing packages; nested, so it needs no lakeport."""
 
     def look(_: Iterable[int]) -> Iterator[_Answer]:
         import importlib
@@ -100,6 +100,14 @@ def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[
 def _missing_packages_error(
     names: Sequence[str], host: str, python: str, *, here: bool
 ) -> MissingDependency:
+    """Return the error for missing packages.
+
+    Args:
+        names: the modules that are missing.
+        host: name of a machine that lacks the first one.
+        python: path of the Python there.
+        here: whether tasks run on this machine.
+    """
     packages = ", ".join(names)
     if here and python != sys.executable:
         return MissingDependency(
@@ -122,6 +130,7 @@ def _missing_packages_error(
 
 
 def _explain_failure(error: LakeportError) -> LakeportError:
+    """Return a more specific error for a failed check, by the words of its cause; else the same."""
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(

@@ -1,1 +1,1 @@
-"""Frames of Spark and SQL over them, whichever session they are of."""
+"""Spark frames and SQL on them, in any session."""

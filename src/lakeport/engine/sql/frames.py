@@ -1,6 +1,6 @@
-"""Spark frames and columns: made, cast to the types that a table stores, measured.
+"""Spark frames and columns: build them, cast them to the types of tables, measure them.
 
-All but `frame_digest` make expressions only: nothing is run.
+All but `frame_digest` only build expressions: no query runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_PLAIN = {
+_STORED_TYPES = {
     "BooleanType",
     "ByteType",
     "ShortType",
@@ -43,7 +43,7 @@ _PLAIN = {
     "DecimalType",
     "BinaryType",
 }
-_TEXT = {"StringType", "CharType", "VarcharType", "NullType"}
+_TEXT_TYPES = {"StringType", "CharType", "VarcharType", "NullType"}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -54,13 +54,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """Return a frame of these columns without rows."""
+    """Return a frame with these columns and no rows."""
     ensure_active(spark)
     return spark.createDataFrame([], spark_schema(schema))
 
 
 def cast_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return a frame whose columns have the types that a schema has for columns of their names."""
+    """Return a frame with its columns cast to a schema's types, by name without regard to case."""
     known = {field.name.lower(): field.dataType for field in spark_schema(schema)}
     return frame.select(
         *(
@@ -73,14 +73,14 @@ def cast_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def column(name: str) -> Column:
-    """Return the column of a name, whatever is in it."""
+    """Return the column of a name, which may hold dots and backticks."""
     from pyspark.sql import functions as f
 
     return f.col(quote_identifier(name))
 
 
 def literal(value: Any) -> Column:
-    """Return a value as a column; a moment without a zone is UTC."""
+    """Return a value as a literal column; a datetime without a zone is UTC."""
     from pyspark.sql import functions as f
 
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -89,14 +89,14 @@ def literal(value: Any) -> Column:
 
 
 def expression(sql: str) -> Column:
-    """Return an expression in Spark SQL as a column."""
+    """Return a Spark SQL expression as a column."""
     from pyspark.sql import functions as f
 
     return f.expr(sql)
 
 
 def count_per_key(names: Sequence[str]) -> Column:
-    """Return, for each row, how many rows have its values in these columns."""
+    """Return a column with the number of rows that have this row's values in some columns."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -104,7 +104,7 @@ def count_per_key(names: Sequence[str]) -> Column:
 
 
 def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
-    """Return a number with the bits set whose conditions are true, of (bit, condition) pairs."""
+    """Return a bigint column with the bits set whose conditions hold, of (bit, condition) pairs."""
     from pyspark.sql import functions as f
 
     found = f.lit(0).cast("bigint")
@@ -114,7 +114,7 @@ def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
 
 
 def pattern_problem(spark: SparkSession, pattern: str) -> str:
-    """Return what Java says against a regular expression; empty where it is one."""
+    """Return Java's complaint about a regular expression; empty if it is valid."""
     try:
         java_class(spark._jvm, "java.util.regex.Pattern").compile(pattern)
     except Exception as error:
@@ -124,24 +124,24 @@ def pattern_problem(spark: SparkSession, pattern: str) -> str:
 
 
 def count_partitions(frame: DataFrame) -> int:
-    """Return how many partitions a frame has."""
+    """Return the number of partitions of a frame."""
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 def estimate_bytes(frame: DataFrame) -> int:
-    """Return how many bytes a frame reads, as Spark estimates it; huge where nothing tells."""
+    """Return Spark's estimate of a frame's size in bytes; huge if it knows nothing."""
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
-    """Cast what a table can't store as it is: char, varchar and void to text, naive timestamps.
+    """Return a frame with the types that tables store: text for char, varchar and void, and UTC.
 
-    A `timestamp_ntz` is taken as UTC, whatever the session's time zone.
+    A `timestamp_ntz` becomes a timestamp in UTC, whatever the session's time zone.
 
     Raises:
         SourceError: a column's type has no equivalent, it is a Spark Connect frame, or its session
             was stopped.
-        InputError: two columns' names clash.
+        InputError: two columns have the same name.
     """
     if ".connect." in type(frame).__module__:
         raise SourceError(
@@ -165,14 +165,14 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
 
 
 def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
-    """The columns with places that have no type, as no row can have a value there.
+    """Return the columns with void parts, in which no row can have a value.
 
     Args:
-        frame: as it came.
-        stored: the same `normalise_frame`.
+        frame: the user's frame.
+        stored: the frame that `normalise_frame` returned for it.
 
     Returns:
-        Their types with those of `lakeport.schema.nested` in these places.
+        Column -> its type, with the untyped types of `lakeport.schema.nested` for void.
     """
     columns = from_spark_json(stored.schema.json())
     return find_untyped_columns(
@@ -186,7 +186,7 @@ def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.D
 
 
 def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
-    """How a column is stored, with the types of `lakeport.schema.nested` where it has none."""
+    """Return a column's stored type, with untyped types of `lakeport.schema.nested` for void."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
@@ -202,11 +202,11 @@ def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
 
 
 def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
-    """A frame with void in places without a value, so that Spark finds the types of what it makes.
+    """Return a frame with void in untyped parts, for which Spark infers types in queries.
 
     Args:
-        frame: has text there.
-        columns: those with such places, and their types (see `lakeport.schema.nested`).
+        frame: a frame with text in these parts.
+        columns: columns with untyped parts -> their types (see `lakeport.schema.nested`).
     """
     if not columns:
         return frame
@@ -221,7 +221,7 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
 
 
 def void_marked(frame: DataFrame) -> DataFrame:
-    """A frame of a table's rows, with void in places that its schema says had no value yet."""
+    """Return a table's frame with void in the parts that its schema marks as untyped."""
     text = frame.schema.json()
     if UNTYPED_KEY not in text:
         return frame
@@ -230,7 +230,7 @@ def void_marked(frame: DataFrame) -> DataFrame:
 
 
 def _void_expression(column: Column, type_: pa.DataType) -> Column:
-    """An expression with void in the places of a type that are untyped there."""
+    """Return a column with void in the untyped parts of its type."""
     from pyspark.sql import functions as f
 
     if pa.types.is_null(type_):
@@ -246,9 +246,7 @@ def _void_expression(column: Column, type_: pa.DataType) -> Column:
 
 
 def frame_digest(frame: DataFrame) -> str:
-    """SHA-256, in hex, that changes with the columns and the rows, but not with their order.
-
-    Runs the frame's query once more.
+    """Return a SHA-256 in hex of a frame's schema and rows, whatever their order; runs its query.
 
     Raises:
         SourceError: a column holds a map, which has no order to compute with.
@@ -270,6 +268,7 @@ def frame_digest(frame: DataFrame) -> str:
 
 
 def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
+    """Return a column cast to a type; `utc`: whether the session's time zone is UTC."""
     from pyspark.sql import functions as f
 
     column = frame[quote_identifier(name)]
@@ -281,13 +280,20 @@ def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> C
 
 
 def _stored_type(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
-    """The type that a table stores values of a Spark type as."""
+    """Return the type by which a table stores values of a Spark type; raise if there is none.
+
+    Args:
+        type_: the Spark type.
+        path: the column's path, for the error.
+        utc: whether the session's time zone is UTC.
+        top: whether it is a column, and no part of one.
+    """
     from pyspark.sql import types as t
 
     name = type(type_).__name__
-    if name in _PLAIN:
+    if name in _STORED_TYPES:
         return type_
-    if name in _TEXT:
+    if name in _TEXT_TYPES:
         return t.StringType()
     if name == "TimestampNTZType" and (utc or top):
         return t.TimestampType()

@@ -1,8 +1,8 @@
-"""Queries that may read one table alone, held to that before any of them is analysed or run.
+"""The check that a query reads one table alone, before Spark analyses or runs it.
 
-Spark's parser makes a tree of plan nodes, expressions, collections and plain values. The whole of
-it is checked, and whatever is not known here to read the table alone is refused: commands, scripts,
-other tables, paths, and functions that reach outside, wherever in the query they stand.
+Spark's parser makes a tree of plan nodes, expressions, collections and plain values. All of it is
+checked, and anything that is not on the lists here is refused: commands, scripts, other tables,
+paths, and functions that reach outside, anywhere in the query.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VALUES: Final = (
 
 
 def _fill_pattern(pattern: str, names: str) -> frozenset[str]:
-    """Put each of several names into a pattern."""
+    """Return a pattern filled with each of the names in a text."""
     return frozenset(pattern.format(name) for name in names.split())
 
 
@@ -62,8 +62,8 @@ _GROUPS: Final = _fill_pattern(
     """agg array bitwise collection conditional conversion csv datetime generator hash json lambda
     map math predicate sketch st string struct url variant vector window""",
 )
-"""Groups, by Spark's own word for them, whose functions work on their arguments alone. Those of
-Avro, Protobuf and XML can be made to read a file or an address that an argument names."""
+"""Spark's groups of functions that work on their arguments alone. Functions for Avro, Protobuf and
+XML may read a file or an address that an argument names."""
 
 _FUNCTIONS: Final = _fill_pattern(
     "{}",
@@ -72,7 +72,7 @@ _FUNCTIONS: Final = _fill_pattern(
     input_file_block_length input_file_block_start input_file_name monotonically_increasing_id
     raise_error session_user spark_partition_id to_xml try_aes_decrypt typeof user uuid version""",
 )
-"""The harmless ones of other groups."""
+"""Harmless functions of other groups."""
 
 _TABLE_FUNCTIONS: Final = _fill_pattern(
     "{}",
@@ -82,17 +82,17 @@ _TABLE_FUNCTIONS: Final = _fill_pattern(
 
 
 def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
-    """Return one query on a table as a frame that has not run yet.
+    """Return the frame of one query on a table, which has not run yet.
 
     Args:
-        frame: reads the table, in a session of its own, which gets the views.
-        names: what the query may call it.
+        frame: the table's frame, in its own session, which gets the views.
+        names: the names by which the query may read the table.
         sql: one SELECT that reads the table alone.
-        limit: at most so many rows.
+        limit: the most rows.
 
     Raises:
-        ConfigError: the text is not such a query, reaches outside the table, or Spark can't make
-            sense of it.
+        ConfigError: the text is no such query, reaches outside the table, or Spark can't analyse
+            it.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -115,7 +115,7 @@ def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) ->
             frame.createOrReplaceTempView(quote_identifier(name))
         with translate_errors():
             try:
-                # The plan that was checked, not the text once more.
+                # The checked plan, and not the text, which Spark would parse again.
                 found = frame_of_plan(spark, plan)
             except AnalysisException as error:
                 columns = ", ".join(frame.columns)
@@ -127,15 +127,15 @@ def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) ->
 
 
 def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], ConfigError]) -> None:
-    """Refuse what is not one expression on a row alone: it reads a table, or reaches outside.
+    """Check that a text is one expression on a row, which reads no table and no file.
 
     Args:
-        spark: the session whose settings count.
-        text: the condition.
-        refusal: makes the error of a text that Spark can't parse, of Spark's reason.
+        spark: the session whose settings apply.
+        text: the expression.
+        refusal: returns the error for a text that Spark can't parse, given Spark's reason.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is no such expression.
     """
     from pyspark.errors import ParseException
 
@@ -150,7 +150,13 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
 
 
 class _PlanChecker:
-    """Goes through one tree; `verdict` begins the error's message."""
+    """Checks the tree of a parsed plan or expression.
+
+    Args:
+        jvm: py4j's view of the JVM.
+        verdict: beginning of the error's message.
+        case_sensitive: whether names of tables are case-sensitive.
+    """
 
     def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
         self._identifier = java_class(jvm, f"{_CATALYST}FunctionIdentifier")
@@ -159,11 +165,11 @@ class _PlanChecker:
         self._case_sensitive = case_sensitive
 
     def check(self, item: Any, names: frozenset[str]) -> None:
-        """Check one object of the tree and all below it.
+        """Check an object of the tree and all below it; raise ConfigError for one that is refused.
 
         Args:
-            item: a JVM object, or a value that py4j has made one of Python's.
-            names: the relations that can be named here: the table and the CTEs around.
+            item: a JVM object, or a value that py4j has converted.
+            names: the relations that are in scope: the table and CTEs.
         """
         if not hasattr(item, "getClass"):
             return
@@ -191,6 +197,7 @@ class _PlanChecker:
             self.check(part, names)
 
     def _check_relation(self, relation: Any, names: frozenset[str]) -> None:
+        """Check that a relation is one of `names`, without options."""
         parts = list(_members(relation.multipartIdentifier()))
         known = {self._fold_case(name) for name in names}
         if len(parts) != 1 or self._fold_case(parts[0]) not in known:
@@ -199,7 +206,7 @@ class _PlanChecker:
             raise self._refusal(f"options of {parts[0]!r}")
 
     def _check_with(self, node: Any, names: frozenset[str]) -> None:
-        """Each CTE sees those before it, itself if it is recursive; the rest of the query all."""
+        """Check a WITH: each CTE may read earlier ones, and itself if recursive; the query all."""
         for cte in _members(node.cteRelations()):
             inner = names | {str(cte._1())}
             self.check(cte._2(), inner if node.allowRecursion() else names)
@@ -207,6 +214,7 @@ class _PlanChecker:
         self.check(node.child(), names)
 
     def _check_function(self, parts: list[str]) -> None:
+        """Check that a function is one of Spark's harmless ones, by the parts of its name."""
         name = parts[-1].lower()
         if len(parts) == 1 and name in _FUNCTIONS:
             return
@@ -217,6 +225,7 @@ class _PlanChecker:
             raise self._refusal(f"{name!r}, which is none of Spark's own functions")
 
     def _refusal(self, what: str) -> ConfigError:
+        """Return the error for the use of `what`."""
         return ConfigError(
             f"{self._verdict}: it uses {what}",
             "what Spark's own functions make of the table's rows is allowed; what reaches files, "
@@ -224,11 +233,12 @@ class _PlanChecker:
         )
 
     def _fold_case(self, name: str) -> str:
+        """Return a table's name in lower case, unless names are case-sensitive."""
         return name if self._case_sensitive else name.lower()
 
 
 def _members(item: Any) -> Iterator[Any]:
-    """The members of a collection or of a case class."""
+    """Yield the members of a Scala collection or case class."""
     kind = item.getClass().getName()
     found = item.iterator() if kind.startswith("scala.collection.") else item.productIterator()
     while found.hasNext():
@@ -236,11 +246,13 @@ def _members(item: Any) -> Iterator[Any]:
 
 
 def _is_inner_node(kind: str) -> bool:
+    """Whether objects of a class are allowed and have members to check."""
     if kind in _NODES or kind.startswith(_COLLECTIONS):
         return True
     return kind.startswith(_EXPRESSIONS) and kind != _REFUSED_EXPRESSION
 
 
 def _is_value(kind: str) -> bool:
+    """Whether objects of a class are plain values without members to check."""
     join_type = kind.startswith(f"{_CATALYST}plans.") and kind.count(".") == 6
     return join_type or kind.startswith(_VALUES)

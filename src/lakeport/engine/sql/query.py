@@ -1,4 +1,4 @@
-"""One query on named frames, in a session of its own: parsed, analysed, refused in words.
+"""One SQL query on named frames, in its own session: parse it, analyse it, explain its errors.
 
 Where SQL could not compute a value, `find_uncomputed_value` says where and why, by Spark's error
 conditions and the query context that its exceptions carry under ANSI.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
-_NOISE: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")
-_PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
+_CODES: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")
+_POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
 _NARROW_ROWS: Final = 1 << 14
-_ANY_BYTES: Final = (1 << 31) - 1
-"""With this limit Spark does not measure batches."""
+_NO_BYTE_LIMIT: Final = (1 << 31) - 1
+"""Limit at which Spark does not measure batches."""
 
 _ROW_BY_ROW: Final = frozenset(
     {
@@ -84,27 +84,27 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def clone_session(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
-    """Return a session with the same views, functions and settings, in which more can be named.
+    """Return a session with a copy of the views, functions and settings of another one.
 
     Args:
-        spark: the session to be like.
-        narrow: whether rows are narrow, so that tasks get Arrow batches of so many rows. Spark cuts
-            them by bytes otherwise, and adds up the buffers of a batch anew for each of its rows.
+        spark: the other session.
+        narrow: whether rows are narrow, so that Arrow batches are cut at 16,384 rows. Otherwise
+            Spark cuts them by bytes, for which it adds up the batch's buffers at each row.
     """
     from pyspark.sql import SparkSession
 
     with translate_errors():
-        made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+        clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         # `${env:NAME}` in a query would become the variable's value.
-        made.conf.set("spark.sql.variable.substitute", "false")
+        clone.conf.set("spark.sql.variable.substitute", "false")
         if narrow:
-            made.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_NARROW_ROWS))
-            made.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ANY_BYTES))
-    return made
+            clone.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_NARROW_ROWS))
+            clone.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_NO_BYTE_LIMIT))
+    return clone
 
 
 def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
-    """Let queries of a session read frames, also those of other sessions, by names."""
+    """Register frames, also of other sessions, as views of a session by their names."""
     with active_session(session), translate_errors():
         for name, frame in frames.items():
             plan = frame._jdf.queryExecution().analyzed()
@@ -112,10 +112,10 @@ def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
 
 
 def parse_query(session: SparkSession, sql: str) -> Any:
-    """The parser's plan of one query; nothing is looked up for it.
+    """Parse one query; return its plan, which is not analysed.
 
     Raises:
-        ConfigError: it is empty, more than one, no query, or not in Spark SQL.
+        ConfigError: the text is empty, several queries, a command, or no Spark SQL.
     """
     from pyspark.errors import ParseException
 
@@ -136,15 +136,15 @@ def parse_query(session: SparkSession, sql: str) -> Any:
 def query_frames(
     session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """One query as a frame that has not run yet.
+    """Return the frame of one query on named frames, which has not run yet.
 
     Args:
-        session: a session of its own, which knows the frames by name.
+        session: a session with the frames as views (`name_frames`).
         sql: one query.
-        columns: the frames that it is meant to read -> their columns, for the error.
+        columns: frame's name -> its columns, for the error.
 
     Raises:
-        ConfigError: the text is no query, or names what is not there.
+        ConfigError: the text is no query, or names a column or table that does not exist.
     """
     plan = parse_query(session, sql)
     known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
@@ -153,7 +153,7 @@ def query_frames(
 
 
 def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
-    """Return the frame of a parser's plan, which the JVM analyses and does not run."""
+    """Return the frame of a parsed plan, which Spark analyses and does not run."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     dataset = java_class(session._jvm, _DATASET)
@@ -162,11 +162,11 @@ def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
 
 @contextmanager
 def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
-    """Raise a ConfigError of what Spark's parser or analyser says; others as `translate_errors`.
+    """Raise ConfigError for errors of Spark's parser and analyser; others as `translate_errors`.
 
     Args:
-        hint: the error's.
-        subject: what has the SQL, in words.
+        hint: hint of the ConfigError.
+        subject: the key or option with the SQL, for the message.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -180,26 +180,27 @@ def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
 
 
 def _sql_error(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
+    """Return the ConfigError for an error of Spark's parser or analyser."""
     return ConfigError(f"{subject}: {sql_error_sentence(error)}", hint)
 
 
 def sql_error_sentence(error: PySparkException) -> str:
-    """Return the parser's or the analyser's sentence, without codes, plans and traces."""
-    said = str(error).strip()
-    place = _PLACE.search(said)
+    """Return the first sentence of a parser's or analyser's error, with line and column."""
+    words = str(error).strip()
+    place = _POSITION.search(words)
     where = f" (line {place[1]}, column {int(place[2]) + 1})" if place else ""
-    return _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".;") + where
+    return _CODES.sub("", words.partition("\n")[0]).strip().rstrip(".;") + where
 
 
 def is_row_wise(frame: DataFrame, source: str) -> bool:
-    """Whether a frame gives the same rows when its source comes piece by piece.
+    """Whether a frame has the same rows in all if its source view is read piece by piece.
 
-    So do projections, filters and what unfolds lists; whatever else there is, such as an
-    aggregate, a window, a join, a limit, a subquery or a random number, may need all rows.
+    True for projections, filters and the unfolding of lists. Other operations, such as an
+    aggregate, window, join, limit, subquery or random number, may need all rows.
 
     Args:
-        frame: not run; Spark has analysed it.
-        source: the view that the pieces are of.
+        frame: an analysed frame.
+        source: name of the view.
     """
     reads = 0
     for node in _walk_plan(frame._jdf.queryExecution().analyzed()):
@@ -211,6 +212,7 @@ def is_row_wise(frame: DataFrame, source: str) -> bool:
 
 
 def _walk_plan(plan: Any) -> Iterator[Any]:
+    """Yield the nodes of a plan, without those below views."""
     yield plan
     if plan.getClass().getSimpleName() != "View":
         for child in iterate_seq(plan.children()):
@@ -218,6 +220,7 @@ def _walk_plan(plan: Any) -> Iterator[Any]:
 
 
 def _is_view(node: Any, name: str) -> bool:
+    """Whether a plan node is the view of a name."""
     if node.getClass().getSimpleName() != "View":
         return False
     return str(node.desc().identifier().table()).lower() == name.lower()
@@ -232,13 +235,14 @@ def _is_plain(node: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UncomputedValue:
-    """A value that could not be computed; what it was is left out.
+    """Failure to compute a value in SQL or a frame, without the value itself.
 
     Attributes:
-        condition: Spark's name of the error.
-        text: the whole SQL in which it happened; empty where Spark does not tell.
-        fragment: the part of it, or the function of a frame's that was called; may be empty.
-        line, column: where the part begins, from 1; 0 where there is no SQL.
+        condition: Spark's name of the error, such as `CAST_INVALID_INPUT`.
+        text: the whole SQL; empty if Spark does not name it.
+        fragment: the failing part of the SQL, or the frame's function; may be empty.
+        line, column: where the fragment begins, from 1; 0 without SQL.
+        parameters: values for the message by their names.
     """
 
     condition: str
@@ -250,13 +254,13 @@ class UncomputedValue:
 
     @property
     def reason(self) -> str:
-        """Return why it could not be computed, without the value."""
+        """Why the value could not be computed, in words."""
         reason, _ = _REASONS.get(self.condition, (f"Spark says {self.condition}", ""))
         return reason.format_map(_ErrorParameters(self.parameters))
 
     @property
     def hint(self) -> str:
-        """Return the advice for the error's condition: how the expression can be corrected."""
+        """How to correct the expression."""
         default = "", "correct the expression; `--debug` shows Spark's own words."
         _, hint = _REASONS.get(self.condition, default)
         found = re.search(r"try_\w+", self.parameters.get("alternative", ""))
@@ -264,7 +268,7 @@ class UncomputedValue:
 
 
 class _ErrorParameters(dict[str, str]):
-    """Parameters of an error without quotes; those that are absent are dots."""
+    """Parameters of an error without quotes; a missing one is `…`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__({name: value.strip('"') for name, value in given.items()})
@@ -274,7 +278,7 @@ class _ErrorParameters(dict[str, str]):
 
 
 def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
-    """Find the value that Spark could not compute among an error's causes; None if none."""
+    """Return the failure to compute a value among an error's causes; None if there is none."""
     for cause in walk_causes(error):
         for java in java_causes(cause):
             found = _read_java_exception(java)
@@ -284,7 +288,7 @@ def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
 
 
 def _read_java_exception(java: Any) -> UncomputedValue | None:
-    """Read a Java exception; None unless Spark raised it over a value."""
+    """Return the failure that a Java exception describes; None unless a value was at fault."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())
         parameters = dict(java.getMessageParameters())

@@ -1,9 +1,8 @@
-"""Streaming queries: started on a frame, with a checkpoint that belongs to one table.
+"""Streaming queries on a frame, each with a checkpoint that is bound to one table.
 
-A checkpoint is Spark's own folder, and one small file of ours in it:
-
-`lakeport.json` says into which table the query lands. A checkpoint knows what has been read, not
-where it went: used for another table, it would leave out everything that was read before.
+lakeport adds a file `lakeport.json` with the table's URI to Spark's checkpoint folder. Spark's
+checkpoint knows which rows were read, and not their table: used for another table, the query would
+skip all rows that were read before.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "lakeport.json"
 _VERSION: Final = 1
-_FRESH: Final = "give each table a checkpoint folder of its own."
+_OWN_FOLDER_HINT: Final = "give each table a checkpoint folder of its own."
 
 
 def start_query(
@@ -37,15 +36,15 @@ def start_query(
     land: Callable[[DataFrame, int], None],
     secrets: Collection[str],
 ) -> StreamingQuery:
-    """Start a query that hands each micro-batch of a frame to a function.
+    """Start a streaming query that calls a function for each micro-batch of a frame.
 
     Args:
         frame: a streaming frame.
-        checkpoint: the folder, as `bind_checkpoint` gives it.
+        checkpoint: the folder, as `bind_checkpoint` returns it.
         mode: Spark's output mode, `append` or `update`.
-        timing: arguments of Spark's `trigger`; none for one micro-batch after the other.
-        land: takes a micro-batch and its number, in a thread of Spark's.
-        secrets: values that must not be in any message.
+        timing: arguments of Spark's `trigger`; empty to run micro-batches without pauses.
+        land: takes a micro-batch and its number, in a thread of Spark.
+        secrets: values that must not appear in messages.
 
     Raises:
         ConfigError: the query can't be a stream, or the trigger is no interval.
@@ -65,6 +64,7 @@ def start_query(
 
 
 def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
+    """Return the writer with a trigger; raise ConfigError if it is no interval."""
     if not timing:
         return writer
     try:
@@ -77,15 +77,12 @@ def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStr
 
 
 def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
-    """Bind a checkpoint folder to a table, or check that it is bound to that table.
+    """Bind a checkpoint folder to a table, or check that it is bound to it; return its URI.
 
     Args:
         spark: the session of the query.
-        checkpoint: a folder of any file system that Spark reaches: a path, or a URI.
+        checkpoint: path or URI of a folder on any file system that Spark reaches.
         table: the table's URI.
-
-    Returns:
-        The checkpoint as Spark has to name it.
 
     Raises:
         ConfigError: it belongs to another table, or to a query that is not lakeport's, or lies
@@ -98,14 +95,15 @@ def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], tab
         if is_among_table_files(folder.uri, table):
             raise ConfigError(
                 f"the checkpoint {folder.uri} lies among the files of the table {table}",
-                "readers would take it for rows, and `vacuum` would delete it: " + _FRESH,
+                "readers would take it for rows, and `vacuum` would delete it: " + _OWN_FOLDER_HINT,
             )
         found = folder.read(_FILE)
         if found is None:
             if folder.holds("metadata") or folder.holds("offsets"):
                 raise ConfigError(
                     f"the checkpoint {folder.uri} belongs to a query that is not lakeport's",
-                    "it knows what that query has read, which would never land here: " + _FRESH,
+                    "it knows what that query has read, which would never land here: "
+                    + _OWN_FOLDER_HINT,
                 )
             folder.write(_FILE, json.dumps({"version": _VERSION, "table": table}))
             found = folder.read(_FILE)
@@ -113,15 +111,15 @@ def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], tab
     if bound != table:
         raise ConfigError(
             f"the checkpoint {folder.uri} belongs to the table {bound}, not to {table}",
-            "what was read for that table would never land in this one: " + _FRESH,
+            "what was read for that table would never land in this one: " + _OWN_FOLDER_HINT,
         )
     return folder.uri
 
 
 def is_among_table_files(folder: str, table: str) -> bool:
-    """Whether a folder lies where readers and `vacuum` take its files for the table's.
+    """Whether readers and `vacuum` would take a folder's files for files of the table.
 
-    They leave alone what begins with an underscore, but the log is Delta's.
+    They ignore names with an underscore in front, except the log's folder.
 
     >>> is_among_table_files("file:/lake/events/progress", "/lake/events")
     True
@@ -138,6 +136,7 @@ def is_among_table_files(folder: str, table: str) -> bool:
 
 
 def _normalise_uri(uri: str) -> str:
+    """Return a URI for comparison: local ones as paths, `s3a:` as `s3:`."""
     scheme, mark, path = uri.partition(":")
     if not mark or scheme == "file":
         return "/" + (path if mark else uri).strip("/")
@@ -146,7 +145,7 @@ def _normalise_uri(uri: str) -> str:
 
 @contextmanager
 def _name_checkpoint(name: str) -> Iterator[None]:
-    """Name the checkpoint in the errors of the body."""
+    """Raise errors of the body with the checkpoint's name in their message."""
     try:
         yield
     except (SparkFailure, DestinationError) as error:
@@ -159,17 +158,20 @@ def _name_checkpoint(name: str) -> Iterator[None]:
 
 
 def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
+    """Return the table\'s URI that `lakeport.json` names; raise ConfigError if it is malformed."""
     try:
         entry = json.loads(text or "")
         if entry["version"] == _VERSION:
             return str(entry["table"])
     except (ValueError, KeyError, TypeError):
         pass
-    raise ConfigError(f"{folder.uri}/{_FILE} was not written by this version of lakeport", _FRESH)
+    raise ConfigError(
+        f"{folder.uri}/{_FILE} was not written by this version of lakeport", _OWN_FOLDER_HINT
+    )
 
 
 def has_file_system(spark: SparkSession, scheme: str) -> bool:
-    """Return whether a session has a file system for URIs of a scheme, whoever's it is."""
+    """Whether a session has a file system class for URIs of a scheme."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
         java_class(spark._jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
@@ -179,7 +181,7 @@ def has_file_system(spark: SparkSession, scheme: str) -> bool:
 
 
 class _HadoopFolder:
-    """A folder behind Hadoop's file systems."""
+    """A folder on one of Hadoop's file systems, with small text files."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._jvm: Any = spark._jvm
@@ -193,12 +195,15 @@ class _HadoopFolder:
 
     @property
     def uri(self) -> str:
+        """URI of the folder."""
         return str(self._path.toString())
 
     def holds(self, name: str) -> bool:
+        """Whether the folder has a file or folder of a name."""
         return bool(self._system.exists(self._child(name)))
 
     def read(self, name: str) -> str | None:
+        """Return a file's text; None if there is none."""
         if not self.holds(name):
             return None
         stream = self._system.open(self._child(name))
@@ -210,7 +215,7 @@ class _HadoopFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Make a file appear whole; the first of several writers wins."""
+        """Write a file that appears whole; if it exists, it stays as it is."""
         temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
         stream = self._system.create(temporary, False)
         try:
@@ -224,4 +229,5 @@ class _HadoopFolder:
             self._system.delete(temporary, False)
 
     def _child(self, name: str) -> Any:
+        """Return Hadoop's path of a file in the folder."""
         return java_class(self._jvm, "org.apache.hadoop.fs.Path")(self._path, name)

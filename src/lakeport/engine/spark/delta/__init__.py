@@ -1,1 +1,1 @@
-"""Delta tables through delta-spark: what only it can commit, and what only Spark can read."""
+"""Delta tables through delta-spark: commits and reads that only it can do."""

@@ -1,8 +1,7 @@
-"""Delta tables in a Spark session: what delta-spark does with them, for whoever gets the session.
+"""Delta tables in a Spark session: transactions, snapshots, OPTIMIZE, VACUUM and properties.
 
-Commits are transactions of `DeltaTransaction`, or Spark's own writer in `DeltaRows`. OPTIMIZE and
-VACUUM run in sessions of their own whose settings suit the table: Delta's defaults are made for
-tables of thousands of folders.
+OPTIMIZE and VACUUM run in their own sessions with settings for ordinary tables, as Delta's defaults
+are made for tables of thousands of folders.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ _DELTA: Final = "spark.databricks.delta"
 _CLASSES: Final = "org.apache.spark.sql.delta"
 _INVENTORY: Final = "inventory"
 _PROBE: Final = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
-_TAKEN: Final = "FileAlreadyExistsException"
+_EXISTS: Final = "FileAlreadyExistsException"
 _ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSession:
-    """A Spark session that reaches Delta tables, and what it does with them.
+    """Access to Delta tables through delta-spark in one Spark session.
 
     Attributes:
         spark: the session.
-        secrets: values that must not be in any message.
+        secrets: values that must not appear in messages.
     """
 
     spark: SparkSession
     secrets: Collection[str] = ()
 
     def transaction(self, uri: str) -> DeltaTransaction:
-        """Begin a transaction of delta-spark's on a table; see `DeltaTransaction`."""
+        """Begin a transaction on a table; see `DeltaTransaction`."""
         return DeltaTransaction(self.spark, uri)
 
     def snapshot(self, uri: str, version: int) -> Snapshot:
-        """Open a table at a version.
+        """Return a table's snapshot at a version.
 
         Raises:
             LakeportError: the log can't be read, or there is no such version.
@@ -73,25 +72,25 @@ class DeltaSession:
         *,
         evolve: bool,
     ) -> DeltaRows:
-        """Return a table for one commit of Spark's own writer; see `DeltaRows`."""
+        """Return a table for one commit by Spark's own writer; the arguments are `DeltaRows`'s."""
         return DeltaRows(self.spark, uri, partition_columns, user_metadata, transactions, evolve)
 
     def probe(self, folder: str) -> LogStoreProbe:
-        """Return a log of one commit in a folder, to try the way to the store; see its class."""
+        """Return a test of commits in a folder; see `LogStoreProbe`."""
         return LogStoreProbe(self, folder)
 
     def check_files(
         self, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
     ) -> None:
-        """Refuse a Delta table whose log, or whose files at a version, lie outside of its folder.
+        """Check that a Delta table's log, and its files at a version, lie in its folder.
 
-        Delta's own view of the log is asked, so that nothing is read otherwise.
+        The files are those that Delta itself reads from the log.
 
         Args:
-            storage: where the table is.
-            folder: its key; empty when it is the storage's root.
-            version: the version that is going to be read.
-            roots: prefixes that absolute paths may lie in.
+            storage: the table's storage.
+            folder: its key; empty for the storage's root.
+            version: the version that will be read.
+            roots: further folders that absolute paths may lie in.
 
         Raises:
             SourceError: a file lies outside.
@@ -101,10 +100,10 @@ class DeltaSession:
         self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
 
     def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return table properties under the names that Delta knows them by.
+        """Return table properties with the spelling of names that Delta has.
 
         Raises:
-            ConfigError: Delta knows no such property, or not that value.
+            ConfigError: Delta has no such property, or does not allow the value.
         """
         ensure_active(self.spark)
         maker = java_class(self.spark._jvm, "org.apache.spark.api.python.PythonUtils")
@@ -129,7 +128,7 @@ class DeltaSession:
         return found
 
     def check_condition(self, text: str, refusal: Callable[[str], ConfigError]) -> None:
-        """Refuse what is not one expression on a row alone; see `policy.check_expression`."""
+        """Check that a text is one expression on a row; see `policy.check_expression`."""
         check_expression(self._tuned_session({}), text, refusal)
 
     def optimize(
@@ -143,27 +142,27 @@ class DeltaSession:
         sort_by: Sequence[str],
         refusal: Callable[[str], ConfigError],
     ) -> dict[str, Any]:
-        """Merge small files of a table; return Delta's metrics.
+        """Compact small files of a table by OPTIMIZE; return Delta's metrics.
 
         Args:
             uri: the table, as Hadoop writes URIs.
-            file_bytes: the size that files are to have.
-            user_metadata: what the commit says about itself.
-            where: a condition on partition columns, one expression that is safe to be run.
-            also: conditions that have to hold, too.
-            sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
-            refusal: makes the error of a condition that does not fit the table, of Spark's reason.
+            file_bytes: target size of files.
+            user_metadata: the user metadata of the commit.
+            where: a condition on partition columns that `check_condition` has checked; or None.
+            also: further conditions, quoted for SQL.
+            sort_by: columns of a Z-order, quoted for SQL.
+            refusal: returns the error for a condition that does not fit, given Spark's reason.
 
         Raises:
-            ConfigError: the condition does not fit.
-            LakeportError: Delta refused, or nothing was heard of it.
+            ConfigError: the condition does not fit the table.
+            LakeportError: Delta refused, or the outcome is unknown.
         """
         from pyspark.errors import AnalysisException
 
         sizes = {f"{_DELTA}.optimize.{which}FileSize": str(file_bytes) for which in ("min", "max")}
         session = self._tuned_session({**sizes, USER_METADATA: user_metadata})
         command = f"OPTIMIZE {_sql_name(uri)}"
-        # What may be a comment at the end of a condition stays in its line.
+        # A comment at the end of the condition ends with its line.
         conditions = [f"({where}\n)"] if where is not None else []
         conditions += also
         if conditions:
@@ -172,12 +171,12 @@ class DeltaSession:
             command += f" ZORDER BY ({', '.join(sort_by)})"
         with translate_errors(self.secrets):
             try:
-                done = session.sql(command)
+                result = session.sql(command)
             except AnalysisException as error:
                 if where is None:
                     raise
                 raise refusal(sql_error_sentence(error)) from error
-            found = done.select("metrics").first()
+            found = result.select("metrics").first()
         metrics: dict[str, Any] = found[0].asDict(recursive=True) if found else {}
         return metrics
 
@@ -191,16 +190,16 @@ class DeltaSession:
         force: bool,
         files: Callable[[DeltaSession], pa.Table] | None,
     ) -> list[str]:
-        """Delete files that no version of the last hours uses; return them with `dry_run`.
+        """Delete files that no version of the last hours uses, by VACUUM.
 
         Args:
             uri: the table, as Hadoop writes URIs.
-            hours: for how long files are kept.
-            user_metadata: what the commits say about themselves.
-            dry_run: delete nothing.
+            hours: retention of unused files in hours.
+            user_metadata: the user metadata of the commits.
+            dry_run: only return the files' paths; else the result is empty.
             force: allow less than the table's own retention.
-            files: given a session that suits the table, gives the files that may be looked at, as
-                `VacuumCommand.INVENTORY_SCHEMA` has them; None for all.
+            files: takes a tuned session; returns the files to look at, with the columns of
+                `VacuumCommand.INVENTORY_SCHEMA`. None for all files.
 
         Raises:
             LakeportError: Delta refused.
@@ -223,14 +222,14 @@ class DeltaSession:
         return sorted(str(row[0]) for row in found) if dry_run else []
 
     def retention_hours(self, uri: str) -> int:
-        """Return how many hours a table keeps deleted files by its own properties."""
+        """Return for how many hours a table keeps removed files, by its properties."""
         with translate_errors(self.secrets):
             logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
-            kept = logs.tombstoneRetentionMillis(self._latest_snapshot(uri).metadata())
-            return int(kept) // 3_600_000
+            milliseconds = logs.tombstoneRetentionMillis(self._latest_snapshot(uri).metadata())
+            return int(milliseconds) // 3_600_000
 
     def removed_paths(self, uri: str) -> set[str]:
-        """Return paths of the files that versions of the table's own retention have removed.
+        """Return the decoded paths of removed files within the table's retention.
 
         Runs a Spark job.
         """
@@ -242,7 +241,7 @@ class DeltaSession:
         return {unquote(row[0]) for row in rows}
 
     def qualified_folder(self, uri: str) -> str:
-        """Return a table's folder as Hadoop's file systems write the paths of files in it."""
+        """Return the URI of a table's folder as Hadoop's file systems write it in paths."""
         with translate_errors(self.secrets):
             log = delta_log(self.spark, uri)
             path = log.dataPath()
@@ -250,11 +249,12 @@ class DeltaSession:
             return str(system.makeQualified(path).toString())
 
     def _latest_snapshot(self, uri: str) -> Any:
+        """Return Delta's newest snapshot of a table."""
         none = scala_option(self.spark._jvm)
         return delta_log(self.spark, uri).update(False, none, none)
 
     def _tuned_session(self, settings: Mapping[str, str]) -> SparkSession:
-        """Return a session of its own, with as many tasks for each step as there are cores."""
+        """Return a new session with as many shuffle tasks as cores, and these settings."""
         tasks = str(max(2, self.spark.sparkContext.defaultParallelism))
         own = self.spark.newSession()
         base = {
@@ -283,7 +283,7 @@ class Snapshot:
     """
 
     def __init__(self, session: DeltaSession, uri: str, version: int) -> None:
-        """Open the log."""
+        """Read the log."""
         spark = self._spark = session.spark
         self._uri, self._secrets = uri, session.secrets
         self._none = scala_option(spark._jvm)
@@ -293,10 +293,12 @@ class Snapshot:
             self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
 
     def check_files(self, roots: Sequence[str] = ()) -> None:
-        """Refuse a file outside of the table's folder; only paths that look odd are fetched.
+        """Check that all files lie in the table's folder or in `roots`, by a Spark job.
+
+        Only paths that look odd come to this process.
 
         Raises:
-            SourceError: there is one.
+            SourceError: a file lies outside.
         """
         from pyspark.sql import DataFrame
 
@@ -308,7 +310,7 @@ class Snapshot:
         check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
 
     def rows_of(self, actions: Iterable[str]) -> DataFrame:
-        """Return the rows of some of the table's files, given by their `add` actions."""
+        """Return a frame of the rows of some data files, given by their `add` actions."""
         from pyspark.sql import DataFrame
 
         jvm = self._spark._jvm
@@ -321,14 +323,14 @@ class Snapshot:
 
 
 class LogStoreProbe:
-    """Delta's own way to a store, tried by one commit in a log that is no table's.
+    """Test of commits to a store: one commit in the log of a folder that is no table.
 
-    It goes through Spark's connector and the log store that tables there are committed with, so it
-    meets what a load would meet: other libraries than those that stage the data files.
+    It uses Hadoop's connector and Delta's log store, as a load's commits do; data files are staged
+    by other libraries.
 
     Args:
-        session: reaches the store.
-        folder: is used for nothing else, as Hadoop names it.
+        session: a session that reaches the store.
+        folder: URI of a folder that is used for nothing else.
     """
 
     def __init__(self, session: DeltaSession, folder: str) -> None:
@@ -344,7 +346,7 @@ class LogStoreProbe:
             self._store = stores.apply(spark._jsparkSession)
 
     def write(self) -> None:
-        """Commit.
+        """Write the commit.
 
         Raises:
             LakeportError: the store refused, or can't be reached.
@@ -354,7 +356,7 @@ class LogStoreProbe:
             self._put()
 
     def refuse(self) -> None:
-        """Commit the same version once more, which has to be refused.
+        """Write the same commit again, and check that the store refuses it.
 
         Raises:
             DestinationError: the first commit was overwritten.
@@ -366,7 +368,7 @@ class LogStoreProbe:
             try:
                 self._put()
             except Py4JError as error:
-                if _TAKEN not in str(error):
+                if _EXISTS not in str(error):
                     raise
                 return
         raise DestinationError(
@@ -375,10 +377,10 @@ class LogStoreProbe:
         )
 
     def read(self) -> None:
-        """Read the commit back.
+        """Read the commit back and compare it.
 
         Raises:
-            DestinationError: it is another one.
+            DestinationError: its content is another one.
             LakeportError: anything else.
         """
         with translate_errors(self._secrets):
@@ -388,7 +390,7 @@ class LogStoreProbe:
             raise DestinationError("a commit is not read as it was written", "try again.")
 
     def list(self) -> None:
-        """List the log.
+        """List the log and check that the commit is in it.
 
         Raises:
             DestinationError: the commit is not in it.
@@ -401,7 +403,7 @@ class LogStoreProbe:
             raise DestinationError("a commit is not listed after it was written", "try again.")
 
     def delete(self) -> None:
-        """Remove the folder.
+        """Delete the folder.
 
         Raises:
             LakeportError: the store refused.
@@ -410,14 +412,16 @@ class LogStoreProbe:
             self._files().delete(self._folder, True)
 
     def close(self) -> None:
-        """Remove what is left, where that is allowed. Never raises."""
+        """Delete the folder, if that is allowed. Never raises."""
         with suppress(LakeportError):
             self.delete()
 
     def _files(self) -> Any:
+        """Return Hadoop's file system of the folder."""
         return self._folder.getFileSystem(self._conf)
 
     def _put(self) -> None:
+        """Write the commit through Delta's log store, on the condition that it is absent."""
         lines = java_class(self._jvm, "java.util.ArrayList")()
         for line in _PROBE:
             lines.add(line)
@@ -426,7 +430,7 @@ class LogStoreProbe:
 
 
 def _sql_name(uri: str) -> str:
-    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are.
+    """Return the SQL name of a table by its URI, quoted; Delta's OptimizeBuilder does not quote.
 
     >>> _sql_name("file:///lake/a`b")
     'delta.`file:///lake/a``b`'

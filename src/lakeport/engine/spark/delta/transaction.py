@@ -1,7 +1,7 @@
 """Transactions of delta-spark, driven through py4j by the JSON text of actions.
 
-Conflict detection, log stores, checkpoints and protocol upgrades are delta-spark's, and no Spark
-job is run where there is another way. Errors are those of `lakeport.errors`.
+Conflict detection, log stores, checkpoints and protocol upgrades are delta-spark's. A transaction
+runs no Spark job unless it must. Errors are those of `lakeport.errors`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session that gives its commits their user metadata."""
+"""Session setting with the user metadata of commits."""
 _DELTA: Final = "org.apache.spark.sql.delta"
 _CONFLICTS: Final = frozenset(
     {
@@ -44,14 +44,14 @@ _CONFLICTS: Final = frozenset(
 
 
 class DeltaTransaction:
-    """One optimistic transaction of delta-spark's. Use each for one commit.
+    """One optimistic transaction of delta-spark, for one commit.
 
     Args:
         spark: a session with Delta's jars.
         uri: the table, as Hadoop writes URIs.
 
     Attributes:
-        version: the version that it has read; -1 for no table.
+        version: the table's version at the begin; -1 for no table.
 
     Raises:
         LakeportError: the log can't be read.
@@ -70,19 +70,19 @@ class DeltaTransaction:
 
     @property
     def id(self) -> str:
-        """The transaction's id, which its commit names."""
+        """The transaction's id, which its commit records."""
         return str(self._txn.txnId())
 
     def watch(self, app_id: str) -> None:
-        """Conflict with commits that others make for the same application."""
+        """Have commits by others for the same application id conflict with this one."""
         self._txn.readTxn().addOne(app_id)
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
-        """Change the table's schema or properties, or create it.
+        """Set the table's schema and properties with the commit, also of a new table.
 
         Args:
             action: a `metaData` action as JSON text.
-            replaces: the schema need not fit the data files that are there.
+            replaces: whether the schema may not fit the present data files, which are replaced.
 
         Raises:
             LakeportError: Delta refuses the change.
@@ -94,30 +94,30 @@ class DeltaTransaction:
                 self._txn.updateMetadata(self._action(action), False)
 
     def read_all(self) -> None:
-        """Have any change to the table conflict with this commit, but for blind appends."""
+        """Have any change to the table conflict with this commit, except blind appends."""
         self._txn.readWholeTable()
 
     def remove_adds(self, actions: Iterable[str], *, changes_rows: bool) -> None:
-        """Remove files with the commit.
+        """Remove data files with the commit.
 
         Args:
-            actions: their `add` actions.
-            changes_rows: whether the table has other rows by the commit.
+            actions: the files' `add` actions.
+            changes_rows: whether the commit changes the table's rows (`dataChange`).
         """
         now = int(time.time() * 1000)
         files = map(self._action, actions)
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
     def commit_actions(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit, whatever blind appends others have made meanwhile; return the new version.
+        """Commit, also after blind appends by others; return the new version.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
-            operation: what the history says.
+            operation: the operation for the table's history.
 
         Raises:
             CommitConflict: another writer changed what this transaction has read; nothing landed.
-            LakeportError: the commit was not made, or nothing was heard of it.
+            LakeportError: the commit failed, or its outcome is unknown.
         """
         try:
             entries = scala_seq(self._jvm, [*self._removed, *map(self._action, actions)])
@@ -125,7 +125,7 @@ class DeltaTransaction:
             with _annotate_commit(self._spark, operation):
                 return int(self._txn.commit(entries, _java_operation(self._spark, operation)))
         except Exception as error:
-            if not is_java_error(error):  # a lost connection to the JVM is one of its own
+            if not is_java_error(error):  # a lost connection to the JVM counts as one
                 raise
             failure = translate(error)
             if isinstance(failure, CommitConflict) or _java_class_name(error) in _CONFLICTS:
@@ -133,6 +133,7 @@ class DeltaTransaction:
             raise failure from error
 
     def _action(self, text: str) -> Any:
+        """Return Delta's action of a JSON text."""
         return self._actions.fromJson(text)
 
 
@@ -142,7 +143,7 @@ def delta_log(spark: SparkSession, uri: str) -> Any:
 
 
 def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session like this one, with settings for one commit, which knows its own work again."""
+    """Return a clone of a session with settings for one commit, which recognises its own commit."""
     from pyspark.sql import SparkSession as Session
 
     own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
@@ -152,10 +153,10 @@ def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkS
 
 
 def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractContextManager[None]:
-    """Run this thread's commit in a session whose settings suit it.
+    """Return a context manager that sets up the active session for a commit.
 
-    They have it know its own work again, and give it user metadata where its description has no
-    room for that.
+    Its settings have Delta recognise its own commit after a lost answer, and add user metadata to
+    operations whose description has no field for it.
     """
     settings = dict(COMMIT_SETTINGS)
     if operation.name not in ("WRITE", "RESTORE"):
@@ -166,7 +167,7 @@ def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractCont
 
 
 def _java_class_name(error: Exception) -> str:
-    """The Java exception's class; empty where there is none, as the JVM did not answer."""
+    """Return the simple name of the Java exception's class; empty without one."""
     from py4j.protocol import Py4JError
 
     raised: Any = error
@@ -177,7 +178,7 @@ def _java_class_name(error: Exception) -> str:
 
 
 def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:
-    """Delta's own description of a commit, as the transaction in the JVM takes it."""
+    """Return Delta's Java object for an operation."""
     jvm: Any = spark._jvm
     if operation.name == "RESTORE":
         version = scala_option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
@@ -194,20 +195,21 @@ def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:
 
 
 def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
-    """Have a transaction of the JVM put numbers into the history."""
+    """Register the operation metrics of a transaction, for the table's history."""
     jvm: Any = spark._jvm
     maker = java_class(jvm, "org.apache.spark.sql.execution.metric.SQLMetrics")
     context = spark.sparkContext._jsc.sc()
-    made = java_class(jvm, "java.util.HashMap")()
+    java_map = java_class(jvm, "java.util.HashMap")()
     for name, value in metrics.items():
         metric = maker.createMetric(context, name)
         metric.set(value)
-        made.put(name, metric)
-    scala_map = java_class(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(made)
+        java_map.put(name, metric)
+    scala_map = java_class(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(java_map)
     txn.registerSQLMetrics(spark._jsparkSession, scala_map)
 
 
 def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
+    """Return Delta's `Write` operation."""
     modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
     none = scala_option(jvm)
@@ -225,6 +227,7 @@ def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
 
 
 def _merge_operation(jvm: Any, condition: Any) -> Any:
+    """Return Delta's `Merge` operation, with one update and one insert."""
     clause = _delta_operation(jvm, "MergePredicate")
     none = scala_option(jvm)
     update, insert = (clause(none, action) for action in ("update", "insert"))
@@ -240,4 +243,5 @@ def _merge_operation(jvm: Any, condition: Any) -> Any:
 
 
 def _delta_operation(jvm: Any, name: str) -> Any:
+    """Return the class of one of Delta's operations."""
     return java_class(jvm, f"org.apache.spark.sql.delta.DeltaOperations${name}")
