@@ -19,11 +19,8 @@ from lakeport.sources.target import open_folder_storage
 from lakeport.storage.checks import unsafe_for_tables_error
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
-from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import encoder_for
-from lakeport.writers.files.journal import Journal
-from lakeport.writers.files.writer import FilesWriter
-from lakeport.writers.naming import check_date_format, table_folder, table_name
+from lakeport.writers.naming import check_date_format, columns_folder, table_folder, table_name
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -186,6 +183,9 @@ def open_table(
             engine=engine,
         )
         return DeltaTableWriter.of(writer, engine)
+    from lakeport.writers.files.journal import Journal
+    from lakeport.writers.files.writer import FilesWriter
+
     return FilesWriter(
         storage,
         encoder_for(config.file_type, _compression(config)),
@@ -212,7 +212,7 @@ def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
             "readers would not see the files, and its VACUUM would delete them",
             "leave `file_type` out, or land in another table.",
         )
-    if file_type != "delta" or not _holds_files(storage, ColumnLog(storage, folder).folder):
+    if file_type != "delta" or not _holds_files(storage, columns_folder(folder)):
         return
     file = None if _holds_files(storage, f"{folder}/_delta_log") else _first(storage, folder)
     if file is not None:

@@ -142,6 +142,11 @@ def safe_segment(name: str) -> str:
     return f"{''.join(kept)}%~{digest}"
 
 
+def columns_folder(table: str) -> str:
+    """Return the folder that records the columns of a table of files."""
+    return f"{HOME}/schemas/{safe_segment(table)}"
+
+
 def check_date_format(pattern: str) -> None:
     """Raise ConfigError for a `date_partition_format` that names no folder.
 

@@ -1,5 +1,8 @@
+"""What a log's files tell, by checkpoints, commits and hints."""
+
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,3 +120,24 @@ def test_a_gap_behind_the_checkpoint_is_found(tmp_path: Path) -> None:
     recent = DeltaLog(storage, "t").list_recent_files()
     assert recent == DeltaLog(storage, "t").list_files()
     assert recent.replay(recent.newest) is None
+
+
+NEW_TABLE = [
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+    {"metaData": {"id": "m", "schemaString": "{}", "partitionColumns": []}},
+]
+
+
+def test_how_far_a_run_had_come_at_a_version_is_not_what_a_later_checkpoint_says(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for version, count in enumerate((0, 4, 5)):
+        action = {"txn": {"appId": "lakeport:r:s", "version": count}}
+        lines = map(json.dumps, [action] if version else NEW_TABLE)
+        (log / f"{version:020d}.json").write_text("\n".join(lines))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 2}))
+    commits = DeltaLog(LocalStorage(str(tmp_path)), "")
+    for version, count in enumerate((-1, 4, 5)):
+        assert commits.last_transactions(version, ["lakeport:r:s"]) == {"lakeport:r:s": count}

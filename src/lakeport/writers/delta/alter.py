@@ -218,11 +218,9 @@ def _plan_type(state: TableState, column: str, type_: pa.DataType, uri: str) -> 
         schema_json=write_untyped_marks(schema_json, columns),
         partition_columns=state.partition_columns,
         request=TableRequest(Mode.OVERWRITE),
-        dynamic=False,
         evolution=evolution,
         properties=state.properties,
         base=state,
-        mapped=state.mapped,
     )
 
 

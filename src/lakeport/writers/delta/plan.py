@@ -81,11 +81,9 @@ class DeltaPlan:
         schema_json: the table's schema after the batch, as Delta's JSON.
         partition_columns: the table's partition columns.
         request: the load's request.
-        dynamic: whether the overwrite replaces only the partitions that the batch has.
         evolution: the schema's evolution from the table's columns and the batch's.
         properties: the table's properties after the batch.
         base: the table before the batch; None when there is none.
-        mapped: whether data files have other column names than the table.
         cluster_by: columns by which a new table is clustered.
         needs_spark: reasons why Spark has to write this batch itself; empty for none.
         warnings: sentences for the report.
@@ -96,11 +94,9 @@ class DeltaPlan:
     schema_json: Mapping[str, Any]
     partition_columns: tuple[str, ...]
     request: TableRequest
-    dynamic: bool
     evolution: Evolution
     properties: Mapping[str, str]
     base: TableState | None
-    mapped: bool
     cluster_by: tuple[str, ...] = ()
     needs_spark: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -109,6 +105,17 @@ class DeltaPlan:
     def mode(self) -> Mode:
         """Append, overwrite or merge."""
         return self.request.mode
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether an overwrite replaces only the partitions that the batch has."""
+        by_partition = self.base is not None and bool(self.request.partition_keys)
+        return self.mode is Mode.OVERWRITE and by_partition
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the table has column mapping, so that data files have other column names."""
+        return self.properties.get(MAPPING_MODE, "none") != "none"
 
     @property
     def metadata_changes(self) -> bool:
@@ -181,11 +188,9 @@ def plan_table(
         schema_json=write_untyped_marks(schema_json, evolution.schema),
         partition_columns=columns,
         request=request,
-        dynamic=dynamic,
         evolution=evolution,
         properties=settings,
         base=state,
-        mapped=mapped,
         cluster_by=clustered,
         needs_spark=by_spark,
         warnings=warnings,

@@ -525,7 +525,6 @@ class FirstTypesOperation(TableOperation):
             schema=stored_columns(columns, batch.partition_columns, batch.base.clustering),
             request=TableRequest(Mode.MERGE),
             evolution=Evolution(columns, replaced=True),
-            dynamic=False,
             needs_spark=(),
         )
         return cls(writer, plan, writer.mark(sequence=-1), batch=batch)

@@ -18,14 +18,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused, SchemaConflict
-from lakeport.writers.naming import HOME, safe_segment
+from lakeport.schema.casting import normalise_schema
+from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.nested import to_file_field
+from lakeport.schema.types import format_type
+from lakeport.writers.naming import columns_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakeport.model import Storage, StoredObject
-    from lakeport.schema.evolution import Evolution
 
 _VERSION = 1
 _LISTED = 1000  # files among which the newest is looked for
@@ -105,7 +109,7 @@ class ColumnLog:
     @property
     def folder(self) -> str:
         """The folder of the records below the root."""
-        return f"{HOME}/schemas/{safe_segment(self.table)}"
+        return columns_folder(self.table)
 
     def _key(self, number: int) -> str:
         return f"{self.folder}/{number:08d}.json"
@@ -131,11 +135,6 @@ class ColumnLog:
 
     def _read_footer(self, number: int) -> RecordedColumns:
         """Return the columns of the newest Parquet file's footer; no schema if there is none."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from lakeport.schema.casting import normalise_schema
-
         try:
             listed = islice(self.storage.list(self.table), _LISTED)
             files = [item for item in listed if self._is_data(item)]
@@ -176,11 +175,6 @@ def plan_columns(
     Raises:
         SchemaConflict: as `plan_evolution`.
     """
-    import pyarrow as pa
-
-    from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-    from lakeport.schema.types import format_type
-
     rule = EvolutionPolicy.STRICT if policy == "strict" else EvolutionPolicy.EVOLVE
     if known is None or (typed and policy != "loose"):
         plan = plan_evolution(known, incoming, rule)
@@ -204,20 +198,12 @@ def plan_columns(
 
 def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
     """Return the table's columns as files store them: without nulls, unless all columns are."""
-    import pyarrow as pa
-
-    from lakeport.schema.nested import to_file_field
-
     kept = [field for field in table if not (typed and pa.types.is_null(field.type))]
     return pa.schema([to_file_field(field) for field in (kept or table)])
 
 
 def _fits(field: pa.Field, new: pa.Field) -> bool:
     """Whether a batch's column can be stored in a table's column, which may widen for it."""
-    import pyarrow as pa
-
-    from lakeport.schema.evolution import plan_evolution
-
     try:
         plan_evolution(pa.schema([field]), pa.schema([new]))
     except SchemaConflict:
@@ -226,15 +212,11 @@ def _fits(field: pa.Field, new: pa.Field) -> bool:
 
 
 def _replace_fields(schema: pa.Schema, fields: Mapping[str, pa.Field]) -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([fields.get(field.name, field) for field in schema])
 
 
 def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
     """Return the schema with the type null for columns without a value in the file."""
-    import pyarrow as pa
-
     empty: dict[str, bool] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -260,8 +242,6 @@ def _encode_record(schema: pa.Schema, pending: bool) -> bytes:
 
 def _decode_record(data: bytes | None) -> RecordedColumns | None:
     """Parse a record; None if it is damaged or of another version."""
-    import pyarrow as pa
-
     try:
         content = json.loads(data or b"")
         if content["version"] != _VERSION:

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Batch, Landed, Staged, Storage
+from lakeport.schema.evolution import TypeConflict, list_change_warnings
+from lakeport.schema.nested import has_untyped
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.files.bookmarks import FileMemory, JournalSlot, bookmark_slot
 from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
@@ -34,11 +38,14 @@ from lakeport.writers.files.journal import (
     register_publisher,
 )
 from lakeport.writers.files.manifests import find_untyped_files, write_manifest
+from lakeport.writers.files.retype import (
+    has_text_places,
+    retype_files,
+    retype_late,
+    retype_warning,
+)
 from lakeport.writers.files.sink import FileSink, ObjectNames, RowRange, visible_rows
 from lakeport.writers.naming import object_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
 _OTHERWISE = (
@@ -226,8 +233,6 @@ class FilesWriter(TableWriter):
             ConfigError: a configured path is refused.
             SchemaConflict: the columns don't fit the table's.
         """
-        from lakeport.schema.nested import has_untyped
-
         if self._attempts.sequence != batch.sequence:
             self._attempts = _Attempts(batch.sequence)
         files, columns, warnings = self._plan_columns(incoming)
@@ -258,8 +263,6 @@ class FilesWriter(TableWriter):
         Raises:
             SchemaConflict: the batch's columns don't fit the table's.
         """
-        from lakeport.schema.evolution import TypeConflict, list_change_warnings
-
         known, typed = self._read_columns(), self.encoder.has_types
         try:
             try:
@@ -333,8 +336,6 @@ class FilesWriter(TableWriter):
 
     def _needs_retyping(self, columns: pa.Schema) -> bool:
         """Whether earlier files may have text where the table gets another type."""
-        from lakeport.writers.files.retype import has_text_places
-
         before = self._read_columns().schema
         if before is None or not self.encoder.has_types:
             return False
@@ -348,8 +349,6 @@ class FilesWriter(TableWriter):
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
         """
-        from lakeport.writers.files.retype import retype_files, retype_warning
-
         assert columns.schema is not None
         try:
             keys = find_untyped_files(self.storage, self.table)
@@ -413,8 +412,6 @@ class FilesWriter(TableWriter):
         discard_staging_names(self.storage, publisher.objects)
         warnings += self._write_manifest(plan, batch, publisher.objects, singer_state)
         if self.encoder.has_types and not {*plan.untyped}.isdisjoint(plan.schema.names):
-            from lakeport.writers.files.retype import retype_late
-
             number = self._read_columns().number
             warnings += retype_late(self.storage, self.table, done.keys, number)
         return self._report(batch, done, done.rows, warnings=plan.warnings + warnings)
