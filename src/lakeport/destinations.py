@@ -20,6 +20,7 @@ from lakeport.storage.checks import unsafe_for_tables_error
 from lakeport.storage.local import LocalStorage
 from lakeport.storage.retry import Retrier
 from lakeport.writers.files.encode import encoder_for
+from lakeport.writers.files.journal import Journal
 from lakeport.writers.naming import check_date_format, columns_folder, table_folder, table_name
 
 if TYPE_CHECKING:
@@ -183,7 +184,6 @@ def open_table(
             engine=engine,
         )
         return DeltaTableWriter.of(writer, engine)
-    from lakeport.writers.files.journal import Journal
     from lakeport.writers.files.writer import FilesWriter
 
     return FilesWriter(

@@ -1,4 +1,4 @@
-"""How a table and its schema are planned: properties, features, partitions, names that are mapped."""
+"""How a table and its schema are planned: properties, features, partitions, mapped names."""
 
 from __future__ import annotations
 
