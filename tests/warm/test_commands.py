@@ -99,7 +99,7 @@ def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     A test that failed would take all others along.
     """
-    monkeypatch.setattr(client._RunFollower, "_die", lambda _, number: -number)
+    monkeypatch.setattr(client._RunFollower, "_exit_by_signal", lambda _, number: -number)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     yield
     signal.signal(signal.SIGTERM, before)

@@ -1,1 +1,1 @@
-"""A warm session: the process that stays, the runs that go through it, and the Spark it lends."""
+"""Warm sessions: the process that keeps Spark, the client of a command, and the run's process."""

@@ -1,4 +1,4 @@
-"""The process of a run in a warm session: takes on the client's state, and runs its command."""
+"""The process of a run in a warm session: it takes on the client's state and runs its command."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ PASSED_ON: Final = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-"""Signals to a client that are its run's."""
+"""Signals that a client passes on to its run."""
 
-_FAILED: Final = 1
-_INTERRUPTED: Final = 130
+_FAILED_CODE: Final = 1
+_INTERRUPTED_CODE: Final = 130
 _PROGRAMS: Final = ("lakeport", "target-lakeport")
 
-_OPEN: Final = {"folder", "files"}
+_DESCRIPTORS: Final = {"folder", "files"}
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command line with all that its process has.
+class CommandLine:
+    """A command line with the environment, streams and folder of its process.
 
     Attributes:
         program: `lakeport` or `target-lakeport`.
-        arguments: what stands behind the program's name.
-        environment: all variables.
-        streams: of standard input, output and error: the encoding, and the handler of its errors;
-            None for one that is closed.
-        ignored: signals that are ignored.
-        folder: descriptor of the working folder.
-        files: descriptors of the streams that are open.
+        arguments: the arguments behind the program's name.
+        environment: all environment variables.
+        streams: encoding and error handler of standard input, output and error; None for a closed
+            one.
+        ignored: signals that the process ignores.
+        folder: file descriptor of the working folder.
+        files: file descriptors of the open streams.
     """
 
     program: str
@@ -59,8 +59,8 @@ class Command:
     files: list[int]
 
     @classmethod
-    def here(cls, program: str, arguments: Sequence[str]) -> Command:
-        """The command line of this process, with its surroundings; close what `sent` returns."""
+    def of_this_process(cls, program: str, arguments: Sequence[str]) -> CommandLine:
+        """Return a command line with this process's state; close the files of `serialise`."""
         streams = (sys.stdin, sys.stdout, sys.stderr)
         return cls(
             program,
@@ -72,66 +72,67 @@ class Command:
             [os.dup(number) for number, each in enumerate(streams) if each],
         )
 
-    def sent(self) -> list[int]:
-        """Return the files that are sent to a session; close them then."""
-        told = {name: value for name, value in vars(self).items() if name not in _OPEN}
+    def serialise(self) -> list[int]:
+        """Return the descriptors to send to a session and then to close; the first holds JSON."""
+        facts = {name: value for name, value in vars(self).items() if name not in _DESCRIPTORS}
         file = os.memfd_create("lakeport-command")
-        os.write(file, json.dumps(told).encode())
+        os.write(file, json.dumps(facts).encode())
         return [file, self.folder, *self.files]
 
     @classmethod
-    def of(cls, files: Sequence[int]) -> Command:
-        """The command of the files that a client has sent.
+    def deserialise(cls, files: Sequence[int]) -> CommandLine:
+        """Return the command line of the descriptors that a client has sent.
 
         Raises:
-            ValueError: it is none.
+            ValueError: they hold no command.
         """
-        told, folder, *streams = files
-        with os.fdopen(told, "rb") as file:
+        json_file, folder, *streams = files
+        with os.fdopen(json_file, "rb") as file:
             file.seek(0)
-            given = json.load(file)
-        if given["program"] not in _PROGRAMS or len(streams) != sum(map(bool, given["streams"])):
+            facts = json.load(file)
+        if facts["program"] not in _PROGRAMS or len(streams) != sum(map(bool, facts["streams"])):
             raise ValueError("no command")
-        return cls(**given, folder=folder, files=streams)
+        return cls(**facts, folder=folder, files=streams)
 
     def close(self) -> None:
-        """Close its files in this process."""
+        """Close the descriptors of the folder and the streams."""
         for file in (self.folder, *self.files):
             os.close(file)
 
     @property
-    def shown(self) -> str:
-        """The command, without what may be secret in it."""
+    def title(self) -> str:
+        """Program and verb, without arguments that may be secret."""
         verb = command_name(self.arguments)
         return f"{self.program} {verb}".strip()
 
 
-def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:
-    """Run the command in this process, and end it.
+def run_command(command: CommandLine, door: Mapping[str, Any], parent: int) -> NoReturn:
+    """Run the command in this process, and exit with its code.
 
     Args:
-        command: what is to run.
-        door: into the JVM, see `lease.set_lease`.
-        parent: the process that forked this one, with the forwarded signals blocked.
+        command: the command line.
+        door: the keyword arguments of `lease.set_lease`, by which the run enters Spark's JVM.
+        parent: the process that forked this one, with the signals of `PASSED_ON` blocked.
     """
-    code = _FAILED
+    code = _FAILED_CODE
     try:
         die_with_parent(parent)
-        _take_signals(command.ignored)
-        _take_streams(command)
-        _take_place(command)
+        _set_signals(command.ignored)
+        _open_streams(command)
+        _enter_environment(command)
         from lakeport.cli import app  # as late as a run: a session starts without them
         from lakeport.engine.spark import lease
 
         lease.set_lease(**door)
         code = app.start(command.program, command.arguments)
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        code = _INTERRUPTED_CODE
     finally:
-        _leave(code)
+        _exit(code)
 
 
-def _take_signals(ignored: list[int]) -> None:
+def _set_signals(ignored: list[int]) -> None:
+    """Set the signal handlers of a new process, ignore some signals, and unblock all."""
     os.setpgid(0, 0)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -141,17 +142,18 @@ def _take_signals(ignored: list[int]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
 
 
-def _take_streams(command: Command) -> None:
+def _open_streams(command: CommandLine) -> None:
+    """Make the client's standard streams those of this process; close those it has closed."""
     files = iter(command.files)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        told = command.streams[descriptor]
-        if told is None:
+        settings = command.streams[descriptor]
+        if settings is None:
             with suppress(OSError):
                 os.close(descriptor)
             opened = None
         else:
             os.dup2(next(files), descriptor)
-            encoding, errors = told
+            encoding, errors = settings
             opened = open(  # noqa: SIM115  # as the interpreter does at its start
                 descriptor,
                 "w" if descriptor else "r",
@@ -164,7 +166,8 @@ def _take_streams(command: Command) -> None:
         setattr(sys, f"__{name}__", opened)
 
 
-def _take_place(command: Command) -> None:
+def _enter_environment(command: CommandLine) -> None:
+    """Take on the client's folder, environment, time zone and arguments."""
     os.fchdir(command.folder)
     command.close()
     os.environ.clear()
@@ -174,8 +177,8 @@ def _take_place(command: Command) -> None:
     sys.argv[:] = [command.program, *command.arguments]
 
 
-def _leave(code: int) -> NoReturn:
-    """End as the interpreter would, but for what it tears down: all of that is this process's."""
+def _exit(code: int) -> NoReturn:
+    """Exit like the interpreter: join threads, run exit functions, flush; but free no objects."""
     with suppress(BaseException):
         if code not in (130, 143):
             threading._shutdown()  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""A command line that goes through a warm session: this process lends it its streams, and waits.
+"""The client of a warm session: lend a run this process's streams, and wait for its end.
 
 ```
 arguments, environment, folder, streams ─▶ session ─▶ a process there does the work
 signals ─▶                                ◀─ exit code
 ```
-Nothing heavy is imported. A session has one run at a time.
+This module imports nothing heavy. A session has one run at a time.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from typing import Any, Final
 from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.process import command_name
 from lakeport.host.warm import Channel, WarmStartFailed, find_session, start_failure, start_session
-from lakeport.warm.child import PASSED_ON, Command
+from lakeport.warm.child import PASSED_ON, CommandLine
 
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
-_COMMANDS: Final = frozenset(
+_SESSION_VERBS: Final = frozenset(
     {"check", "land", "plan", "quarantine", "runs", "table", "tables", "target"}
 )
 LOADS: Final = frozenset({"land", "target"})
 SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
-_HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
+_HANDLED_SIGNALS: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
-_TURN_SECONDS: Final = 3.0  # behind another run: as long as the start of a Spark takes
-_START_SECONDS: Final = 60.0  # for a session that starts: it is ahead of any Spark begun now
-_INTERRUPTED: Final = 130
+_TURN_SECONDS: Final = 3.0  # to wait behind another run: the start of a Spark takes as long
+_START_SECONDS: Final = (
+    60.0  # to wait for a session that starts: it is ahead of any Spark begun now
+)
+_INTERRUPTED_CODE: Final = 130
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]
 
 
-class Lost(SparkFailure):
-    """The session ended in the middle of the run."""
+class SessionLost(SparkFailure):
+    """Raised when the session ended in the middle of the run."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -48,18 +50,19 @@ class Lost(SparkFailure):
         )
 
 
-def option_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The option `--warm` of a command line, and the others.
+def split_warm_option(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the option `--warm` of a command line, and the other arguments.
 
-    Returns:
-        `auto`, `off` or `require`; `start` where it stands alone; nothing where there is none.
+    The option is `auto`, `off` or `require`; `start` where it has no value; empty for none.
 
-    >>> option_of(["land", "--warm", "a.csv"]), option_of(["check", "--warm", "off"])
-    (('start', ['land', 'a.csv']), ('off', ['check']))
-    >>> option_of(["check", "--warm=require", "--", "--warm"])
+    >>> split_warm_option(["land", "--warm", "a.csv"])
+    ('start', ['land', 'a.csv'])
+    >>> split_warm_option(["check", "--warm", "off"])
+    ('off', ['check'])
+    >>> split_warm_option(["check", "--warm=require", "--", "--warm"])
     ('require', ['check', '--', '--warm'])
     """
-    found = ""
+    option = ""
     rest: list[str] = []
     waiting = iter(range(len(arguments)))
     for index in waiting:
@@ -69,29 +72,29 @@ def option_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
             break
         if text == _OPTION:
             following = arguments[index + 1] if index + 1 < len(arguments) else ""
-            found = following if following in _WORDS else "start"
-            if found != "start":
+            option = following if following in _WORDS else "start"
+            if option != "start":
                 next(waiting)
         elif text.startswith(f"{_OPTION}="):
-            found = text.partition("=")[2]
+            option = text.partition("=")[2]
         else:
             rest.append(text)
-    return found, rest
+    return option, rest
 
 
 def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
-    """Run a command in a warm session, if one is to be used and runs.
+    """Run a command in a warm session, if the command wants one and one runs.
 
     Args:
         program: `lakeport` or `target-lakeport`.
-        arguments: what stands behind the program's name.
+        arguments: the arguments behind the program's name.
 
     Returns:
-        The exit code, None where the command has to run in this process; its arguments; and why it
-        can't go on, if so.
+        The exit code, or None where the command has to run in this process; the arguments for that;
+        and the error that ends the command, if any.
     """
-    option, rest = option_of(arguments)
-    if program == "lakeport" and command_name(rest) not in _COMMANDS:
+    option, rest = split_warm_option(arguments)
+    if program == "lakeport" and command_name(rest) not in _SESSION_VERBS:
         return None, list(arguments), None
     if option and program == "lakeport":
         split = rest.index("--") if "--" in rest else len(rest)
@@ -102,30 +105,34 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         return None, rest, None
     try:
         channel = start_session() if wanted == "start" else find_session()
-        return (None if channel is None else _run(channel, program, rest, wanted)), rest, None
-    except (Lost, WarmStartFailed) as problem:
+        return (
+            (None if channel is None else _run_in_turn(channel, program, rest, wanted)),
+            rest,
+            None,
+        )
+    except (SessionLost, WarmStartFailed) as problem:
         return None, rest, problem
 
 
-def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
-    """Run a command once it is its turn; None where that does not come, or not soon enough."""
+def _run_in_turn(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
+    """Run a command when its turn comes; return its exit code, None if that takes too long."""
     try:
         channel.send({"do": "run"})
         answer, _ = channel.receive()
         if "wait" in answer:
-            at_work = answer["wait"] == "for the run"
-            patient = wanted == "require" or (wanted == "start" and not at_work)
+            is_busy = answer["wait"] == "for the run"
+            waits = wanted == "require" or (wanted == "start" and not is_busy)
             if (
-                at_work
-                and not patient
+                is_busy
+                and not waits
                 and program == "lakeport"
                 and command_name(arguments) not in LOADS
             ):
-                return None  # others are quick without Spark, or need none
-            limit = _TURN_SECONDS if at_work else _START_SECONDS
-            answer, _ = channel.receive(None if patient else limit)
+                return None  # other commands are quick without Spark, or need none
+            limit = _TURN_SECONDS if is_busy else _START_SECONDS
+            answer, _ = channel.receive(None if waits else limit)
         if "turn" in answer:
-            files = Command.here(program, arguments).sent()
+            files = CommandLine.of_this_process(program, arguments).serialise()
             try:
                 channel.send({}, files)
             finally:
@@ -133,11 +140,11 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
                     os.close(file)
             return _RunFollower(channel).wait()
     except TimeoutError:
-        return None  # the run before takes longer than a Spark of one's own
+        return None  # the run before takes longer than to start a Spark
     except OSError:
         pass
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return _INTERRUPTED_CODE
     finally:
         channel.close()
     if wanted == "start":
@@ -146,27 +153,27 @@ def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> i
 
 
 class _RunFollower:
-    """Waits for the run's end, and passes on what this process is told meanwhile."""
+    """Waits for the end of the run, and passes this process's signals on to it meanwhile."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
     def wait(self) -> int:
-        """The exit code.
+        """Wait for the end of the run; return its exit code.
 
         Raises:
-            Lost: the session was lost.
+            SessionLost: the session has ended.
         """
         ours, pythons = os.pipe()
         os.set_blocking(pythons, False)
         os.set_blocking(ours, False)
         before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
-        handlers = {number: signal.getsignal(number) for number in _HANDLED}
+        handlers = {number: signal.getsignal(number) for number in _HANDLED_SIGNALS}
         for number, handler in handlers.items():
             if handler is not signal.SIG_IGN:
-                signal.signal(number, self._stop if number == signal.SIGTSTP else self._pass_on)
+                signal.signal(number, self._suspend if number == signal.SIGTSTP else self._pass_on)
         try:
-            return self._follow(ours)
+            return self._await_result(ours)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -174,7 +181,8 @@ class _RunFollower:
             os.close(ours)
             os.close(pythons)
 
-    def _follow(self, woken: int) -> int:
+    def _await_result(self, woken: int) -> int:
+        """Return the run's exit code; `woken`: pipe that signals write to, to end a wait."""
         events = select.poll()
         events.register(self._channel, select.POLLIN)
         events.register(woken, select.POLLIN)
@@ -185,22 +193,23 @@ class _RunFollower:
                 continue
             message, _ = self._channel.receive()
             if not message:
-                raise Lost
+                raise SessionLost
             if "killed" in message:
-                return self._die(message["killed"])
+                return self._exit_by_signal(message["killed"])
             return int(message["exit"])
 
     def _pass_on(self, number: int, frame: Any) -> None:
+        """Send a signal's number to the session, unless that has ended."""
         with suppress(OSError):
             self._channel.send({"signal": number})
 
-    def _stop(self, number: int, frame: Any) -> None:
-        """Stop the run, then this process, as the terminal asks."""
+    def _suspend(self, number: int, frame: Any) -> None:
+        """Stop the run, then this process, until SIGCONT."""
         self._pass_on(signal.SIGSTOP, frame)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _die(self, number: int) -> int:
-        """End as the run's process did."""
+    def _exit_by_signal(self, number: int) -> int:
+        """Kill this process by the signal that killed the run; return a code if it survives."""
         with suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""A warm session: it takes one command line after the other, and forks a process for each.
+"""A warm session: take one command line after the other, and fork a process for each.
 
 ```
 client ─▶ run ······· its turn ◀─
@@ -6,8 +6,8 @@ client ─▶ run ······· its turn ◀─
        ─▶ signal, or its end ──────────────▶ the run's process
 keeper ─▶ the next run's door into the JVM ─▶ that run
 ```
-The process that serves has a single thread and all modules imported, and touches neither Spark nor
-any data. A second one keeps Spark. Both end together.
+The serving process has a single thread and has imported all modules; it touches neither Spark nor
+data. A second process, the keeper, has Spark. Both end together.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import lakeport
 from lakeport.host.process import die_with_parent, forbid_core_dumps
 from lakeport.host.warm import LISTENER, Channel, lock_sessions, remove_session
-from lakeport.warm.child import PASSED_ON, Command, become
+from lakeport.warm.child import PASSED_ON, CommandLine, run_command
 
-_BESIDE: Final = (
+if TYPE_CHECKING:
+    from lakeport.engine.spark.session import DriverSession
+
+_PRELOADED: Final = (
     "google.rpc.error_details_pb2",
     "pyspark.sql",
     "pyspark.logger.worker_io",
     "rich.console",
 )
-_COMMAND_SECONDS: Final = 5.0  # until a client whose turn it is has sent its command
+_COMMAND_SECONDS: Final = 5.0  # that a client has to send its command, when its turn has come
 _END_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.5
-_CALLS_MS: Final = 10_000  # for the calls of a run that has ended to end
-_OBEYED: Final = frozenset({*PASSED_ON, signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL})
+_CALLS_MS: Final = 10_000  # that the Java calls of a run have to end after it
+_PERMITTED_SIGNALS: Final = frozenset({*PASSED_ON, signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL})
 _SETTINGS: Final = {
     # A process for each task: nothing that a run leaves in one is there for another.
     "spark.python.worker.reuse": "false",
@@ -56,8 +59,8 @@ _SETTINGS: Final = {
 
 
 def serve() -> None:
-    """Be a warm session until it ends; see `host.warm.begin` for what this process has."""
-    told = json.load(sys.stdin)
+    """Run a warm session until its end, in a process that `host.warm.start_session` has started."""
+    settings = json.load(sys.stdin)
     os.chdir("/")  # no folder stays in use by it
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's: a process that forks should have no thread
     forbid_core_dumps()
@@ -69,9 +72,9 @@ def serve() -> None:
     if not keeper:
         here.close()
         listener.close()
-        _keep(there, told["memory"], parent)
+        _keep_spark(there, settings["memory"], parent)
     there.close()
-    WarmSession(told, listener, here).serve()
+    WarmSession(settings, listener, here).serve()
     here.close()
     end = time.monotonic() + _END_SECONDS
     with suppress(ChildProcessError):
@@ -80,16 +83,16 @@ def serve() -> None:
 
 
 class WarmSession:
-    """Serves until nobody has needed it for a while, or it is asked to end, or Spark is lost.
+    """Server of a warm session, until it was idle for a while, is asked to end, or loses Spark.
 
     Args:
-        told: where its socket is, what it has in common with its clients, its limits.
+        settings: the path of its socket, what its clients have to share with it, its limits.
         listener: the socket.
-        keeper: to the process that keeps Spark.
+        keeper: channel to the process that keeps Spark.
     """
 
-    def __init__(self, told: dict[str, Any], listener: socket.socket, keeper: Channel) -> None:
-        self._told = told
+    def __init__(self, settings: dict[str, Any], listener: socket.socket, keeper: Channel) -> None:
+        self._settings = settings
         self._listener = listener
         self._keeper = keeper
         self._door: dict[str, Any] = {}  # of the next run; empty until it is open
@@ -101,106 +104,112 @@ class WarmSession:
         self._ending = False
         self._begun = time.time()
         self._last = time.monotonic()
-        self._preparing = _preparation()
+        self._preparing = _preload_modules()
         self._prepared = False
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
 
     def serve(self) -> None:
-        """Take up runs. Returns in this process; forks end with their run."""
+        """Run commands until the session ends. Forked processes never return from here."""
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._told_to)
-        self._watch(self._listener, self._accept)
-        self._watch(self._woken, self._reap)
-        self._watch(self._keeper, self._open_door)
+            signal.signal(number, self._on_signal)
+        self._watch(self._listener, self._accept_client)
+        self._watch(self._woken, self._collect_runs)
+        self._watch(self._keeper, self._take_door)
         while not self._ending or self._run is not None:
-            ready = self._selector.select(self._patience())
+            ready = self._selector.select(self._seconds_to_wait())
             for event, _ in ready:
                 event.data()
             if not ready and not self._prepared:
                 self._prepared = next(self._preparing, True)
-            elif self._prepared and self._patience() == 0:
+            elif self._prepared and self._seconds_to_wait() == 0:
                 self._end()
 
-    def _told_to(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
+        """End the session for any signal but that a child has ended, which `serve` collects."""
         if number != signal.SIGCHLD:
             self._end()
 
-    def _patience(self) -> float | None:
-        """Seconds until there is something to do; None where others have to act."""
+    def _seconds_to_wait(self) -> float | None:
+        """Return the seconds until the next step of the session; None: it waits for an event."""
         if self._run is not None:
             return None
         if not self._prepared:
             return 0
         if self._waiting:
             return None
-        return max(0.0, self._last + float(self._told["idle"]) - time.monotonic())
+        return max(0.0, self._last + float(self._settings["idle"]) - time.monotonic())
 
     def _watch(self, file: Any, answer: Callable[[], object]) -> None:
+        """Call `answer` whenever a file can be read."""
         self._selector.register(file, selectors.EVENT_READ, answer)
 
     def _end(self) -> None:
-        """Take up no more runs; the one under way goes on."""
+        """Accept no more commands; the run in progress goes on."""
         if not self._ending:
             self._ending = True
             with lock_sessions():
-                remove_session(Path(self._told["place"]))
+                remove_session(Path(self._settings["place"]))
             self._selector.unregister(self._listener)
             self._listener.close()
             while self._waiting:
-                self._drop(self._waiting.pop())
+                self._close_channel(self._waiting.pop())
 
-    def _open_door(self) -> None:
-        """Have a door for the next run, or end, as Spark has."""
+    def _take_door(self) -> None:
+        """Take the keeper's door and begin the next run; end the session if Spark has ended."""
         self._door, _ = self._keeper.receive()
         if self._door:
-            self._offer()
+            self._begin_next_run()
         else:
             self._selector.unregister(self._keeper)
             self._end()  # a run that has lost Spark says so itself
 
-    def _accept(self) -> None:
+    def _accept_client(self) -> None:
+        """Accept a client, and watch its channel."""
         with suppress(OSError):  # it listens no more
             channel = Channel(self._listener.accept()[0])
-            self._watch(channel, lambda: self._hear(channel))
+            self._watch(channel, lambda: self._answer_client(channel))
 
-    def _drop(self, channel: Channel) -> None:
+    def _close_channel(self, channel: Channel) -> None:
+        """Stop to watch a channel, and close it."""
         with suppress(KeyError, ValueError):
             self._selector.unregister(channel)
         channel.close()
 
-    def _hear(self, channel: Channel) -> None:
-        """Answer a client; the end of one that waits for its run is the end of that run."""
+    def _answer_client(self, channel: Channel) -> None:
+        """Read a client's message and answer it; a client of the run that ends, ends the run."""
         try:
             message, files = channel.receive()
             for file in files:
                 os.close(file)
             if channel is self._run:
-                self._obey(message)
+                self._forward_signal(message)
             elif message.get("do") == "run":
                 self._waiting.append(channel)
-                self._offer()
+                self._begin_next_run()
                 if channel in self._waiting:
                     channel.send({"wait": "for the run" if self._run else "for Spark"})
             else:
                 if message.get("do") == "stop":
                     self._end()
                 channel.send(self._status() if message else {})
-                self._forget(channel)
+                self._drop_client(channel)
         except (OSError, ValueError, AttributeError):  # gone, or none of ours
-            self._forget(channel)
+            self._drop_client(channel)
 
-    def _forget(self, channel: Channel) -> None:
+    def _drop_client(self, channel: Channel) -> None:
+        """Close a client's channel; it waits for its turn no more."""
         if channel in self._waiting:
             self._waiting.remove(channel)
-        self._drop(channel)
+        self._close_channel(channel)
 
     def _status(self) -> dict[str, Any]:
+        """Return what `lakeport warm status` shows of the session."""
         return {
-            **self._told,
+            **self._settings,
             "process": os.getpid(),
             "begun": self._begun,
             "running": self._command if self._run else "",
@@ -209,23 +218,24 @@ class WarmSession:
             "version": lakeport.__version__,
         }
 
-    def _offer(self) -> None:
-        """Begin the next run, if there is one and its turn has come."""
+    def _begin_next_run(self) -> None:
+        """Begin the next run, if a client waits, a door is open and no run is in progress."""
         while self._door and self._run is None and self._waiting:
             channel = self._waiting.pop(0)
             files: Sequence[int] = ()
             try:
                 channel.send({"turn": True})
                 _, files = channel.receive(_COMMAND_SECONDS)
-                self._start(channel, Command.of(files))
+                self._fork_run(channel, CommandLine.deserialise(files))
             except (OSError, ValueError, LookupError, TypeError):
-                self._drop(channel)  # it waits no more
+                self._close_channel(channel)  # it waits no more
             finally:
                 for file in files:
-                    with suppress(OSError):  # the first one is closed by who has read it
+                    with suppress(OSError):  # `deserialise` has closed the first one
                         os.close(file)
 
-    def _start(self, channel: Channel, command: Command) -> None:
+    def _fork_run(self, channel: Channel, command: CommandLine) -> None:
+        """Fork the process of a client's run."""
         # What is sent to the run before it is one must not be taken for a signal to this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         parent = os.getpid()
@@ -237,45 +247,46 @@ class WarmSession:
                     os.close(other.fd)
                 self._selector.close()
                 self._wake.close()
-                become(command, self._door, parent)
+                run_command(command, self._door, parent)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._run, self._process, self._command = channel, process, command.shown
+        self._run, self._process, self._command = channel, process, command.title
         self._served += 1
 
-    def _obey(self, message: dict[str, Any]) -> None:
-        """Pass on what the client was told, to the run's process; kill it with the client."""
+    def _forward_signal(self, message: dict[str, Any]) -> None:
+        """Pass a client's signal on to its run; kill the run if the client has gone."""
         if not message and self._run is not None:
             self._selector.unregister(self._run)
         number = message.get("signal", signal.SIGKILL)
-        if number in _OBEYED:
+        if number in _PERMITTED_SIGNALS:
             with suppress(ProcessLookupError):
                 os.kill(self._process, number)
 
-    def _reap(self) -> None:
+    def _collect_runs(self) -> None:
+        """Collect children that have ended, and finish the run whose process is one of them."""
         with suppress(BlockingIOError):
             self._woken.recv(4096)
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if found[0] == self._process:
-                    self._dismiss(os.waitstatus_to_exitcode(found[1]))
+                    self._finish_run(os.waitstatus_to_exitcode(found[1]))
 
-    def _dismiss(self, code: int) -> None:
-        """Tell the client how its run ended, and have a door for the next one."""
+    def _finish_run(self, code: int) -> None:
+        """Tell the client how its run ended, and ask the keeper for the next run's door."""
         assert self._run is not None
         with suppress(OSError):
             self._run.send({"exit": code} if code >= 0 else {"killed": -code})
-        self._drop(self._run)
+        self._close_channel(self._run)
         self._run, self._process, self._door = None, 0, {}
         self._last = time.monotonic()
         with suppress(OSError):
             self._keeper.send({"ended": True})
 
 
-def _preparation() -> Iterator[bool]:
-    """Import what runs import, once, in steps: a run that comes between them need not wait."""
+def _preload_modules() -> Iterator[bool]:
+    """Import the modules of runs, one each step, so that a run can begin between two steps."""
     ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", lambda _: None))
-    for name in chain(ours, _BESIDE):
+    for name in chain(ours, _PRELOADED):
         if not name.endswith("__main__"):
             with suppress(ImportError):  # an extra that is not installed
                 import_module(name)
@@ -288,12 +299,12 @@ def _preparation() -> Iterator[bool]:
     gc.freeze()
 
 
-def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
-    """Keep Spark, and open a door for one run after the other, until the session ends.
+def _keep_spark(server: Channel, memory: str, parent: int) -> NoReturn:
+    """Keep Spark, and open a door into its JVM for one run after the other; exit with the session.
 
-    What can't be ended of a run, such as a call that hangs, ends the session.
+    A run that leaves something behind, such as a call that hangs, ends the session.
     """
-    driver: Any = None
+    driver: DriverSession | None = None
     try:
         die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -310,13 +321,13 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
         driver = DriverSession(SessionRequest(jars.with_cached_needs(()), settings))
         context: Any = driver.context
         gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
-        driver.warm()
+        driver.warm_up_workers()
         going_on = True
         while going_on:
             door = gateway(context._jsc.sc())
             needs = sorted(driver.needs)
             server.send({"port": door.port(), "secret": door.secret(), "needs": needs})
-            going_on = _await_end(server, driver) and door.close(_CALLS_MS)
+            going_on = _await_run_end(server, driver) and door.close(_CALLS_MS)
     except Exception as error:
         sys.stderr.write(f"{getattr(error, 'message', error)}\n")  # its log
     finally:
@@ -325,8 +336,8 @@ def _keep(server: Channel, memory: str, parent: int) -> NoReturn:
         os._exit(1)
 
 
-def _await_end(server: Channel, driver: Any) -> bool:
-    """Wait for the end of a run; return whether there may be another one."""
+def _await_run_end(server: Channel, driver: DriverSession) -> bool:
+    """Wait for the end of a run; return False where Spark or the session has ended meanwhile."""
     while driver.is_alive:
         with suppress(TimeoutError):
             return bool(server.receive(_LOOK_SECONDS)[0])

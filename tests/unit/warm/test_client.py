@@ -14,8 +14,8 @@ import pytest
 
 from lakeport.host.warm import Channel, WarmStartFailed
 from lakeport.warm import client
-from lakeport.warm.child import Command
-from lakeport.warm.client import Lost, _RunFollower, option_of
+from lakeport.warm.child import CommandLine
+from lakeport.warm.client import SessionLost, _RunFollower, split_warm_option
 
 
 def open_files() -> int:
@@ -40,7 +40,7 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
     ],
 )
 def test_the_option(arguments: list[str], found: tuple[str, list[str]]) -> None:
-    assert option_of(arguments) == found
+    assert split_warm_option(arguments) == found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_how_it_ends(
 def test_a_run_can_be_lost(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     theirs.close()
-    with pytest.raises(Lost, match="ended in the middle of the run"):
+    with pytest.raises(SessionLost, match="ended in the middle of the run"):
         _RunFollower(ours).wait()
 
 
@@ -91,20 +91,20 @@ def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) ->
 
 def test_a_command_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY_HERE", "ä")
-    sent = Command.here("lakeport", ["land", "--to", "s3://lake"])
-    command = Command.of(sent.sent())
+    sent = CommandLine.of_this_process("lakeport", ["land", "--to", "s3://lake"])
+    command = CommandLine.deserialise(sent.serialise())
     assert command.arguments == ["land", "--to", "s3://lake"]
     assert command.environment["ONLY_HERE"] == "ä"
-    assert command.shown == "lakeport land"
+    assert command.title == "lakeport land"
     assert len(command.files) == sum(each is not None for each in command.streams)
     command.close()
 
 
 @pytest.mark.parametrize("change", [{"program": "rm"}, {"streams": []}])
 def test_what_is_no_command_is_refused(change: dict[str, Any]) -> None:
-    sent = replace(Command.here("lakeport", ["land"]), **change)
+    sent = replace(CommandLine.of_this_process("lakeport", ["land"]), **change)
     with pytest.raises(ValueError, match="no command"):
-        Command.of(sent.sent())
+        CommandLine.deserialise(sent.serialise())
     sent.close()
 
 
@@ -163,5 +163,5 @@ def test_a_command_that_cannot_be_sent_leaves_no_file_open(
 
     monkeypatch.setattr(Channel, "send", refuse)
     before = open_files()
-    assert client._run(ours, "lakeport", ["land"], "auto") is None
+    assert client._run_in_turn(ours, "lakeport", ["land"], "auto") is None
     assert open_files() == before - 1  # the connection

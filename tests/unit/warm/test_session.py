@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.host.warm import Channel
 from lakeport.warm import session
-from lakeport.warm.child import Command
+from lakeport.warm.child import CommandLine
 
 
 def open_files() -> int:
@@ -24,7 +24,7 @@ def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("lakeport.storage.base.preload_sdks", lambda: done.append("preload"))
     monkeypatch.setattr(session.gc, "freeze", lambda: done.append("freeze"))
     counts = []
-    for _ in session._preparation():
+    for _ in session._preload_modules():
         counts.append(len(done))
     assert counts == list(range(1, len(done)))  # somebody may be answered after each
     assert {"lakeport.cli.land", "lakeport.writers.delta.sink", "pyspark.sql"} <= set(done)
@@ -42,11 +42,11 @@ def test_a_run_that_cannot_be_forked_leaves_nothing_behind(monkeypatch: pytest.M
     one = session.WarmSession({}, listener, Channel(keeper))
     one._door = {"port": 1}
     one._waiting.append(Channel(theirs))
-    client, sent = Channel(ours), Command.here("lakeport", ["land"]).sent()
+    client, sent = Channel(ours), CommandLine.of_this_process("lakeport", ["land"]).serialise()
     client.send({}, sent)
     monkeypatch.setattr(os, "fork", refuse)
     before, files = signal.pthread_sigmask(signal.SIG_BLOCK, ()), open_files()
-    one._offer()
+    one._begin_next_run()
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
     assert open_files() == files - 1  # the client was let go of
     assert client.receive()[0] == {"turn": True} and client.receive()[0] == {}
