@@ -112,8 +112,8 @@ class ColumnRules:
         """Return the source's own key columns by their names in the table.
 
         Args:
-            names: what the source calls them.
-            purpose: what they are for, such as `to merge by`.
+            names: the columns' names in the source.
+            purpose: their purpose for the error, such as `to merge by`.
 
         Raises:
             ConfigError: one of them is dropped.
@@ -169,7 +169,7 @@ def find_lowest_version(rows: pa.RecordBatch) -> int | None:
         return None
     try:
         lowest: int = math.floor(pc.min(column).as_py())
-    except (TypeError, ValueError, OverflowError):  # text, or a number that is none
+    except (TypeError, ValueError, OverflowError):  # text, NaN or infinity
         return None
     return lowest
 
@@ -299,7 +299,7 @@ def plan_shape(
     Args:
         source: the columns that the reader yields.
         clock: the batch's time, aware; now when absent.
-        internal_prefix: what stands before `created_at` and `updated_at`; None leaves both out.
+        internal_prefix: the prefix of `created_at` and `updated_at`; None leaves both out.
         header_case: spelling of every column, the internal ones too.
         constants: columns of text and their values, which replace a source's column of that name.
         rules: renames, dropped columns and declared types.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeport.lake.records import VersionFacts
 
 Ticks = Sequence[tuple[float, str]]
-"""Words below a picture, each at a share of its width, from 0 to 1."""
+"""Labels below a picture, each at a share of its width, from 0 to 1."""
 
 _WIDTH, _DEPTH = 1000, 100
 _TOP, _BOTTOM = 14, 20  # pixels above and below the box of a picture
@@ -58,8 +58,8 @@ def draw_line(
     Args:
         points: x and y, from left to right.
         span: x at the left edge and at the right one.
-        words: what it shows, for those who don't see it.
-        ticks: what stands below it.
+        words: a description of the picture for screen readers.
+        ticks: the labels below the picture.
         format_value: a value of y as text.
         height: of the picture, in pixels.
         class_: gives the line its colour.
@@ -86,10 +86,10 @@ def draw_bars(
 
     Args:
         columns: words, value and class of each bar, the lowest one first.
-        words: what it shows, for those who don't see it.
-        ticks: what stands below it.
+        words: a description of the picture for screen readers.
+        ticks: the labels below the picture.
         height: of the picture, in pixels.
-        band: a range of columns to stand out: from, to, and what it means.
+        band: columns to highlight: first edge, last edge, and a tooltip.
     """
     box, width = height - _TOP - _BOTTOM, 100 / len(columns)
     top = round_up(max(sum(value for _, value, _ in column) for column in columns))
@@ -154,8 +154,8 @@ def draw_growth(
 
     Args:
         versions: oldest first.
-        value: gives it; None where it is unknown, which leaves a gap.
-        words: what it is.
+        value: returns a version's value; None if unknown, which is passed over.
+        words: the value's name.
         format_value: a value as text.
         height: of the picture, in pixels.
     """
@@ -191,8 +191,8 @@ def draw_rate(
     """Draw amounts a second over time, from running totals; empty for fewer than two points.
 
     Args:
-        points: seconds since the start, and what was done until then.
-        words: what it is, such as `rows`.
+        points: seconds since the start, and the running total.
+        words: the name of the amounts, such as `rows`.
         format_value: a rate as text.
     """
     rates = [
@@ -299,7 +299,7 @@ def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
     """Draw a run as a timeline: a lane for each stream, a bar for each span.
 
     Args:
-        spans: what was done when.
+        spans: the stages of the run with start and end.
         seconds: how long the run took.
     """
     lanes: dict[str, list[Span]] = {}
@@ -377,7 +377,7 @@ def _build_grid(
     for share in (0, 0.5, 1):
         y = _TOP + height * (1 - share)
         lines.append(build_tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
-        if share == 1 or (share and top * share == int(top * share)):  # 2.5 files are none
+        if share == 1 or (share and top * share == int(top * share)):  # there are no 2.5 files
             words.append(_build_label(format_value(top * share), 0, y - 3))
     return join_markup([*lines, *drawn, *words])
 

@@ -25,9 +25,9 @@ _ICON = "data:image/svg+xml," + quote(
     'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'
 )
 Href = Callable[[str], str]
-"""Turns a page's path into what a link to it says."""
+"""Returns the link to a page's path."""
 Trail = Sequence[tuple[str, str]]
-"""Where a page is: names and paths, from the lake on; no path for the page itself."""
+"""Names and paths from the lake to a page; the page itself has no path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Page:
 
     Attributes:
         path: such as `/`, `/table/silver/flights` or `/run/20240501-103000-1a2b3c4d`.
-        title: names it among others.
-        body: what is in its `<main>`.
+        title: the page's title.
+        body: the contents of `<main>`.
     """
 
     path: str
@@ -50,7 +50,7 @@ def render_template(template: str, **facts: Any) -> Markup:
 
     Args:
         template: its name, such as `lake.html`.
-        facts: what it names.
+        facts: the variables of the template.
     """
     return Markup(_environment().get_template(template).render(facts))  # noqa: S704 -- escapes
 
@@ -95,9 +95,9 @@ def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
     """Build a page's document, which links to its style and script.
 
     Args:
-        page: what is in it.
-        trail: where it is.
-        href: gives the links, those of the files, too.
+        page: the page.
+        trail: names and paths of the pages above, and of this one.
+        href: returns the link to a path, also of the style and the script.
     """
     style = build_tag("link", rel="stylesheet", href=href("/assets/theme.css"))
     script = build_tag("script", src=href("/assets/page.js"))
@@ -108,9 +108,9 @@ def build_single_document(title: str, body: Markup, href: Href) -> str:
     """Build a document that needs no other file, and may not load or run any.
 
     Args:
-        title: names it among others.
-        body: what is in its `<main>`.
-        href: gives the links.
+        title: the page's title.
+        body: the contents of `<main>`.
+        href: returns the link to a page's path.
     """
     css, code = read_asset("theme.css"), read_asset("page.js")
     policy = (

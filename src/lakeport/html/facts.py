@@ -15,7 +15,7 @@ import msgspec
 from lakeport.model import EngineReport, Rejection, Span, StreamReport
 
 MOST_POINTS = 60
-"""So many points a table's growth has."""
+"""Most points in the growth of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class BadSample:
     Attributes:
         stream: its stream's name; empty for a line that is of none.
         column: dotted path of the column at fault; empty where the whole record is.
-        reason: what is wrong with it, in words.
+        reason: the reason for its rejection.
         where: its file, if the source had several, and its line, such as `b.csv, line 7`; may be
             empty.
-        record: what came, as text, cut to 500 characters.
+        record: the record as text, at most 500 characters.
     """
 
     stream: str

@@ -38,9 +38,9 @@ def render_run_page(
     """Render the page of a run.
 
     Args:
-        run: what its report says.
+        run: the run's report.
         samples: some of its bad records.
-        href: gives the links.
+        href: returns the link to a page's path.
         pages: table's URI -> its page.
         masked: whether the records' values are left out.
     """
@@ -164,12 +164,12 @@ class LoadBox:
     Attributes:
         name: its name.
         uses: the loads that it uses.
-        words: what it does, or what became of it, in one line.
+        words: its action or outcome, in one line.
         state: `ok`, `failed`, or empty for neither.
         facts: names and values.
         columns: column -> type.
         warnings: sentences to look at.
-        error: what it failed with: `type`, `message`, `hint`.
+        error: `type`, `message` and `hint` of its error; None if it did not fail.
     """
 
     name: str

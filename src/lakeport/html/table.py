@@ -44,7 +44,7 @@ class Preview:
     Attributes:
         columns: titles, each with `n` for numbers.
         rows: of each cell its text, and `n` for numbers.
-        note: what is to be said of them; empty for nothing.
+        note: a remark on the rows; empty for none.
     """
 
     columns: Sequence[tuple[str, str]] = ()
@@ -56,8 +56,8 @@ def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = Fal
     """Render the page of a table.
 
     Args:
-        facts: what the table is.
-        preview: its first rows.
+        facts: the table's facts.
+        preview: the table's first rows.
         masked: whether values of its columns are left out.
     """
     versions = facts.versions

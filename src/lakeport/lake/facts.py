@@ -83,7 +83,7 @@ _NANS = "the statistics leave out NaN"
 _LOADS = 1_000
 
 _FILES = 100
-"""Files of a Delta table among which its first rows are."""
+"""Number of data files that a page's preview may read."""
 
 _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
@@ -95,7 +95,7 @@ class LeafColumn:
     Attributes:
         name: as the table spells it; with dots for a part of a struct.
         path: its names in the data files.
-        type: the type; None for those without bounds.
+        type: the type; None if statistics have no bounds for it.
         type_name: the type in words.
     """
 
@@ -218,7 +218,7 @@ def format_value(value: Any, type_: pa.DataType | None = None) -> str:
 def explain_cut_bound(value: Any) -> str:
     """Return why a bound in the statistics may be wider than the values; empty if it is exact."""
     if isinstance(value, str):
-        # Java counts a letter beyond 16 bits as two.
+        # Java counts a character beyond 16 bits as two.
         return _TEXTS if len(value.encode("utf-16-le", "surrogatepass")) >= 2 * _CUT else ""
     if isinstance(value, datetime):
         return "" if value.microsecond % 1000 else _TIMES
@@ -241,7 +241,7 @@ def build_column_facts(
         known: the leaves' paths of each schema that the files may be of.
         partitions: names of the partition columns.
         clusters: names of the columns by which the table is clustered.
-        floats: why bounds of floats may not be those of the values; empty where they are.
+        floats: the reason why bounds of floats may be inexact; empty if they are exact.
     """
     types = [leaf.type for leaf in leaves if leaf.type is not None]
     statistics = _FileStatistics.of(files, decimals=any(map(pa.types.is_decimal, types)))
@@ -292,7 +292,7 @@ def _summarise_column(
     """Return nulls, minimum and maximum of a column, from its files' statistics."""
     counts = _values_at(statistics.nulls, leaf.path)
     if None in counts and not all(known):
-        # A file from before the column has no value of it, and says nothing of it either.
+        # A file older than the column has no value of it, and no statistics.
         counts = [
             records if count is None and not known[one.schema] else count
             for count, records, one in zip(
@@ -300,7 +300,7 @@ def _summarise_column(
             )
         ]
     counts = [count if isinstance(count, int) else None for count in counts]
-    # A file of nulls, or without rows, has no bounds.
+    # A file with nulls alone, or without rows, has no bounds.
     bounded = [
         place
         for place, (count, records) in enumerate(zip(counts, statistics.records, strict=True))
@@ -323,7 +323,7 @@ def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> i
         return total
     for known, count, records in zip(statistics.files, counts, statistics.records, strict=True):
         if count and known.file.deletion_vector is not None:
-            # Which of the deleted rows were null, nothing tells, unless all were.
+            # Nothing tells which of the deleted rows were null, unless all rows were.
             if count != records or known.rows is None:
                 return None
             total += known.rows - count
@@ -427,8 +427,8 @@ def read_log_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory
     """Read the versions in a Delta table's log; raise SourceError if it is incomplete or too large.
 
     Args:
-        storage: where it is.
-        folder: its key.
+        storage: the store.
+        folder: the table's key in the store.
         log: the files of its log.
 
     Raises:
@@ -584,8 +584,8 @@ def build_files_facts(
     """Return the facts of a folder of files, from footers and manifests.
 
     Args:
-        storage: where it is.
-        folder: its key.
+        storage: the store.
+        folder: the table's key in the store.
         name: its name on the page.
         snapshot: its files.
 
@@ -685,8 +685,8 @@ def read_table_facts(
     """Return a table's facts, and the snapshot that reads its first rows.
 
     Args:
-        storage: where it is.
-        folder: its key; empty when it is the storage's root.
+        storage: the store.
+        folder: the key in the store; empty for the root.
         name: its name on the page, such as `silver/flights`.
 
     Raises:
@@ -708,7 +708,7 @@ def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | N
 
     Args:
         storage: where the table is.
-        folder: its key.
+        folder: the table's key in the store.
         column: its name in the table; case does not matter.
 
     Returns:
@@ -723,7 +723,7 @@ def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | N
     columns: Sequence[ColumnFacts] = ()
     if log.newest >= 0:
         history = read_log_history(storage, folder, log)
-        # Where rows are deleted, the one with the greatest value may be.
+        # The row with the greatest value may be a deleted one.
         if not any(known.file.deletion_vector is not None for known in history.files):
             leaves = parse_leaf_columns(str(history.state.metadata["schemaString"]))
             wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]

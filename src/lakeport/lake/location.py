@@ -38,7 +38,7 @@ class TableLocation:
     Attributes:
         config: how its store is reached.
         storage: the store, from the folder above the table (a local table's own) downwards.
-        folder: the table's key there; empty when it is the storage's root.
+        folder: the table's key there; empty for the root.
     """
 
     config: DestinationConfig

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 RETENTION_HOURS = 168
-"""What readers and writers are sure to be done in: a week."""
+"""Least retention without `force`, in hours: longer than readers and writers take."""
 
 _INVENTORY = pa.schema(
     [

@@ -67,15 +67,15 @@ class TableDescription:
         rows: how many; None when no statistics tell, as for CSV files.
         files: how many data files.
         bytes: their size together.
-        small_files: how many of them are smaller than 32 MB.
+        small_files: number of data files smaller than 32 MB.
         warning: a sentence when most files are small; None otherwise.
         protocol: the versions of Delta's protocol, such as `reader 1, writer 2`.
         features: the table features that the protocol lists, sorted.
         not_readable_by: table feature -> the programs that can't read the table because of it.
         properties: the table's properties.
-        oldest_version: the oldest version that can still be told from the log.
+        oldest_version: the oldest version whose contents the log still has.
         last_change: when the version was committed; None where its commit does not say.
-        last_operation: what made the version, such as `WRITE`; None where its commit is gone.
+        last_operation: the operation of the version's commit, such as `WRITE`; None if it is gone.
         last_run: id or name of the run that made it; None for other programs.
         last_writer: the program that made it; None where its commit does not say.
     """
@@ -124,7 +124,7 @@ class VersionFacts:
     Attributes:
         number: its number.
         at: when it was committed; None where the commit does not say.
-        operation: what it did, in its writer's words, such as `WRITE, Append`.
+        operation: the operation in the writer's words, such as `WRITE, Append`.
         rows: rows that the table had then; None where a file does not say.
         bytes: size of the data files that the table had then; None where a file does not say.
         files: how many data files the table had then; None before the oldest known contents.
@@ -161,7 +161,7 @@ class PartitionFacts:
         files: how many data files.
         bytes: their size together.
         rows: their rows; None where a file does not say.
-        small_files: how many of them are smaller than 32 MB.
+        small_files: number of data files smaller than 32 MB.
     """
 
     name: str
@@ -179,8 +179,8 @@ class ColumnFacts(TableColumn):
         role: `partition`, `cluster` or empty.
         nulls: how many; None where a file does not say.
         minimum: the least value as text; None where a file does not say, or all are null.
-        maximum: the greatest, likewise.
-        approximate: why minimum and maximum may not be those of the values; empty where they are.
+        maximum: the greatest value as text; None as for `minimum`.
+        approximate: the reason why minimum and maximum may be inexact; empty if they are exact.
     """
 
     role: str = ""
@@ -196,7 +196,7 @@ class TableFacts(TableDescription):
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
-        uri: as users name it.
+        uri: the table's URI as users write it.
         columns: in the table's order, the parts of structs in the place of these.
         file_sizes: that of each data file.
         small_file_bytes: below this a file counts as small.
@@ -207,7 +207,7 @@ class TableFacts(TableDescription):
         readers: program -> why it can't read the table; empty where it can.
         growth: rows at moments, oldest first, of a table of files, whose loads its manifests tell:
             (Unix seconds, rows); at most `MOST_POINTS`.
-        notes: what could not be told and why, in sentences.
+        notes: sentences about facts that are unknown, and why.
     """
 
     name: str
@@ -231,7 +231,7 @@ class HistoryEntry(PlainRecord):
     Attributes:
         version: its number.
         timestamp: when it was committed.
-        operation: what made it, such as `WRITE`, `MERGE` or `OPTIMIZE`.
+        operation: the commit's operation, such as `WRITE`, `MERGE` or `OPTIMIZE`.
         mode: how a write was made: `Append` or `Overwrite`.
         files_added: how many data files it added.
         files_removed: how many it removed.
@@ -271,9 +271,9 @@ class PartitionReport:
         partition: `column=value` pairs; `the whole table` where it has no partitions.
         files: how many data files.
         bytes: their size together.
-        small_files: how many of them are smaller than 32 MB.
-        would_remove: files that would be merged.
-        would_add: files that they would become.
+        small_files: number of data files smaller than 32 MB.
+        would_remove: number of files that would be merged.
+        would_add: number of files that the merge would write.
         would_rewrite_bytes: size of the files that would be merged.
     """
 
@@ -295,12 +295,12 @@ class CompactReport:
         target_file_bytes: the size that `optimize` makes files of.
         small_file_bytes: below this a file counts as small.
         files: how many data files the table has.
-        small_files: how many of them are small.
-        would_remove: files that would be merged.
-        would_add: files that they would become.
+        small_files: number of small data files.
+        would_remove: number of files that would be merged.
+        would_add: number of files that the merge would write.
         would_rewrite_bytes: size of the files that would be merged.
-        note: what the numbers do not tell; None for most tables.
-        partitions: the same for each partition, those with the most small files first.
+        note: a sentence on what the numbers leave out; None for most tables.
+        partitions: the same numbers by partition, most small files first.
     """
 
     version: int
@@ -327,10 +327,10 @@ class OptimizeReport(PlainRecord):
     """Files and bytes that `optimize` removed and added.
 
     Attributes:
-        files_removed: data files that were merged.
-        files_added: files that they became.
+        files_removed: number of data files that were merged.
+        files_added: number of data files that the merge wrote.
         bytes_removed: size of the files that were merged.
-        bytes_added: size of those that they became.
+        bytes_added: size of the files that the merge wrote.
         partitions: how many partitions changed.
         version: the table's version now.
     """
@@ -352,7 +352,7 @@ class VacuumReport:
         dry_run: nothing was deleted.
         deleted: how many files and empty folders were deleted; None for a dry run.
         bytes: size of the files that were deleted; None for a dry run.
-        files: URIs of the files and empty folders that would go; empty unless it is a dry run.
+        files: URIs of files and empty folders to delete; only in a dry run.
     """
 
     version: int

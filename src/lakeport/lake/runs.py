@@ -51,16 +51,16 @@ class LakeRun:
 
     Attributes:
         name: its report's, such as `20240501-103000-1a2b3c4d`, which no other run of the lake has.
-        run_id: its id, or the name that it was given.
+        run_id: the run's id, or the name from `--run-id`.
         started: when it began, UTC.
         seconds: how long it took.
         rows: rows that it landed.
-        streams: names of the streams that it landed something of, or set records aside of.
-        ok: whether it came to its end.
-        error: what it ended with, such as `SchemaConflict: ...`; None for a good one.
+        streams: names of the streams with rows or rejected records.
+        ok: whether the run succeeded.
+        error: the error, such as `SchemaConflict: ...`; None if the run succeeded.
         report: the whole report, as `LandingReport.to_dict` gave it, or `PipelineReport.to_dict`.
-        file: the lake's file, of a run of one; else empty.
-        loads: of a run of a lake's file, load -> its outcome, but for those that were left out.
+        file: the lake file of the run; empty for a single load.
+        loads: load -> outcome, for a run of a lake file; without loads that were left out.
     """
 
     name: str
@@ -125,7 +125,7 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
     Args:
         storage: where the lake is.
-        lake: its key; empty when it is the storage's root.
+        lake: the lake's key in the store; empty for the root.
         limit: how many at most.
 
     Raises:
@@ -167,7 +167,7 @@ def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
 
     Args:
         storage: where the lake is.
-        lake: its key; empty when it is the storage's root.
+        lake: the lake's key in the store; empty for the root.
         name: the name of its report, see `LakeRun.name`; or `last`, for the newest one.
 
     Returns:
@@ -193,7 +193,7 @@ def _list_report_folders(lake: str, reports: str) -> list[str]:
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
     """Read the newest of these reports, newest first."""
-    # Those of one second have no order among them: all of the last one that is wanted are read.
+    # Names order reports by second only: all reports of the last second are read.
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
     wanted = [key for key in keys if key >= since]
     names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
@@ -253,7 +253,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
 
     Args:
         storage: where the lake is.
-        lake: its key; empty when it is the storage's root.
+        lake: the lake's key in the store; empty for the root.
         name: its id, the name of its report, or `last`.
 
     Raises:

@@ -49,9 +49,9 @@ class DeltaSnapshot:
     """A Delta table at one version.
 
     Attributes:
-        storage: where it is.
-        folder: its key.
-        contents: what it holds.
+        storage: the store.
+        folder: the table's key in the store.
+        contents: state and data files at the version.
     """
 
     storage: Storage
@@ -114,7 +114,7 @@ class FilesSnapshot:
     """A table of Parquet or CSV files in a folder.
 
     Attributes:
-        storage: where it is.
+        storage: the store.
         files: the files, all of one kind.
         kind: `parquet` or `csv`.
     """
@@ -216,7 +216,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
 
     Args:
         contents: the table at a version.
-        uri: the table, as users name it.
+        uri: the table's URI as users write it.
     """
     state, protocol = contents.state, contents.state.protocol
     lacking = lacking_readers(protocol).items()
@@ -261,7 +261,7 @@ def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
         while left > 0 and len(groups) < source.metadata.num_row_groups:
             left -= source.metadata.row_group(len(groups)).num_rows
             groups.append(len(groups))
-        # Only these: Arrow reads ahead all that it is asked for.
+        # Only these row groups: Arrow reads ahead whatever it is asked for.
         batch = next(source.iter_batches(batch_size=limit, row_groups=groups), None)
         table = source.schema_arrow.empty_table()
         if batch is not None and calendar is not None:
@@ -280,7 +280,7 @@ def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
             reader = csv.open_csv(source, parse_options=lines, convert_options=options)
             return pa.Table.from_batches([reader.read_next_batch()], reader.schema)
 
-    # Text as it stands: nothing tells 007 from a number.
+    # All columns are text: nothing tells 007 from a number.
     names = head(csv.ConvertOptions()).column_names
     texts = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
@@ -410,7 +410,7 @@ def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Tab
 
     Args:
         frame: reads the table, or anything else.
-        uri: the table, as users name it.
+        uri: the table's URI as users write it.
         found: the table's version that it reads, or its plain files.
 
     Raises:

@@ -337,7 +337,7 @@ class Table:
         """
         from lakeport.lake.undo import find_run_versions, undo
 
-        # A name that is wrong does not wait for Spark.
+        # A wrong name fails before Spark starts.
         versions = self._read_versions()
         find_run_versions(versions.log.commits_back_from(versions.find_newest()), run_id, self.uri)
         with self._open_session("`undo`", writes=True) as session:
@@ -390,7 +390,7 @@ class Table:
         """Open a Delta session for the body, with a JVM that suits the table's size.
 
         Args:
-            what: what asks for Spark, in words.
+            what: the operation that needs Spark, for the error.
             contents: the table, whose files are checked to lie in its folder.
             writes: whether the table will be changed.
         """

@@ -58,14 +58,14 @@ class LakeTable:
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
-        uri: the table, as users name it.
+        uri: the table's URI as users write it.
         format: `delta`, `parquet` or `csv`; both with a comma between where it has files of both.
         rows: how many, where the log or the files' footers say.
         bytes: size of the data files, in bytes.
         files: how many data files.
         last_change: when it last changed, UTC.
         version: the newest version of a Delta table; None for files.
-        problem: why nothing could be told of the table; None for most.
+        problem: the reason why the table can't be read; None for most tables.
         small_files: how many of its files are small; None when unknown.
         growth: its rows at moments, oldest first: (Unix seconds, rows); only pages ask for it.
     """
@@ -134,7 +134,7 @@ def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTabl
 
     Args:
         storage: where the lake is.
-        folder: its key; empty when it is the storage's root.
+        folder: the key in the store; empty for the root.
         points: how many points of each table's growth are wanted; each may cost a request, so
             there are fewer where there are many tables.
 

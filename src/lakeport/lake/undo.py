@@ -38,7 +38,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
     Args:
         commits: the table's commits, newest first.
         run_id: the run's id or name.
-        uri: the table, as users name it.
+        uri: the table's URI as users write it.
 
     Raises:
         SourceError: the log has no such run, it was undone, or no version is before it.

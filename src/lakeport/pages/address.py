@@ -36,9 +36,9 @@ class Address:
     """Host, IP and port on which the server listens.
 
     Attributes:
-        host: the name or number that it was told.
-        ip: the number that it listens on.
-        port: likewise.
+        host: the host as `--host` has it.
+        ip: the IP address of the socket.
+        port: the port of the socket.
     """
 
     host: str
@@ -111,7 +111,7 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address
 def _resolve_host(host: str, port: int) -> tuple[int, Any]:
     """Resolve a host name to a socket family and address; raise ConfigError if it fails."""
     try:
-        # An empty name would be every interface.
+        # An empty name would mean every interface.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
     except (OSError, UnicodeError):
         found = []
@@ -168,7 +168,7 @@ def open_browser(url: str) -> Iterator[None]:
         folder = ScratchFolder("ui")
         way = folder.path / "open.html"
         way.write_text(_WAY.format(url=escape(url)), "utf-8")
-        # Some programs are waited for.
+        # Opening some browsers blocks until they end.
         threading.Thread(target=_open_file, args=(way,), daemon=True).start()
     try:
         yield
@@ -181,6 +181,6 @@ def _open_file(way: Path) -> None:
     """Open a local HTML file in the default browser; ignore all errors."""
     with suppress(Exception):
         browser = webbrowser.get()
-        # One that draws with letters would take this terminal.
+        # A text browser would take over this terminal.
         if type(browser) is not webbrowser.GenericBrowser or os.environ.get("BROWSER"):
             browser.open(way.as_uri())

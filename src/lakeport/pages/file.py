@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeport.pages.lake import LakePages
 
 _LARGEST: Final = 8_000_000  # characters of the pages of a lake's tables
-_RUNS_ROOM: Final = 2_000_000  # of those of its runs
+_RUNS_ROOM: Final = 2_000_000  # characters of the pages of its runs
 _TABLES: Final = 50
 _RUNS: Final = 20
 

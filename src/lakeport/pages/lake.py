@@ -171,8 +171,8 @@ class LakePages:
     """The pages of a lake, or of a single table; each call reads the store again.
 
     Attributes:
-        storage: where it is.
-        folder: its key there.
+        storage: the store.
+        folder: the lake's key there; empty for the root.
         masked: whether values of columns and records are left out.
     """
 
@@ -320,7 +320,7 @@ def render_lake_page(
         tables: its tables, by name.
         runs: its runs, newest first.
         now: the moment, UTC.
-        href: gives the links.
+        href: returns the link to a page's path.
     """
     by_day = _count_runs_by_day(runs, now)
     pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
@@ -410,8 +410,8 @@ def read_preview(view: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
     """Read a table's first rows without Spark; if that fails, a note says why.
 
     Args:
-        view: has them.
-        uri: the table, as users name it.
+        view: the table's snapshot.
+        uri: the table's URI as users write it.
     """
     try:
         rows = view.preview(_ROWS)

@@ -84,7 +84,7 @@ _FRAME: Final = Markup(
 TOKEN: Final = "token"  # noqa: S105  # a name
 """The query's key for the token, and the scheme of the `Authorization` header."""
 HEAD_BYTES: Final = 16 << 10
-"""The most that the headers of a request may have."""
+"""Most bytes in the headers of a request."""
 _LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
 _CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
 _READING: Final = ("GET", "HEAD")
@@ -93,12 +93,12 @@ _OWN: Final = ("same-origin", "none")
 """Values of `Sec-Fetch-Site` in requests of our own pages, and of addresses that a reader types."""
 
 _HEAD_SECONDS: Final = 10.0
-"""The longest that a connection may be open without a whole request's head."""
+"""Longest time for a connection to send the head of a request."""
 _CONNECTIONS: Final = 64
-"""The most connections: a browser opens six, and each takes a file of the process's."""
+"""Most connections at once: a browser opens six, and each takes a file descriptor."""
 
 OnError = Callable[[BaseException], None]
-"""Is told of an error that ended a page, in the page's thread."""
+"""Called with an error that ended a page, in the page's thread."""
 
 _AT_ONCE: Final = 4
 _STATUS: Final = (
@@ -115,8 +115,8 @@ def _build_plain_page(status: int, title: str, body: Markup, more: str = "") -> 
 
     Args:
         status: the HTTP status.
-        title: what is the matter.
-        body: what to do about it.
+        title: the heading.
+        body: the sentences below it.
         more: further elements of the page's head.
     """
     return HTMLResponse(_FRAME.format(title=title, body=body, more=more), status, UNKEPT)
@@ -147,9 +147,9 @@ class Gate:
     """Middleware that lets only the reader with the token in, and refuses all other requests.
 
     Args:
-        app: what is behind it.
-        address: where it is reached.
-        token: what the reader has.
+        app: the app behind the gate.
+        address: the server's address.
+        token: the secret that lets a reader in.
     """
 
     def __init__(self, app: ASGIApp, address: Address, token: str) -> None:
@@ -215,8 +215,8 @@ class Gate:
         if request.headers.get("sec-fetch-site", "none") in _OWN:
             answer: Response = RedirectResponse(path, 303, UNKEPT)
         else:
-            # A browser sends the cookie nowhere while it follows another site's link or a file's,
-            # redirects included; the way on from a page of ours is none of those.
+            # A browser sends no SameSite cookie while it follows a link from another site or a
+            # file, redirects included. It does after a refresh by a page of ours.
             more = Markup('<meta http-equiv="refresh" content="0; url={}">\n').format(path)
             link = Markup('<p><a href="{}">Open the pages</a></p>').format(path)
             answer = _build_plain_page(200, "lakeport", link, more)
@@ -265,12 +265,12 @@ def build_server(app: ASGIApp) -> Server:
             log_config=None,
             log_level="critical",  # what it logs below may hold the token
             access_log=False,
-            proxy_headers=False,  # nobody is believed to ask for another
+            proxy_headers=False,  # no proxy is trusted to name another client
             server_header=False,
             headers=list(ALWAYS),
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=0,
-            backlog=_CONNECTIONS,  # so many are taken at once, before any of them is looked at
+            backlog=_CONNECTIONS,  # the kernel accepts no more before we look at one
         )
     )
 
@@ -287,7 +287,7 @@ class _Server(Server):
         with ThreadPoolExecutor(1) as maker:
             loop = maker.submit(make).result()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.get_loop()  # what takes time is done before there is a coroutine
+            runner.get_loop()  # slow steps come before there is a coroutine
             runner.run(self.serve(sockets=sockets))
 
 
@@ -359,11 +359,11 @@ def build_site(
     """Build the app that serves pages to readers with the token.
 
     Args:
-        pages: what is served; asked from several threads at once.
+        pages: the pages, which several threads build at once.
         address: where.
         token: who shows it gets in.
-        secrets: what is masked in errors.
-        on_error: is told of each error.
+        secrets: texts to mask in errors.
+        on_error: called with each error, in the page's thread.
     """
     served = _SiteRoutes(pages, tuple(secrets), on_error)
     return Starlette(
@@ -396,7 +396,7 @@ class _SiteRoutes:
     async def page(self, request: Request) -> Response:
         """Answer with a page, or with the reason why there is none, from a thread."""
         path = request.scope["path"]
-        # A reader who ends the server does not wait for a store.
+        # Ending the server does not wait for a store.
         return await to_thread.run_sync(
             self._render, path, abandon_on_cancel=True, limiter=self._limiter
         )

@@ -158,7 +158,7 @@ def _normalise_type(t: Any, path: str) -> Any:
     if pa.types.is_struct(t):
         return pa.struct([_normalise_field(f, f"{path}.{f.name}") for f in t])
     if pa.types.is_map(t):
-        # Arrow has no open key: those of maps without entries are text.
+        # Arrow has no null keys: keys of maps without entries are text.
         key = pa.string() if is_untyped(t.key_type) else _normalise_type(t.key_type, f"{path}.key")
         return pa.map_(key, _normalise_field(t.item_field, f"{path}.value"))
     if is_list(t):
@@ -354,7 +354,7 @@ def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
     cast = _try_cast(column, target)
     if cast is None:
         refused = _find_refused(column, target)
-        convert_exactly(column[:refused], target)  # one before it may be rounded
+        convert_exactly(column[:refused], target)  # raises if an earlier value is rounded
         raise _inexact_error(column, refused)
     wrong = pc.fill_null(_find_changes(column, cast), False)
     if pc.any(wrong).as_py():
@@ -406,7 +406,7 @@ def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
     """Return a mask of the values that a cast changed, found by casting them back."""
     try:
         back = widen_integers(after, before.type).cast(before.type, safe=False)
-    except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
+    except pa.ArrowInvalid:  # a rounded value is out of range of its old type
         if len(before) == 1:
             return pa.array([before.null_count == 0])
         half = len(before) // 2
@@ -414,7 +414,7 @@ def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
         return pa.concat_arrays([_find_changes(before[part], after[part]) for part in parts])
     same = pc.equal(back, before)
     if pa.types.is_floating(before.type):
-        if not pa.types.is_floating(after.type):  # of two zeros, only doubles tell the sign
+        if not pa.types.is_floating(after.type):  # only floats have a negative zero
             lost = pc.and_(pc.equal(before, 0.0), pc.less(pc.divide(1.0, before), 0.0))
             same = pc.and_(same, pc.invert(lost))
         same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(before)))

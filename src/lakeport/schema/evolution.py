@@ -78,16 +78,16 @@ class TypeConflict(SchemaConflict):
     """Raised when a column's types in the table and in the stream do not go together.
 
     Args:
-        path: the column, dotted where it is nested.
+        path: the column's name; a dotted path if it is nested.
         table: its type in the table.
         new: its type in the stream.
-        hint: what to do.
+        hint: the hint of the error.
     """
 
     def __init__(self, path: str, table: pa.DataType, new: pa.DataType, hint: str) -> None:
         there, here = format_type(table), format_type(new)
         if there == here or (pa.types.is_integer(table) and pa.types.is_integer(new)):
-            there, here = str(table), str(new)  # how they differ
+            there, here = str(table), str(new)  # the types' exact names differ
         super().__init__(f"column {path!r} is {there} in the table and {here} in the stream", hint)
         self.path = path
         self.table = table
@@ -268,7 +268,7 @@ def _count_whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
         return int(type_.precision - type_.scale)
     if not pa.types.is_integer(type_):
         return 0
-    if widened:  # as Delta's protocol asks
+    if widened:  # digits that Delta's protocol asks for
         return 20 if type_.bit_width == 64 else 10
     return _DIGITS[type_.bit_width]
 

@@ -46,10 +46,10 @@ _NAMES: dict[pa.DataType, str] = {
 }
 _TYPES: dict[str, pa.DataType] = {name: type_ for type_, name in _NAMES.items()}
 JSON_KEY = "lakeport.json"
-"""Key of a field's metadata in Delta's log: its texts are JSON, or those at a path below it."""
+"""Metadata key of a field in Delta's log whose texts, or those of a part, are JSON."""
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark calls a partition's folder whose value is null; a text of the same reads as null."""
+"""Spark's folder name for a null partition value; a text that reads so is null, too."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)")
@@ -204,7 +204,7 @@ def _unknown_type_error(path: str, name: str) -> SchemaConflict:
 
 
 UNTYPED_KEY = "lakeport.noValueYet"
-"""Key of the metadata."""
+"""Metadata key of a field with untyped places."""
 
 _OBJECT = "{}"
 
@@ -312,7 +312,7 @@ def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str
 
     Args:
         schema: the table's.
-        columns: what the columns, or the members of an object, are to be; others are left alone.
+        columns: the wanted columns or members; others of the schema stay as they are.
     """
     types = {column.name: column.type for column in columns}
     fields = [

@@ -99,7 +99,7 @@ def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Arra
 
     Args:
         array: the column's values.
-        part: the column, or the part of one, that has them.
+        part: the field of the column, or of a part of one.
         column: its name, for errors.
 
     Raises:

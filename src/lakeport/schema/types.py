@@ -65,7 +65,7 @@ class FieldType:
     """A declared type, which says how JSON values of a column are read.
 
     Attributes:
-        kind: what it holds.
+        kind: the kind of its values.
         precision: total digits of a decimal, 1 to 38; 19 for an inferred integer column with
             values that a double can't hold.
         scale: fraction digits of a decimal, 0 to `precision`.
@@ -95,7 +95,7 @@ class Field:
 
     Attributes:
         name: as the source names it.
-        type: what it holds. A null is allowed in every column.
+        type: the type of its values. Every column may be null.
         required: whether a record without a value for it is bad; not enforced within structs.
     """
 
@@ -433,9 +433,9 @@ def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: boo
 
     Args:
         stream: the stream's name.
-        columns: what the stream has, or the table after it.
-        most: the limit, `max_columns`.
-        every: whether these are all; else the source may have more.
+        columns: the columns of the stream, or of the table after it.
+        most: the limit, which `max_columns` sets.
+        every: whether these are all columns; if not, the source may have more.
 
     Raises:
         InputError: there are more; the hint names the object whose keys they are.
