@@ -71,5 +71,6 @@ class _NoPandas(MetaPathFinder):
     """Import hook that finds no pandas."""
 
     def find_spec(self, name: str, *_: object) -> None:
+        """Raise ModuleNotFoundError for pandas; None for other modules."""
         if name == "pandas":
             raise ModuleNotFoundError(name=name)

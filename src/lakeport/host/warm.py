@@ -147,11 +147,13 @@ def _resource_limits() -> Iterator[tuple[str, str]]:
 
 
 def _umask() -> str:
+    """Return the line with this process's umask in /proc; empty without one."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return next((line for line in lines if line.startswith("Umask:")), "")
 
 
 def _locale() -> str:
+    """Return the locale by the environment; `C` by default."""
     return os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
 
 
@@ -350,6 +352,7 @@ def _launch_session(listener: socket.socket, log: Path, parameters: Mapping[str,
 
 
 def _sessions_folder() -> Path:
+    """Return the folder of the sessions' sockets and logs, which need not exist."""
     return cache_folder() / "warm"
 
 
@@ -368,6 +371,7 @@ def _check_private() -> None:
 
 
 def _connect(place: Path) -> Channel:
+    """Return a channel to the session at a socket; raise OSError if none listens."""
     connection = _socket()
     try:
         with _short_path(place) as short:
@@ -379,6 +383,7 @@ def _connect(place: Path) -> Channel:
 
 
 def _listen(place: Path) -> socket.socket:
+    """Return a new listening socket at a path."""
     listener = _socket()
     with _short_path(place) as short:
         listener.bind(short)
@@ -387,6 +392,7 @@ def _listen(place: Path) -> socket.socket:
 
 
 def _socket() -> socket.socket:
+    """Return a new Unix socket that keeps messages apart."""
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 

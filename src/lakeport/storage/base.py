@@ -125,9 +125,11 @@ class _StageFile(io.RawIOBase):
         self._writer = writer
 
     def writable(self) -> bool:
+        """Always true."""
         return True
 
     def write(self, data: Any, /) -> int:
+        """Append bytes; return their number."""
         return self._writer.write(data)
 
 

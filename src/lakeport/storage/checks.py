@@ -113,6 +113,7 @@ def run_check(name: str, step: Callable[[], str]) -> CheckItem:
 
 
 def _failed_item(name: str, error: LakeportError) -> CheckItem:
+    """Return the item of a step that raised an error."""
     return CheckItem(name, "failed", error.message, error.hint)
 
 

@@ -401,6 +401,7 @@ class LocalStorage(Storage):
         return path
 
     def _check_inside(self, path: Path, key: str) -> None:
+        """Raise DestinationError unless a path, links resolved, is below the root."""
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
             raise DestinationError(
                 f"the key {key!r} leaves {self.root} through a symbolic link",
@@ -461,6 +462,7 @@ class LocalStageWriter:
 
 
 def _is_encodable(key: str) -> bool:
+    """Whether the file system can encode a key."""
     try:
         os.fsencode(key)
     except UnicodeEncodeError:

@@ -56,6 +56,7 @@ class Chunker:
         return _base64(self._crc)
 
     def _cut(self) -> bytes:
+        """Return the buffered bytes as a part; add it to number, bytes and checksum."""
         part = self._buffer.getvalue()
         self._buffer = io.BytesIO()
         self._crc = google_crc32c.extend(self._crc, part)
@@ -165,4 +166,5 @@ def md5_text(data: bytes) -> str:
 
 
 def _base64(crc: int) -> str:
+    """Return a CRC32C as base64 of four bytes."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()

@@ -199,6 +199,7 @@ class _DriverToken:
         self._own_credential: Any = None
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
+        """Return the driver's token, or one of the machine's own credential."""
         from azure.core.credentials import AccessToken
 
         if time.time() < self._settings.token_end - _EXPIRY_MARGIN:
@@ -341,6 +342,7 @@ class AzureCheck(CloudCheck):
         return f"{storage.uri()} can be listed"
 
     def _check_delete(self) -> str:
+        """Write a blob and delete it."""
         self.storage.put(_PROBE_KEY, b"")
         self.storage.delete(_PROBE_KEY)
         return "blobs can be deleted"

@@ -52,6 +52,7 @@ class AzureStageWriter(CloudStageWriter):
         super().__init__(storage, key, content_type, block_bytes, threads=2)
 
     def _send(self, number: int, part: bytes) -> str:
+        """Stage a block; return its id."""
         # All ids of a blob's blocks have to have one length, also those of other writers.
         block = base64.b64encode(f"{self._id}{number:06d}".encode()).decode()
 
@@ -62,6 +63,7 @@ class AzureStageWriter(CloudStageWriter):
         return block
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
+        """Return the blocks' ids, the media type and the metadata, for `publish`."""
         return {"blocks": parts, "type": self._content_type, "metadata": {ID_KEY: self._id}}
 
 
@@ -154,6 +156,7 @@ class AzureStorage(CloudStorage):
         return AzureCheck(self).items()
 
     def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+        """Write an object; see `CloudStorage._put`."""
         same = _if_version(replaces) if replaces else {}
 
         def send(blob: Any) -> None:
@@ -169,10 +172,12 @@ class AzureStorage(CloudStorage):
         self._call("write", key, send, condition_for(replaces))
 
     def _has_mark(self, key: str, mark: str) -> bool:
+        """Whether the object has this mark in its metadata; see `CloudStorage._has_mark`."""
         about = self._call("read", key, lambda blob: blob.get_blob_properties())
         return bool((about.metadata or {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
+        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
         if not version:
             return self._call("read", key, lambda blob: bytes(blob.download_blob().readall()))
         same = _if_version(version)
@@ -183,12 +188,14 @@ class AzureStorage(CloudStorage):
         return self._call("read", key, send, "same")
 
     def _size_and_version(self, key: str) -> tuple[int, str]:
+        """Return an object's size in bytes and its version, its ETag."""
         found = self._call("read", key, lambda blob: blob.get_blob_properties())
         return int(found.size), str(found.etag)
 
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
+        """Request a page of a listing; see `CloudStorage._list_page`."""
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:
@@ -212,11 +219,13 @@ class AzureStorage(CloudStorage):
         )
 
     def _delete(self, key: str) -> None:
+        """Delete an object; see `CloudStorage._delete`."""
         self._call("delete", key, lambda blob: blob.delete_blob())
 
     def _call(
         self, action: str, key: str, send: Callable[[Any], T], condition: Condition = "none"
     ) -> T:
+        """Send a request for a blob: `send` takes the SDK's client; see `AzureConnection.call`."""
         blob = self.connection.blob(self.container, join_key(self.prefix, key))
         return self.connection.call(action, self.uri(key), lambda: send(blob), condition=condition)
 
@@ -228,6 +237,7 @@ def _is_folder(row: Any) -> bool:
 
 
 def _describe_object(row: Any) -> StoredObject:
+    """Return a blob of a listing as the storage's own type."""
     modified = row.last_modified.timestamp() if row.last_modified else 0.0
     return StoredObject(row.name, row.size, str(row.etag).strip('"'), modified)
 

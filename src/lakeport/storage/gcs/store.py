@@ -55,6 +55,7 @@ class GcsStageWriter(CloudStageWriter):
         self._storage.cancel(self._session)
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
+        """Return the session, the bytes held back and the CRC32C, for `publish`."""
         return {
             "session": "" if self._name_taken else self._session,
             "offset": self._sent,
@@ -87,6 +88,7 @@ class GcsStageWriter(CloudStageWriter):
             self._session = str(answer.headers["Location"])
 
     def _send_last(self, part: bytes) -> None:
+        """Send the last whole units of 256 KiB; keep the rest for the token."""
         whole = len(part) // _UNIT * _UNIT
         self._tail = part[whole:]
         super()._send_last(part[:whole])
@@ -274,6 +276,7 @@ class GcsStorage(CloudStorage):
         return query, {"name": join_key(self.prefix, key), **about}
 
     def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+        """Write an object; see `CloudStorage._put`."""
         kind = "application/octet-stream"
         query, about = self.object_request(key, kind, mark)
         about["crc32c"] = crc32c_text(data)
@@ -293,22 +296,26 @@ class GcsStorage(CloudStorage):
         )
 
     def _has_mark(self, key: str, mark: str) -> bool:
+        """Whether the object has this mark in its metadata; see `CloudStorage._has_mark`."""
         found = self._get(key, fields="generation,metadata").json()
         return bool(found.get("metadata", {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
+        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
         if not version:
             return bytes(self._get(key, alt="media").content)
         headers = {"Range": f"bytes={start}-{end - 1}"}
         return bytes(self._get(key, headers, alt="media", generation=version).content)
 
     def _size_and_version(self, key: str) -> tuple[int, str]:
+        """Return an object's size in bytes and its version, its generation."""
         found = self._get(key, fields="size,generation").json()
         return int(found["size"]), str(found["generation"])
 
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
+        """Request a page of a listing; see `CloudStorage._list_page`."""
         query = {
             "fields": _FIELDS,
             "prefix": start,
@@ -329,14 +336,17 @@ class GcsStorage(CloudStorage):
         return ListingPage(rows, page.get("nextPageToken") or "", page.get("prefixes", []))
 
     def _delete(self, key: str) -> None:
+        """Delete an object; see `CloudStorage._delete`."""
         self._send("DELETE", "delete", key, accept=(200, 204))
 
     def _get(self, key: str, headers: Mapping[str, str] | None = None, /, **query: str) -> Any:
+        """GET an object, or its metadata as JSON; `query` has the parameters."""
         carries = "X-Goog-Generation" if "alt" in query else "generation"
         about: dict[str, Any] = {"headers": headers or {}, "params": query, "carries": carries}
         return self._send("GET", "get", key, accept=(200, 206), **about)
 
     def _send(self, method: str, action: str, key: str, *, url: str = "", **options: Any) -> Any:
+        """Send a request for an object; `options` are those of `GcsConnection.send`."""
         url = url or self.settings.object_url(self.bucket, join_key(self.prefix, key))
         action = f"storage.objects.{action}"
         return self.connection.send(method, url, action, self.uri(key), **options)
@@ -362,6 +372,7 @@ def _multipart_body(boundary: str, about: bytes, kind: str, data: bytes) -> byte
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
+    """Return an object of a listing as the storage's own type."""
     etag = row.get("md5Hash") or row.get("crc32c") or row.get("etag", "")
     changed = datetime.fromisoformat(row["updated"]).timestamp() if "updated" in row else 0.0
     return StoredObject(row["name"], int(row["size"]), etag, changed)

@@ -56,6 +56,7 @@ class S3StageWriter(CloudStageWriter):
             self._storage.abort(join_key(self._storage.prefix, self._key), self._begun.result())
 
     def _begin(self) -> str:
+        """Create the multipart upload; return its id."""
         settings = self._storage.settings
         about: dict[str, Any] = {
             "ContentType": self._content_type,
@@ -69,16 +70,19 @@ class S3StageWriter(CloudStageWriter):
         return str(self._storage._call("create_multipart_upload", self._key, **about)["UploadId"])
 
     def _send_last(self, part: bytes) -> None:
+        """Send the last part; an empty object has one empty part."""
         if part or not self._parts:  # an upload needs one part at least
             self._submit(part)
 
     def _send(self, number: int, part: bytes) -> dict[str, Any]:
+        """Upload a part; return its number, ETag and checksum."""
         sent: dict[str, Any] = self._storage._put_part(
             self._key, self._begun.result(), number, part
         )
         return sent
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
+        """Return the upload's id, its parts, the full key and the CRC32C, for `publish`."""
         token = {
             "upload_id": self._begun.result(),
             "parts": parts,
@@ -204,6 +208,7 @@ class S3Storage(CloudStorage):
         return False
 
     def _put_part(self, key: str, upload: str, number: int, body: bytes) -> dict[str, Any]:
+        """Upload a part; return the entry for it in `complete_multipart_upload`."""
         checked = checksum_parameters(body, self.settings)
         part = {"UploadId": upload, "PartNumber": number, "Body": body, **checked}
         etag = self._call("upload_part", key, **part)["ETag"]
@@ -225,6 +230,7 @@ class S3Storage(CloudStorage):
         return S3Check(self).items(tables=tables)
 
     def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+        """Write an object; see `CloudStorage._put`."""
         parameters: dict[str, Any] = {
             "Body": data,
             "Metadata": {ID_KEY: mark},
@@ -236,19 +242,23 @@ class S3Storage(CloudStorage):
         self._call("put_object", key, **parameters)
 
     def _has_mark(self, key: str, mark: str) -> bool:
+        """Whether the object has this mark in its metadata; see `CloudStorage._has_mark`."""
         return bool(self._call("head_object", key).get("Metadata", {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
+        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
         part = {"Range": f"bytes={start}-{end - 1}", "IfMatch": version} if version else {}
         return bytes(self._call("get_object", key, **part)["Body"])
 
     def _size_and_version(self, key: str) -> tuple[int, str]:
+        """Return an object's size in bytes and its version, its ETag."""
         head = self._call("head_object", key)
         return int(head["ContentLength"]), str(head["ETag"])
 
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
+        """Request a page of a listing; see `CloudStorage._list_page`."""
         parameters: dict[str, Any] = {
             "Delimiter": "/" if one_level else "",
             "StartAfter": after,
@@ -266,13 +276,16 @@ class S3Storage(CloudStorage):
         )
 
     def _delete(self, key: str) -> None:
+        """Delete an object; see `CloudStorage._delete`."""
         self._call("delete_object", key)
 
     def _call(self, operation: str, key: str, **parameters: Any) -> Any:
+        """Send a request for a key below the prefix; see `S3Connection.call`."""
         full = join_key(self.prefix, key)
         return self.connection.call(operation, self.bucket, full, **parameters)
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
+    """Return an object of a listing as the storage's own type."""
     modified = row["LastModified"].timestamp()
     return StoredObject(row["Key"], row["Size"], row["ETag"].strip('"'), modified)

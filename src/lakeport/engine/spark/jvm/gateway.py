@@ -248,6 +248,7 @@ class _NumpyConverter:
         self._can_convert = converter.can_convert
 
     def can_convert(self, value: object) -> bool:
+        """Whether a value is one of numpy, and PySpark can convert it."""
         numpy = sys.modules.get("numpy")
         return (
             numpy is not None

@@ -163,6 +163,7 @@ class Launch:
     def _open_gateway(
         self, jar_paths: Sequence[Path], *, shared: bool = True, ahead: bool = False
     ) -> None:
+        """Start the JVM with its class path and options; raise if `close` was called."""
         settings = self._settings
         needs_properties = not self._local or any(key.startswith(_EARLY) for key in settings)
         extra = settings.get("spark.driver.extraClassPath", "")
