@@ -1,4 +1,4 @@
-"""A program that is bound to a process ends with it, and not before."""
+"""Processes: bound to a parent, their waits, core dumps and context."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from lakeport.host.process import is_running, start_bound_process
+from lakeport.host.process import ProcessContext, forbid_core_dumps, is_running, start_bound_process
 
 STARTER = """
 import os, signal, subprocess, sys, threading, time
@@ -97,3 +98,98 @@ def test_it_has_what_any_process_has() -> None:
 def test_what_can_t_be_started_is_an_error() -> None:
     with pytest.raises(OSError, match="no-such-folder"):
         start_bound_process(["true"], cwd="/no-such-folder")
+
+
+_INTERRUPTED: Final = """
+import random, signal, sys
+from lakeport.host import process
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, stop)
+for _ in range(5000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 30e-6))
+        process.pause(0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+process.request_end()
+"""
+
+
+def test_a_wait_that_a_signal_ends_at_any_point_leaves_no_lock_taken() -> None:
+    """A lock left so kept the process from ever hearing that it was asked to end."""
+    command = [sys.executable, "-c", _INTERRUPTED]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+
+
+def _core_limit(pid: int | str) -> list[str]:
+    """The soft and the hard limit of a process's core files."""
+    (line,) = (
+        line
+        for line in Path(f"/proc/{pid}/limits").read_text().splitlines()
+        if line.startswith("Max core file size")
+    )
+    return line.split()[4:6]
+
+
+@pytest.mark.parametrize(
+    ("module", "argument"), [("lakeport.cli.app", "version"), ("lakeport.cli.singer", "--version")]
+)
+def test_a_program_and_its_children_leave_none(module: str, argument: str) -> None:
+    script = f"""
+import contextlib, io, subprocess, sys
+from {module} import app
+from lakeport.cli.app import run
+with contextlib.redirect_stdout(io.StringIO()):
+    run(app, "program", ["{argument}"])
+child = "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))"
+subprocess.run([sys.executable, "-c", child], check=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "(0, 0)\n"
+
+
+def test_another_process_is_told_too() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        assert _core_limit(other.pid)[1] == _core_limit("self")[1]
+        forbid_core_dumps(other.pid)
+        assert _core_limit(other.pid) == ["0", "0"]
+    forbid_core_dumps(other.pid)  # it has ended: nothing to forbid
+
+
+def test_a_worker_has_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONLY_THERE", "1")
+    monkeypatch.setenv("SPARK_OWN", "worker")
+    given = ProcessContext({"PATH": "/bin", "NEW": "x", "SPARK_OWN": "run"}, "/")
+    before = dict(os.environ)
+    try:
+        given.apply()
+        assert os.environ["PATH"] == "/bin"
+        assert os.environ["NEW"] == "x"
+        assert "ONLY_THERE" not in os.environ
+        assert os.environ["SPARK_OWN"] == "worker"
+        assert Path.cwd() == Path("/")
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def test_a_folder_that_is_gone_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    here = ProcessContext.current()
+    assert here.folder == ""
+    assert here.environment == dict(os.environ)
+    here.apply()
+    ProcessContext(here.environment, str(gone)).apply()
+    monkeypatch.chdir(tmp_path)
