@@ -1,7 +1,7 @@
-"""What is compiled, from the Rust in `native/`, because it is too slow in Python.
+"""The kernel: parsers of Singer, JSON and CSV, compiled from the Rust in `native/`.
 
-Nothing needs it: where it can't be loaded (another platform, or `LAKEPORT_NATIVE=off`), Python does
-the same, slower, and with the same results.
+Nothing needs it. Where it can't be loaded (another platform, or `LAKEPORT_NATIVE=off`), Python
+gives the same results, slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
 
 
 def kernel() -> Kernel | None:
-    """What is compiled, or None where it can't be loaded or is not to be used."""
+    """Return the compiled kernel; None if it can't be loaded, or `LAKEPORT_NATIVE` is `off`."""
     if os.environ.get("LAKEPORT_NATIVE", "").lower() == "off":
         return None
     try:
@@ -36,5 +36,5 @@ def kernel() -> Kernel | None:
 
 
 def parser() -> str:
-    """What reads Singer, JSON and CSV here, in one word: `native` or `python`."""
+    """Return what parses Singer, JSON and CSV here, for reports: `native` or `python`."""
     return "python" if kernel() is None else "native"

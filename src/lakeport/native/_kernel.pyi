@@ -27,18 +27,18 @@ SOURCES: str
 
 @final
 class Parser:
-    """Reads blocks of lines of one layout.
+    """Parser of blocks of JSON lines of one layout.
 
     Args:
-        columns: what to read.
+        columns: the columns to read.
         required: places of the columns without which a record is bad.
         envelope: whether the lines are Singer messages, with the record as the member `record`.
         message_keys: keys of messages, and the places of the columns that their values go into.
-        unknown: what to do with undeclared fields: stop at the line; pass over them; or tell the
-            records' and stop at those inside an object column.
-        nameless: whether an undeclared field with an empty name is told, too.
-        plain: whether values count as what they are written as: no texts that hold a list or an
-            object, no integers with a point, and none from 2^53 on among numbers.
+        unknown: what to do with undeclared fields: `refuse` stops at the line; `drop` skips them;
+            `tell` reports those of records, and stops at those inside an object column.
+        nameless: whether `tell` reports an undeclared field with an empty name, too.
+        plain: whether values count as written: no texts that hold a list or an object, no integers
+            with a point, and none from 2^53 on among numbers.
     """
 
     def __new__(
@@ -54,29 +54,29 @@ class Parser:
     def parse(
         self, data: bytes, start: int
     ) -> tuple[int, int, Sequence[Parts], tuple[int, str] | None, Sequence[tuple[str, str, int]]]:
-        """Read lines up to the first that is not surely as declared; the lock is free meanwhile.
+        """Read lines up to the first that may not be as declared; release the GIL meanwhile.
 
         Args:
             data: whole lines; the last newline may be missing.
             start: where the first line begins.
 
         Returns:
-            Rows; lines, blank ones among them; columns; where the line begins that it stopped at,
-            and why (None at the end); undeclared fields with the kind of their values and the
-            number of records.
+            The number of rows; the number of lines, blank ones among them; the columns; offset of
+            the line that stopped it, and why (None if all were read); undeclared fields, each with
+            the kind of its values and the number of records.
         """
 
 @final
 class CsvParser:
-    """Reads blocks of CSV of one layout.
+    """Parser of blocks of CSV records of one layout.
 
     Args:
         delimiter: the byte between fields.
-        quote: the byte around fields; None: there is none.
-        nulls: unquoted fields that mean null. An empty field that is none is null in any column
-            but one of texts.
-        fields: for each field of a record its column, of no kind with parts, and whether a record
-            has to have a value there; None: the field is left out.
+        quote: the byte around fields; None for none.
+        nulls: unquoted fields that mean null. An empty field that is not among them is null in any
+            column but one of texts.
+        fields: for each field of a record its column, which is not nested, and whether a value is
+            required there; None leaves the field out.
     """
 
     def __new__(
@@ -87,34 +87,35 @@ class CsvParser:
         fields: Sequence[tuple[Spec, bool] | None],
     ) -> CsvParser: ...
     def parse(self, data: bytes) -> tuple[int, Sequence[Parts]] | None:
-        """Read whole records; the lock is free meanwhile.
+        """Read whole records; release the GIL meanwhile.
 
         Returns:
-            Rows, and the columns of the fields that are not left out; None if any record is not
-            surely as it should be.
+            The number of rows, and the columns of the fields that are not left out; None if any
+            record may be bad.
         """
 
     def kinds(self, data: bytes, kinds: Sequence[int]) -> bytes | None:
-        """Tell what all texts of a field can be; the lock is free meanwhile.
+        """Return those kinds that all texts of a field fit; release the GIL meanwhile.
 
         Args:
             data: whole records.
             kinds: for each field the kinds to test (see `lakeport.sources.csv.conversion`).
 
         Returns:
-            Those that fit, for each field; None if that is not sure.
+            A byte for each field, the set of its kinds; None if that is not sure.
         """
 
 def csv_end(data: bytes, delimiter: int, quote: int | None) -> tuple[int, bool, bool, int]:
-    """Find the last record that ends in `data`, which begins where a record does.
+    """Find the last record that ends in `data`, which begins with a record.
 
     Returns:
-        One past its newline (0 if no record ends), whether the bytes end inside quotes, whether
-        text stands between a closing quote and the end of its field, and the newlines up to there.
+        The offset behind its newline (0 if no record ends), whether the bytes end inside quotes,
+        whether text stands between a closing quote and the end of its field, and the number of
+        newlines before the offset.
     """
 
 def run(data: bytes | bytearray, start: int, end: int, head: bytes) -> tuple[int, int]:
-    """Find where a run of lines ends that all begin alike; in a long one the lock is free.
+    """Find the end of a run of lines that all begin with `head`; release the GIL in a long one.
 
     Args:
         data: a buffer that nobody writes to meanwhile.
@@ -123,5 +124,5 @@ def run(data: bytes | bytearray, start: int, end: int, head: bytes) -> tuple[int
         head: how the lines begin.
 
     Returns:
-        One past the last line's newline, and how many lines they are.
+        The offset behind the last line's newline, and the number of lines.
     """

@@ -1,4 +1,4 @@
-"""What the kernel filled -> Arrow's arrays."""
+"""Turn columns that the kernel filled into Arrow arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def array_of(type_: pa.DataType, parts: Parts) -> pa.Array:
-    """A column of the kernel as an array of `type_`, without a copy."""
+    """Return a column of the kernel as an Arrow array of `type_`, without a copy."""
     rows, nulls, buffers, children = parts
     own = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
     inner = [array_of(type_.field(i).type, child) for i, child in enumerate(children)]

@@ -13,8 +13,8 @@ import pytest
 
 import lakeport
 from lakeport.errors import SourceError
-from tests.unit.sources.parquet.test_values import marks as marked
-from tests.unit.sources.parquet.test_values import of, write
+from tests.unit.sources.typed.test_parquet_values import marks as marked
+from tests.unit.sources.typed.test_parquet_values import of, write
 
 COLUMN = {"name": "t", "type": "timestamp", "nullable": True, "metadata": {}}
 

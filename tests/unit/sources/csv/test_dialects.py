@@ -167,11 +167,20 @@ def test_comments_are_left_out_where_they_are_named(tmp_path: Path) -> None:
         ({"columns": ("a",), "header": True}, "`header` is true"),
         ({"comment": "##"}, "not usable"),
         ({"comment": '"'}, "must differ"),
+        ({"delimiter": '"'}, "must differ"),
+        ({"delimiter": "ab"}, "delimiter 'ab' .* not usable"),
+        ({"quote": "é"}, "quote 'é' .* not usable"),
+        ({"encoding": "klingon"}, "encoding 'klingon' is unknown"),
+        ({"skip_rows": -1}, "skip_rows is -1"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CsvOptions(**options)
+
+
+def test_a_written_out_tab() -> None:
+    assert CsvOptions(delimiter="\\t").delimiter == "\t"
 
 
 @pytest.mark.parametrize(

@@ -656,37 +656,11 @@ def test_compressions(tmp_path: Path, suffix: str) -> None:
     assert batch.digest == ""
 
 
-@pytest.mark.parametrize("suffix", sorted(COMPRESS))
-def test_damaged_compression_names_the_file(tmp_path: Path, suffix: str) -> None:
-    whole = COMPRESS[suffix](b"a,b\n" + bytes(range(32, 127)) * 50)
-    with pytest.raises(SourceError, match=f"0t.csv.{suffix}"):
-        load(tmp_path, whole[: len(whole) // 2], name=f"t.csv.{suffix}")
-
-
 def test_the_digest_tells_the_content_of_all_files(tmp_path: Path) -> None:
     one = load(tmp_path, b"a\n1\n", b"a\n2\n", run_id="r").digest
     assert len(one) == 64
     assert load(tmp_path, b"a\n1\n", b"a\n2\n", run_id="r").digest == one
     assert load(tmp_path, b"a\n1\n", b"a\n3\n", run_id="r").digest != one
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"delimiter": "ab"},
-        {"quote": "é"},
-        {"delimiter": '"'},
-        {"encoding": "klingon"},
-        {"skip_rows": -1},
-    ],
-)
-def test_options_that_make_no_sense(options: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        CsvOptions(**options)  # type: ignore[arg-type]
-
-
-def test_a_written_out_tab() -> None:
-    assert CsvOptions(delimiter="\\t").delimiter == "\t"
 
 
 @pytest.mark.parametrize(
