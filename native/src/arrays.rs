@@ -1,4 +1,4 @@
-//! Filled columns -> buffers that Python makes Arrow arrays of, without a copy.
+//! Hand filled columns to Python as buffers of Arrow arrays, without a copy.
 
 use crate::columns::{Column, Texts, Values};
 use pyo3::exceptions::PyBufferError;
@@ -15,7 +15,7 @@ enum Memory {
     Decimals(Vec<i128>),
 }
 
-/// A piece of memory that never changes, for Python's buffer protocol.
+/// Immutable memory with Python's buffer protocol.
 #[pyclass(frozen)]
 pub struct Buffer(Memory);
 
@@ -66,7 +66,7 @@ impl Buffer {
 #[derive(IntoPyObject)]
 pub struct Parts(usize, usize, Vec<Option<Buffer>>, Vec<Parts>);
 
-/// Take a column apart.
+/// Split a column into the parts of an Arrow array.
 pub fn parts(column: Column) -> Parts {
     let rows = column.valid.len;
     let (nulls, bits) = column.valid.finish();

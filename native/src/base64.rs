@@ -1,4 +1,4 @@
-//! Base64 with its padding, as strict as Python's `b64decode(validate=True)`, or stricter.
+//! Decode base64 with padding, at least as strictly as Python's `b64decode(validate=True)`.
 
 const NONE: u8 = 0xff;
 
@@ -13,7 +13,7 @@ const VALUES: [u8; 256] = {
     values
 };
 
-/// Append what a text stands for.
+/// Append the bytes that a base64 text encodes to `to`.
 pub fn decode(text: &[u8], to: &mut Vec<u8>) -> Result<(), &'static str> {
     const NOT: &str = "not base64";
     if !text.len().is_multiple_of(4) {

@@ -1,4 +1,4 @@
-//! Bits as Arrow packs them: booleans, and which values of a column are there.
+//! Bits as Arrow packs them: booleans, and the validity of values.
 
 #[derive(Default)]
 pub struct Bits {
@@ -39,7 +39,7 @@ impl Bits {
     }
 }
 
-/// Which values of a column are there; costs nothing until one is not.
+/// The validity bits of a column, which take no memory until a value is null.
 #[derive(Default)]
 pub struct Validity {
     pub len: usize,
@@ -64,18 +64,18 @@ impl Validity {
         }
     }
 
-    /// Whether any value is missing.
+    /// Whether any value is null.
     pub fn any_null(&self) -> bool {
         self.bits.is_some()
     }
 
-    /// Whether the last value is there.
+    /// Whether the last value is not null.
     pub fn last(&self) -> bool {
         let at = self.len - 1;
         self.bits.as_ref().is_none_or(|bits| bits.bytes[at / 8] >> (at % 8) & 1 == 1)
     }
 
-    /// The number of nulls, and the bits if there is one.
+    /// Return the number of nulls, and the bits if there is any.
     pub fn finish(self) -> (usize, Option<Vec<u8>>) {
         let Some(bits) = self.bits else { return (0, None) };
         let ones: usize = bits.bytes.iter().map(|byte| byte.count_ones() as usize).sum();

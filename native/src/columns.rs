@@ -1,9 +1,9 @@
-//! Typed columns that are filled while lines are read.
+//! Typed columns that readers fill.
 
 use crate::bits::{Bits, Validity};
 use crate::layout::{ColumnSpec, Type};
 
-/// Values of differing lengths.
+/// Values of different lengths, as Arrow stores texts and binaries.
 pub struct Texts {
     pub offsets: Vec<i32>,
     pub data: Vec<u8>,
@@ -14,7 +14,7 @@ impl Texts {
         Texts { offsets: vec![0], data: vec![] }
     }
 
-    /// End the value whose bytes were put into `data`.
+    /// End the value whose bytes were appended to `data`.
     #[inline(always)]
     pub fn end(&mut self) {
         // The lines hold less than 2 GiB, and no value is longer than it is written.
@@ -82,7 +82,7 @@ pub struct Column {
     pub seen: u64,
 }
 
-/// The members of objects: the record's, or an object column's.
+/// The columns of objects: the record's, or an object column's.
 pub struct Object {
     pub columns: Vec<Column>,
     pub round: u64,
@@ -97,7 +97,7 @@ impl Object {
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
     }
 
-    /// Give the columns that this object did not have a null.
+    /// Append a null to each column that this object did not have.
     #[cold]
     pub fn fill(&mut self) {
         let round = self.round;

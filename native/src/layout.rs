@@ -1,4 +1,4 @@
-//! What lines are read as, handed over from Python once for many blocks.
+//! The layout that lines are read by, which Python passes once for many blocks.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -29,18 +29,18 @@ pub struct ColumnSpec {
     pub kind: Type,
 }
 
-/// Undeclared fields.
+/// What to do with undeclared fields.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unknown {
     /// Stop at a record that has one.
     Refuse,
-    /// Pass over them.
+    /// Skip them.
     Drop,
-    /// Tell those of records; stop at those of inner objects.
+    /// Report those of records; stop at those of inner objects.
     Tell,
 }
 
-/// See `_kernel.pyi`, which describes what Python hands over.
+/// The layout of lines; `_kernel.pyi` describes the arguments from Python.
 pub struct Layout {
     pub columns: Vec<ColumnSpec>,
     /// Columns without which a record is bad.
@@ -49,9 +49,9 @@ pub struct Layout {
     /// Keys of messages whose values go into a column in place of the record's own.
     pub message_keys: Vec<(Box<[u8]>, usize)>,
     pub unknown: Unknown,
-    /// Whether a field without a name can be told.
+    /// Whether a field without a name can be reported.
     pub nameless: bool,
-    /// Whether values are what they are written as, no texts or numbers that stand for others.
+    /// Whether values count as written: no text or number stands for another type.
     pub plain: bool,
 }
 
@@ -90,7 +90,7 @@ impl<'py> FromPyObject<'_, 'py> for ColumnSpec {
     }
 }
 
-/// A name as the key of an object in compact JSON.
+/// Return a name as the key of an object in compact JSON, with its colon.
 fn key(name: &str) -> Box<[u8]> {
     let mut key = vec![b'"'];
     for byte in name.bytes() {

@@ -1,4 +1,5 @@
-//! Lines of JSON and records of CSV -> Arrow's columns, and runs of lines, for lakeport; see `_kernel.pyi`.
+//! Read lines of JSON and records of CSV into Arrow columns, and find runs of lines, for lakeport;
+//! `_kernel.pyi` describes the Python face.
 
 mod arrays;
 mod base64;
@@ -26,7 +27,7 @@ const SHORT: usize = 1 << 16; // bytes that take some microseconds
 type Told = (String, &'static str, usize);
 type Parsed = (usize, usize, Vec<Parts>, Option<(usize, &'static str)>, Vec<Told>);
 
-/// Reads blocks of lines of one layout.
+/// Parser of blocks of JSON lines of one layout.
 #[pyclass(frozen)]
 struct Parser(Layout);
 
@@ -61,7 +62,7 @@ impl Parser {
         Ok(Parser(Layout { columns, required, envelope, message_keys, unknown, nameless, plain }))
     }
 
-    /// Read lines from `start` on, while other threads have the interpreter.
+    /// Read lines from `start` on up to the first that is not as declared; release the interpreter.
     fn parse(&self, py: Python<'_>, data: &Bound<'_, PyBytes>, start: usize) -> PyResult<Parsed> {
         let data = data.as_bytes();
         if data.len() > i32::MAX as usize {
@@ -80,8 +81,9 @@ impl Parser {
     }
 }
 
-/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has; of a
-/// long run, most is found while other threads have the interpreter.
+/// Find the end of the run of lines from `start` on that begin with `head`, and count its lines.
+///
+/// For a long run, it releases the interpreter.
 #[pyfunction]
 fn run(
     py: Python<'_>,

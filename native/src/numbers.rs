@@ -1,4 +1,4 @@
-//! Numbers as they are written -> what columns hold, exactly or not at all.
+//! Parse numbers exactly, or fail.
 
 type Read<T> = Result<T, &'static str>;
 
@@ -23,7 +23,7 @@ const TENS: [u128; MOST as usize + 1] = {
     all
 };
 
-/// A number taken apart: `value * 10^power`, the value without zeros at either end.
+/// The parts of a number as written: `value * 10^power`, the value without zeros at either end.
 struct Written {
     negative: bool,
     value: u128,
@@ -34,7 +34,7 @@ struct Written {
     last: i64,
 }
 
-/// Take apart `[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?`.
+/// Split a number into its parts: `[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?`.
 fn written(text: &[u8]) -> Read<Written> {
     let negative = text.first() == Some(&b'-');
     let mut rest = if matches!(text.first(), Some(b'-' | b'+')) { &text[1..] } else { text };
@@ -78,7 +78,7 @@ fn exponent(text: &[u8]) -> Read<i64> {
     Ok(if text[0] == b'-' { -size } else { size })
 }
 
-/// An integer that may be written with a point or an exponent (`3.0`, `1e3`).
+/// Parse an integer, which may have a point or an exponent (`3.0`, `1e3`).
 #[cold]
 pub fn integer(literal: &[u8]) -> Read<i64> {
     let found = written(literal)?;
@@ -95,7 +95,7 @@ pub fn integer(literal: &[u8]) -> Read<i64> {
     i64::try_from(if found.negative { -size } else { size }).map_err(|_| "integer over 64 bit")
 }
 
-/// A decimal of so many digits, written as a JSON number or as a text.
+/// Parse a decimal of at most so many digits, from a JSON number or a text.
 pub fn decimal(text: &[u8], precision: u8, scale: u8) -> Read<i128> {
     let found = written(text)?;
     if found.count == 0 {
@@ -112,7 +112,7 @@ pub fn decimal(text: &[u8], precision: u8, scale: u8) -> Read<i128> {
     Ok(if found.negative { -size } else { size })
 }
 
-/// The double next to a number, if that is still the number that was written.
+/// Parse a number as the nearest double, if that is still the number that was written.
 ///
 /// A fraction is rounded. An integral number has to come back in as many digits; whether it does is
 /// left to the slow path where rounding decides on it.
@@ -147,8 +147,9 @@ pub fn double(literal: &[u8]) -> Read<f64> {
     }
 }
 
-/// The same, with a quick way: digits that a double holds, shifted by a power of ten that it holds,
-/// are rounded once, exactly.
+/// Parse a number as `double` does, with a quick way first.
+///
+/// Digits that a double holds, times a power of ten that it holds, are rounded once, exactly.
 #[inline]
 pub fn plain_double(text: &[u8]) -> Read<f64> {
     let negative = text.first() == Some(&b'-');

@@ -1,4 +1,4 @@
-//! Lines of records -> columns in one pass, stopping at whatever is not exactly as declared.
+//! Read lines of records into columns in one pass; stop at a line that is not as declared.
 
 use crate::columns::{Column, Object};
 use crate::layout::{Layout, Unknown};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 const WINDOW: usize = 1 << 16; // bytes that are checked to be UTF-8 at once
 
-/// What was read of some lines.
+/// The result of reading some lines.
 pub struct Outcome {
     pub columns: Object,
     pub rows: usize,
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub unknown: Vec<(Vec<u8>, u8, usize)>,
 }
 
-/// Read lines from `start` on.
+/// Read lines from `start` on up to the first that is not as declared.
 pub fn read(data: &[u8], start: usize, layout: &Layout) -> Outcome {
     let mut reader = Reader::new(data, layout);
     let mut columns = Object::new(&layout.columns);
@@ -54,8 +54,9 @@ pub fn read(data: &[u8], start: usize, layout: &Layout) -> Outcome {
     Outcome { columns, rows, lines, stop, unknown }
 }
 
-/// Look at some lines from the one at `start` on, at least to `end`: up to where they are UTF-8,
-/// and how far was looked.
+/// Check that whole lines from `start` on, at least to `end`, are UTF-8.
+///
+/// Returns up to where they are, and how far it looked.
 fn unicode(data: &[u8], start: usize, end: usize) -> (usize, usize) {
     let least = end.max(start + WINDOW).min(data.len());
     let last = memchr(b'\n', &data[least..]).map_or(data.len(), |more| least + more);
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One line, to its newline or the end; whether it has a record.
+    /// Read one line, to its newline or the end; return whether it has a record.
     #[inline(always)]
     fn line(&mut self, root: &mut Object) -> Read<bool> {
         self.pending.clear();
@@ -118,7 +119,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// A Singer message. Of one that begins as the last did, that part is only compared.
+    /// Read a Singer message; if it begins as the last one did, only compare that part.
     fn message(&mut self, root: &mut Object) -> Read<()> {
         let (start, base) = (self.scanner.at, self.scanner.keys());
         let mut values: Vec<(usize, usize)> = vec![]; // columns, and where their values begin
@@ -168,7 +169,7 @@ impl<'a> Reader<'a> {
         self.object(root, true)
     }
 
-    /// Put the value at `at`, unless it is null, in place of a column's last one.
+    /// Replace a column's last value by the value at `at`, unless that is null.
     fn replace(&mut self, column: &mut Column, at: usize) -> Read<()> {
         let back = std::mem::replace(&mut self.scanner.at, at);
         if self.scanner.peek() != b'n' {
@@ -179,7 +180,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An object whose members are columns, from its bracket on.
+    /// Read an object whose members are columns, from its bracket on.
     pub fn object(&mut self, object: &mut Object, top: bool) -> Read<()> {
         object.round += 1;
         let round = object.round;
@@ -213,7 +214,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A key that is not the next column's: which column it is; the value of any other is passed.
+    /// Find the column of a key that is not the next column's; skip the value if there is none.
     #[inline(never)]
     fn other_member(
         &mut self,
@@ -261,7 +262,7 @@ impl<'a> Reader<'a> {
         self.unknown.len() - 1
     }
 
-    /// Count what the present line, which is good, has of undeclared fields.
+    /// Count the undeclared fields of the current line, which is good.
     #[inline(always)]
     fn note_unknown(&mut self) {
         for (place, kind) in self.pending.drain(..) {

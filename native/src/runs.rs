@@ -1,9 +1,9 @@
-//! Runs of lines that begin alike.
+//! Find runs of lines that begin alike.
 
 use memchr::memchr;
 
-/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has; or
-/// how far it is known to go, once that is `enough` bytes.
+/// Find the end of the run of lines from `start` on that begin with `head`, and count its lines.
+/// It stops early once the run has `enough` bytes.
 ///
 /// The bytes are whole lines, the last one with its newline.
 pub fn run(data: &[u8], start: usize, head: &[u8], enough: usize) -> (usize, usize) {

@@ -1,4 +1,4 @@
-//! JSON's words: blanks, texts, numbers and values to pass over, each checked as strictly as any.
+//! Scan the tokens of JSON: blanks, texts, numbers and skipped values, all checked strictly.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ pub const TWICE: &str = "duplicate key in an object";
 const DEPTH: usize = 250; // levels; the slow path takes more, and this one's stack must hold them
 const FEW: usize = 16; // keys that are compared one by one
 
-/// What a value is, as a bit.
+/// The kind of a value, as a bit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
@@ -25,7 +25,7 @@ pub enum Kind {
     Json = 64,
 }
 
-/// The word for kinds that met in one field (see `lakeport.schema.kinds`).
+/// Return the name of the kind that holds all kinds of one field (see `lakeport.schema.kinds`).
 pub fn merged(kinds: u8) -> &'static str {
     const NULL: u8 = Kind::Null as u8;
     const BOOLEAN: u8 = Kind::Boolean as u8;
@@ -42,7 +42,7 @@ pub fn merged(kinds: u8) -> &'static str {
     }
 }
 
-/// A place in lines of JSON.
+/// A cursor in lines of JSON.
 pub struct Scanner<'a> {
     pub data: &'a [u8],
     pub at: usize,
@@ -55,7 +55,7 @@ impl<'a> Scanner<'a> {
         Scanner { data, at: 0, depth: 0, keys: vec![] }
     }
 
-    /// Go to where a line begins, whatever was begun before.
+    /// Go to the start of a line, and forget what was begun before.
     #[inline(always)]
     pub fn begin(&mut self, at: usize) {
         self.at = at;
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
         self.keys.clear();
     }
 
-    /// The byte here; a newline at the end.
+    /// Return the byte here; a newline at the end of the data.
     #[inline(always)]
     pub fn peek(&self) -> u8 {
         self.data.get(self.at).copied().unwrap_or(b'\n')
@@ -94,7 +94,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Pass an opening bracket and blanks; false if the closing one follows, which is passed, too.
+    /// Skip an opening bracket and blanks; return false if the closing one follows, which it skips.
     #[inline(always)]
     pub fn open(&mut self, close: u8) -> Read<bool> {
         self.at += 1;
@@ -111,7 +111,7 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// Pass what stands behind a member or an item: true at a comma, false at the closing bracket.
+    /// Skip the comma (true) or the closing bracket (false) behind a member or an item.
     #[inline(always)]
     pub fn goes_on(&mut self, close: u8) -> Read<bool> {
         self.blanks();
@@ -125,25 +125,25 @@ impl<'a> Scanner<'a> {
         if byte == close { Ok(false) } else { Err(NOT_JSON) }
     }
 
-    /// Pass the beginning of an object, with some of its keys, which the caller knows.
+    /// Skip the beginning of an object, whose keys the caller knows.
     #[inline(always)]
     pub fn pass_into(&mut self, length: usize) {
         self.at += length;
         self.depth += 1;
     }
 
-    /// The keys that are remembered from `base` on.
+    /// Return the remembered keys from `base` on.
     pub fn keys_from(&self, base: usize) -> &[Cow<'a, [u8]>] {
         &self.keys[base..]
     }
 
-    /// Where the present object's keys begin among those that are remembered.
+    /// Return how many keys are remembered: the base of the next object's keys.
     #[inline(always)]
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// A key with its colon, and the blanks behind it.
+    /// Read a key with its colon, and skip the blanks behind it.
     #[inline(always)]
     pub fn key(&mut self) -> Read<Cow<'a, [u8]>> {
         let key = self.text()?;
@@ -182,7 +182,7 @@ impl<'a> Scanner<'a> {
         if distinct.len() == all.len() { Ok(()) } else { Err(TWICE) }
     }
 
-    /// Digits from here on: their number, modulo 2^64, and how many they are.
+    /// Read digits; return their value, modulo 2^64, and how many they are.
     #[inline(always)]
     fn digits(&mut self) -> (u64, usize) {
         let (start, mut number) = (self.at, 0u64);
@@ -196,7 +196,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The sign and the digits before a point: whether negative, the number, how many digits.
+    /// Read the sign and the digits before a point; return whether negative, the value, how many.
     #[inline(always)]
     pub fn whole(&mut self) -> Read<(bool, u64, usize)> {
         let negative = self.peek() == b'-';
@@ -209,7 +209,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The digits behind a point.
+    /// Read the digits behind a point.
     #[inline(always)]
     pub fn fraction(&mut self) -> Read<(u64, usize)> {
         self.at += 1;
@@ -217,7 +217,7 @@ impl<'a> Scanner<'a> {
         if found.1 == 0 { Err(NOT_JSON) } else { Ok(found) }
     }
 
-    /// Any number.
+    /// Read any number, and return its kind.
     pub fn number(&mut self) -> Read<Kind> {
         let (negative, number, count) = self.whole()?;
         let long = count > 19 || number > i64::MAX as u64 + u64::from(negative);
@@ -237,7 +237,7 @@ impl<'a> Scanner<'a> {
         Ok(kind)
     }
 
-    /// Pass any value.
+    /// Skip any value, and return its kind.
     pub fn skip(&mut self) -> Read<Kind> {
         match self.peek() {
             b'"' => {

@@ -1,10 +1,10 @@
-//! JSON's texts: where they end, and what their escapes stand for.
+//! Read JSON's texts: find their end and decode their escapes.
 
 use crate::scanner::{NOT_JSON, Read, Scanner};
 use std::borrow::Cow;
 
 impl<'a> Scanner<'a> {
-    /// Where a text ends or has to be looked at: a quote, a backslash or a control character.
+    /// Return the offset of the next quote, backslash or control character in a text.
     #[inline(always)]
     pub fn text_end(&self, mut at: usize) -> usize {
         const EACH: u64 = 0x0101_0101_0101_0101;
@@ -27,7 +27,7 @@ impl<'a> Scanner<'a> {
         at
     }
 
-    /// A text, unescaped.
+    /// Read a text, unescaped.
     #[inline(always)]
     pub fn text(&mut self) -> Read<Cow<'a, [u8]>> {
         self.expect(b'"')?;
@@ -41,7 +41,7 @@ impl<'a> Scanner<'a> {
         Ok(Cow::Owned(text))
     }
 
-    /// The rest of a text, with its closing quote.
+    /// Append the unescaped rest of a text to `to`, and skip its closing quote.
     #[inline(never)]
     pub fn unescape(&mut self, to: &mut Vec<u8>) -> Read<()> {
         loop {

@@ -1,4 +1,4 @@
-//! ISO 8601 text -> microseconds and days since 1970, exactly or not at all.
+//! Parse ISO 8601 texts as microseconds or days since 1970, exactly, or fail.
 
 const DAY: i64 = 86_400_000_000;
 const FIRST: i64 = -719_162 * DAY;
@@ -7,7 +7,7 @@ const NOT: &str = "not a date or timestamp";
 
 type Read<T> = Result<T, &'static str>;
 
-/// A date-time; one without an offset is UTC, and a date alone is its midnight.
+/// Parse a date-time; one without an offset is UTC, and a date alone is its midnight.
 #[inline]
 pub fn microseconds(text: &[u8]) -> Read<i64> {
     let (day, time, offset) = parts(text)?;
@@ -15,7 +15,7 @@ pub fn microseconds(text: &[u8]) -> Read<i64> {
     if (FIRST..END).contains(&instant) { Ok(instant) } else { Err("date out of range") }
 }
 
-/// A date; a date-time counts if it is midnight and has no offset but UTC's.
+/// Parse a date; a date-time counts if it is midnight and has no offset but UTC's.
 #[inline]
 pub fn days(text: &[u8]) -> Read<i32> {
     match parts(text)? {
@@ -24,7 +24,7 @@ pub fn days(text: &[u8]) -> Read<i32> {
     }
 }
 
-/// Day since 1970, microseconds of the day, and the offset in microseconds.
+/// Parse a text to the day since 1970, microseconds of the day, and the offset in microseconds.
 #[inline]
 fn parts(text: &[u8]) -> Read<(i32, i64, i64)> {
     let day = text.get(..10).and_then(date).ok_or(NOT)?;
@@ -60,7 +60,7 @@ fn date(text: &[u8]) -> Option<i32> {
     (day <= last).then(|| days_since_1970(year as i32, month as i32, day as i32))
 }
 
-/// `HH[:MM[:SS[.fraction]]]` -> microseconds, and what follows.
+/// Parse `HH[:MM[:SS[.fraction]]]` as microseconds; also return the rest.
 #[inline]
 fn time(text: &[u8]) -> Read<(i64, &[u8])> {
     let hour = two(text, 0).ok_or(NOT)?;
@@ -95,7 +95,7 @@ fn fraction(digits: &[u8]) -> Read<i64> {
     Ok(padded.take(6).fold(0, |micro, b| micro * 10 + i64::from(b - b'0')))
 }
 
-/// Nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`.
+/// Parse an offset in microseconds: nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`.
 #[inline]
 fn offset(zone: &[u8]) -> Option<i64> {
     let sign = match zone {
@@ -114,7 +114,7 @@ fn offset(zone: &[u8]) -> Option<i64> {
     (hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes) * 60_000_000)
 }
 
-/// Of a date of the Gregorian calendar; the year begins in March, so that a leap day ends it.
+/// Return the day of a date of the Gregorian calendar. Years begin in March, so a leap day is last.
 #[inline]
 fn days_since_1970(year: i32, month: i32, day: i32) -> i32 {
     let year = if month <= 2 { year - 1 } else { year };

@@ -1,4 +1,4 @@
-//! Values -> their columns.
+//! Append JSON values to their columns.
 
 use crate::base64;
 use crate::columns::{Column, Values};
@@ -11,7 +11,7 @@ use memchr::memchr;
 const EXACT: u64 = 1 << 53;
 
 impl Reader<'_> {
-    /// A value and its end in its column.
+    /// Append the value that begins here to a column.
     #[inline(always)]
     pub fn value(&mut self, column: &mut Column) -> Read<()> {
         let scanner = &mut self.scanner;
@@ -81,13 +81,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A value within another, not made a part of the same function.
+    /// Append a value within another; not inlined into `value`, which calls it.
     #[inline(never)]
     fn item(&mut self, column: &mut Column) -> Read<()> {
         self.value(column)
     }
 
-    /// A list or an object as the JSON in a text, which is how some taps send them.
+    /// Append a list or an object that stands as JSON in a text, as some taps send it.
     #[cold]
     fn inside(&mut self, column: &mut Column) -> Read<()> {
         const NONE: &str = "wrong type: a text that holds no JSON of the column's";
@@ -136,7 +136,7 @@ fn integer(scanner: &mut Scanner<'_>, plain: bool) -> Read<i64> {
     Ok(if negative { (number as i64).wrapping_neg() } else { number as i64 })
 }
 
-/// Digits that a double holds, shifted by a power of ten that it holds, are rounded once: exactly.
+/// Read a double: digits that a double holds, times a power of ten that it holds, round once.
 #[inline(always)]
 fn number(scanner: &mut Scanner<'_>, plain: bool) -> Read<f64> {
     let start = scanner.at;

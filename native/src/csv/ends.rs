@@ -1,11 +1,11 @@
-//! Where records end, told by quotes and newlines alone.
+//! Find where CSV records end, by quotes and newlines alone.
 
 use memchr::{memchr, memrchr};
 
-/// One past the last newline that ends a record (0 if none does), whether the bytes end inside
-/// quotes, and whether text stands between a closing quote and the end of its field.
+/// Find the last newline that ends a record in bytes that begin with a record.
 ///
-/// The bytes begin where a record does.
+/// Returns the offset behind it (0 if there is none), whether the bytes end inside quotes, and
+/// whether text stands between a closing quote and the end of its field.
 pub fn end(data: &[u8], delimiter: u8, quote: Option<u8>) -> (usize, bool, bool) {
     let (mut at, mut end, mut stray) = (0, 0, false);
     let mut unquoted = |from: usize, to: usize| {
@@ -34,7 +34,9 @@ pub fn end(data: &[u8], delimiter: u8, quote: Option<u8>) -> (usize, bool, bool)
     (end, false, stray)
 }
 
-/// The quote that closes a field, from behind the one that opens it on; a doubled one is text.
+/// Return the offset of the quote that closes a field; a doubled quote is text.
+///
+/// `at` is the offset behind the opening quote.
 pub fn closing(data: &[u8], mut at: usize, quote: u8) -> Option<usize> {
     loop {
         let close = at + memchr(quote, &data[at..])?;

@@ -1,4 +1,4 @@
-//! Fields of CSV as they stand, one after another.
+//! Read the fields of CSV one after another, as they stand.
 
 use super::ends::closing;
 use memchr::memchr;
@@ -23,7 +23,7 @@ impl Dialect {
         Dialect { delimiter, quote, nulls, ends }
     }
 
-    /// A quoted field's text, its doubled quotes as single ones.
+    /// Return the text of a quoted field: each doubled quote becomes a single one.
     pub fn text<'a>(&self, raw: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(quote) = self.quote.filter(|quote| memchr(*quote, raw).is_some()) else {
             return Cow::Borrowed(raw);
@@ -50,14 +50,14 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Whether it stands for a null in any column.
+    /// Whether the field means null in any column.
     #[inline(always)]
     pub fn null(&self, dialect: &Dialect) -> bool {
         !self.quoted && dialect.nulls.iter().any(|null| **null == *self.raw)
     }
 }
 
-/// A place in a block of records.
+/// A cursor in a block of records.
 pub struct Fields<'a> {
     data: &'a [u8],
     at: usize,
@@ -69,8 +69,7 @@ impl<'a> Fields<'a> {
         Fields { data, at: 0, dialect }
     }
 
-    /// Whether another record begins here, behind lines without content, which are passed where
-    /// they are no records.
+    /// Whether another record follows; skips lines without content unless `blank` ones are records.
     #[inline(always)]
     pub fn more(&mut self, blank: bool) -> bool {
         while !blank && matches!(self.data.get(self.at), Some(b'\n' | b'\r')) {
@@ -79,7 +78,7 @@ impl<'a> Fields<'a> {
         self.at < self.data.len()
     }
 
-    /// The field that begins here; None if it does not end, or not with its closing quote.
+    /// Read the field that begins here; None if it does not end, or not with its closing quote.
     #[inline(always)]
     pub fn field(&mut self) -> Option<Field<'a>> {
         let start = self.at;

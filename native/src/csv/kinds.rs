@@ -1,4 +1,4 @@
-//! What the texts of columns can be besides text: the bits of `lakeport.sources.csv.values`.
+//! Find the kinds that the texts of columns fit: bits of `lakeport.sources.csv.conversion`.
 
 use super::fields::{Dialect, Fields};
 use super::rows::timestamp;
@@ -14,7 +14,7 @@ const ZONED: u8 = 32;
 const SHORT: usize = 15; // digits of an integer that any double keeps
 const DIGITS: usize = 17; // what a double printed in full has
 
-/// Which of the `kinds` asked for all texts of each field fit; None if that is not sure.
+/// Return those of `kinds` that all texts of each field fit; None if that is not sure.
 pub fn kinds(data: &[u8], dialect: &Dialect, mut kinds: Vec<u8>) -> Option<Vec<u8>> {
     simdutf8::basic::from_utf8(data).ok()?;
     let mut fields = Fields::new(data, dialect);
@@ -35,7 +35,7 @@ pub fn kinds(data: &[u8], dialect: &Dialect, mut kinds: Vec<u8>) -> Option<Vec<u
     Some(kinds)
 }
 
-/// The kinds that a text fits without losing anything; None if that is not sure.
+/// Return the kinds that a text fits without losing anything; None if that is not sure.
 #[inline(always)]
 fn fits(text: &[u8]) -> Option<u8> {
     match text[0] {
@@ -50,7 +50,7 @@ fn fits(text: &[u8]) -> Option<u8> {
     }
 }
 
-/// A text with blanks around it is nothing else if it is nothing else without them.
+/// Return no kind for a text with blanks around it, if none fits without them; else None: not sure.
 #[cold]
 fn blanks(text: &[u8]) -> Option<u8> {
     let inner = text.trim_ascii();
@@ -96,7 +96,7 @@ fn dates(text: &[u8]) -> Option<u8> {
     Some(if zoned { ZONED } else { TIMESTAMP })
 }
 
-/// A number with a point or an exponent, or none.
+/// Return the kind of a number with a point or an exponent, or no kind; None if that is not sure.
 fn number(unsigned: &[u8]) -> Option<u8> {
     let (mut digits, mut at, mut point, mut any) = (0, 0, false, false);
     while let Some(byte) = unsigned.get(at) {

@@ -1,6 +1,6 @@
-//! CSV: fields and records, typed columns, and what the texts of columns can be.
+//! CSV: split records and fields, fill typed columns, find the kinds that texts fit.
 //!
-//! Whatever is not surely what the slow path would give stops it; the slow path decides then.
+//! Where the result might differ from that of the Python path, parsing stops, and Python decides.
 
 mod ends;
 mod fields;
@@ -17,11 +17,11 @@ use pyo3::types::PyBytes;
 
 const LONG: &str = "over 2 GiB";
 
-/// Reads blocks of records of one layout.
+/// Parser of blocks of CSV records of one layout.
 #[pyclass(frozen)]
 pub struct CsvParser {
     dialect: Dialect,
-    /// For each field what it is read as, and whether it has to have a value; None: it is left out.
+    /// For each field its column, and whether a value is required; None: the field is left out.
     fields: Vec<Option<(ColumnSpec, bool)>>,
 }
 
@@ -40,7 +40,7 @@ impl CsvParser {
         Ok(CsvParser { dialect: Dialect::new(delimiter, quote, nulls), fields })
     }
 
-    /// Read whole records, while other threads have the interpreter; None if any is not surely fine.
+    /// Read whole records into columns; None if any might be bad. Releases the interpreter.
     fn parse(
         &self,
         py: Python<'_>,
@@ -53,7 +53,7 @@ impl CsvParser {
         }))
     }
 
-    /// What the texts of each field can be, of what is asked for; None if that is not sure.
+    /// Return those of `kinds` that all texts of each field fit; None if that is not sure.
     fn kinds(
         &self,
         py: Python<'_>,
@@ -68,8 +68,10 @@ impl CsvParser {
     }
 }
 
-/// Where the last record of some bytes ends, whether they end inside quotes, whether text stands
-/// behind a closing quote, and how many lines end up to there.
+/// Find the end of the last whole record, and count the lines before it.
+///
+/// Returns its offset (0 if no record ends), whether the bytes end inside quotes, whether text
+/// stands behind a closing quote, and the number of lines.
 #[pyfunction]
 pub fn csv_end(
     py: Python<'_>,
@@ -84,6 +86,7 @@ pub fn csv_end(
     })
 }
 
+/// Return the bytes, or an error if they are over 2 GiB.
 fn checked<'a>(data: &'a Bound<'_, PyBytes>) -> PyResult<&'a [u8]> {
     let data = data.as_bytes();
     if data.len() > i32::MAX as usize { Err(PyValueError::new_err(LONG)) } else { Ok(data) }

@@ -1,11 +1,11 @@
-//! Records -> typed columns.
+//! Fill typed columns with CSV records.
 
 use super::fields::{Dialect, Field, Fields};
 use crate::columns::{Column, Values};
 use crate::layout::ColumnSpec;
 use crate::{numbers, times};
 
-/// Read all records, or none: None if any of them is not surely as it should be.
+/// Read all records; None if any might be bad.
 pub fn read(
     data: &[u8],
     dialect: &Dialect,
@@ -71,14 +71,14 @@ fn push(column: &mut Column, data: &[u8], field: &Field<'_>, dialect: &Dialect) 
     Some(())
 }
 
-/// Without the blanks around it, which values may have.
+/// Strip the blanks that may stand around a value.
 #[inline(always)]
 fn trimmed(text: &[u8]) -> &[u8] {
     let blank = |byte: Option<&u8>| byte.is_some_and(|byte| *byte <= b' ');
     if blank(text.first()) || blank(text.last()) { text.trim_ascii() } else { text }
 }
 
-/// Digits, also with a sign, or with zeros behind a point.
+/// Parse an integer, which may have a sign, and zeros behind a point; None for another text.
 #[inline(always)]
 fn integer(text: &[u8]) -> Option<i64> {
     const SURE: usize = 18; // digits that 64 bits hold in any case
@@ -113,7 +113,7 @@ fn date(text: &[u8]) -> Option<i32> {
     if text.len() == 10 { times::days(text).ok() } else { None }
 }
 
-/// A date, or a date with at least hours and minutes.
+/// Parse a date, or a date with at least hours and minutes; None for another text.
 pub fn timestamp(text: &[u8]) -> Option<i64> {
     if text.len() != 10 && text.get(13) != Some(&b':') {
         return None;
@@ -121,7 +121,7 @@ pub fn timestamp(text: &[u8]) -> Option<i64> {
     times::microseconds(text).ok()
 }
 
-/// Without an exponent, and with a digit behind its point.
+/// Parse a decimal without an exponent, and with a digit behind its point; None for another text.
 fn decimal(text: &[u8], precision: u8, scale: u8) -> Option<i128> {
     if !text.last().is_some_and(u8::is_ascii_digit) || text.iter().any(|b| matches!(b, b'e' | b'E'))
     {

@@ -173,11 +173,11 @@ class DeclaredReader:
     schema: pa.Schema
 
     def tolerant(self) -> Self:
-        """See `lakeport.model.Reader.tolerant`."""
+        """Return this reader: it has no bad records to skip."""
         return self
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> Self:
-        """See `lakeport.model.Reader.extended`."""
+        """Return the same reader with these undeclared columns behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
@@ -193,11 +193,11 @@ class InMemoryReader(DeclaredReader):
     rows: pa.Table
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Yield all rows in batches."""
         yield from self.rows.to_batches()
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
+        """Count the rows."""
         return Scan(self.rows.num_rows)
 
 

@@ -213,7 +213,7 @@ def _drop_empty_columns(
         + (" and no value: it is left out." if name in empty else f": it is called {name!r}.")
         for name, position in unnamed.items()
     )
-    return [csv.without(empty) for csv in csv_files], warnings
+    return [csv.drop_columns(empty) for csv in csv_files], warnings
 
 
 def _reconcile_columns(
@@ -326,10 +326,9 @@ def _read_candidates(
 def _judge_traces(
     traces: JoinTraces, csv_files: Iterable[CsvFile], columns: _Columns
 ) -> tuple[bool, list[str]]:
-    """Tell repeated headers and byte order marks from data: as data they would make a column text.
+    """Decide whether readers drop repeated headers and byte order marks; return that, and warnings.
 
-    Returns:
-        Whether readers leave them out, and warnings.
+    They are dropped where they can't be data: a column would be text because of them alone.
     """
 
     def is_other_than_text(name: str) -> bool:
@@ -432,7 +431,7 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
         return
     if len(names) == 1 and options.delimiter is None:
         lines = [*names * dialect.header, *(row[0] for _, row in rows)]
-        other, width = other_delimiter(lines)
+        other, width = suggest_delimiter(lines)
         if other:
             yield f"{csv.file.name}: one column; `--delimiter {other!r}` makes {width} of it."
     if not dialect.header and is_header_above_values([row for _, row in rows], 0):
@@ -451,7 +450,7 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
     for n, name in enumerate(names):
         if name in texts:
             fields = [(line, row[n]) for line, row in rows if row[n]]
-            reasons.setdefault(why_text(name, fields, options), []).append(name)
+            reasons.setdefault(explain_text_column(name, fields, options), []).append(name)
     for reason, (name, *others) in reasons.items():
         if reason:
             alike = f", like {quote_names(others)}" if others else ""
@@ -482,12 +481,12 @@ _SIGNED_NUMBER = re.compile(
 )
 
 
-def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:
+def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
     """Return what may delimit the lines of a one-column file, and how many fields that makes.
 
     The delimiter is empty, and the number 1, if no character delimits all lines alike.
 
-    >>> other_delimiter(["id:name", "1:Ada"]), other_delimiter(["name", "Ada"])
+    >>> suggest_delimiter(["id:name", "1:Ada"]), suggest_delimiter(["name", "Ada"])
     ((':', 2), ('', 1))
     """
     widths = {
@@ -511,7 +510,7 @@ def may_be_grouped(fields: Sequence[str]) -> bool:
     return bool(fields) and all(map(_POINT_GROUPS.fullmatch, fields))
 
 
-def why_text(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:
+def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:
     """Return why a column stays text, and which option would change that; empty for plain text.
 
     Args:
@@ -520,7 +519,7 @@ def why_text(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) 
         options: given by the user.
 
     >>> from lakeport.sources.csv.dialect import CsvOptions
-    >>> why_text("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
+    >>> explain_text_column("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
     "has numbers, and 'NULL': `--null-value '' --null-value NULL` makes that null"
     """
     values = [value for _, value in fields]

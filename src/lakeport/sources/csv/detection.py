@@ -267,6 +267,7 @@ class _Sample:
         return _SampleRows(delimiter, quote, rows, lines, is_well_quoted)
 
     def _is_well_quoted(self, dialect: CsvDialect) -> bool:
+        """Whether every quote is closed, and no text stands behind a closing one."""
         end = find_record_end(self.text.encode(), dialect)
         return not end.has_stray_text and not (end.is_in_quotes and self.is_whole)
 
@@ -321,6 +322,7 @@ def detect_dialect(
 
 
 def _has_header_at(place: int, sample: _SampleRows, declared: Collection[str]) -> bool:
+    """Whether the record at `place` is a header; True if it has another width than the table."""
     rows = sample.rows[place:]
     width = len(rows[0]) if rows else 0
     if sample.width > 1 and width != sample.width:
@@ -641,7 +643,7 @@ class CsvFile(NamedTuple):
         rows = read_numbered_rows(text, dialect)
         return [(self.header.line + line, row) for line, row in rows if row and row != header]
 
-    def without(self, columns: Collection[str]) -> CsvFile:
+    def drop_columns(self, columns: Collection[str]) -> CsvFile:
         """Return the same file with these columns to be left out."""
         kept = tuple("" if name in columns else name for name in self.layout.columns)
         return self._replace(layout=self.layout._replace(columns=kept))
@@ -696,6 +698,7 @@ def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile)
 
 
 def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
+    """Return the dialect of a file; read a sample unless the options leave nothing open."""
     if options.with_defaults() == options:
         return CsvDialect.from_options(options)
     with file.open() as source:

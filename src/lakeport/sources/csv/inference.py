@@ -279,6 +279,7 @@ class NumberEvidence:
 
 
 def _number_formats(formats: FormatCandidates, candidates: int) -> dict[NumberFormat, int]:
+    """Return the formats of numbers in a set, with the plain kinds that they give all texts."""
     left = formats.remaining_formats(candidates)
     return {f: kinds for f, kinds in left if isinstance(f, NumberFormat)}
 
@@ -316,7 +317,7 @@ def infer_type(
         if isinstance(format_, DateFormat)
     ]
     if len(dates) == 1:
-        return _formatted(*dates[0])
+        return _choose_format(*dates[0])
     return _TEXT._replace(doubt="date_format") if dates else _TEXT
 
 
@@ -324,7 +325,7 @@ def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence
     """Choose plain doubles, unless all points may group digits and other columns have commas."""
     if _DOT_GROUPS in left and evidence.decimal_marks == {","}:
         if _DOT_GROUPS in evidence.group_formats:
-            return _formatted(_DOT_GROUPS, left[_DOT_GROUPS])
+            return _choose_format(_DOT_GROUPS, left[_DOT_GROUPS])
         return _TEXT._replace(doubt="thousands")
     return PLAIN_DOUBLE
 
@@ -332,11 +333,12 @@ def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence
 def _infer_number(
     formats: FormatCandidates, left: Mapping[NumberFormat, int], evidence: NumberEvidence
 ) -> InferredType:
+    """Choose among the formats that all texts are numbers by; text if they leave a doubt."""
     if PLAIN_NUMBER in left:
         with_point = _infer_with_point(left, evidence)
         whole = left[PLAIN_NUMBER] & INTEGER  # whatever the mark
         if whole or with_point == PLAIN_DOUBLE:
-            return _formatted(PLAIN_NUMBER, left[PLAIN_NUMBER])
+            return _choose_format(PLAIN_NUMBER, left[PLAIN_NUMBER])
         return with_point
     marks = {format_.decimal for format_ in left}
     if len(marks) == 2 and not _is_same_in_all(left):
@@ -349,7 +351,7 @@ def _infer_number(
     if marks == {","} and not (evidence.allows_comma or formats.is_forced):
         return _TEXT._replace(doubt="decimal")
     format_ = next(f for f in left if f.decimal in marks)
-    return _formatted(format_, left[format_])
+    return _choose_format(format_, left[format_])
 
 
 def _is_same_in_all(left: Mapping[NumberFormat, int]) -> bool:
@@ -357,7 +359,8 @@ def _is_same_in_all(left: Mapping[NumberFormat, int]) -> bool:
     return len({f.thousands for f in left}) == 1 and all(k & INTEGER for k in left.values())
 
 
-def _formatted(format_: Format, kinds: int) -> InferredType:
+def _choose_format(format_: Format, kinds: int) -> InferredType:
+    """Return the narrowest type that a format gives all texts, with the format."""
     return InferredType(narrowest_type(kinds), format_)
 
 
@@ -419,6 +422,7 @@ class ColumnInference:
     def _narrow_columns(
         self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]
     ) -> list[int]:
+        """Narrow by the kernel if it is sure of all texts, else by pyarrow; see `narrow`."""
         plain = [some & ANY_KIND for some in candidates]
         kinds = None if self.is_thorough else match_kinds_natively(parser, block, plain)
         if kinds is None:

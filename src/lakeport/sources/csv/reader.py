@@ -514,7 +514,13 @@ class CsvReader:
     is_joined: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Yield a split's good records.
+
+        Raises:
+            BadRecords: a record is bad, unless `skip_bad`.
+            UnknownFields: the file has a column that the schema lacks, unless they are dropped.
+            SourceError: the file can't be read.
+        """
         extra = self._extra_columns(split)
         if extra and self.unknown is not UnknownPolicy.DROP:
             raise UnknownFields(
@@ -529,7 +535,7 @@ class CsvReader:
                 yield batch
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
+        """Check every record of a split; count the good ones, and values of unknown columns."""
         rows = 0
         bad: list[BadRecord] = []
         extra = self._extra_columns(split)
@@ -545,11 +551,11 @@ class CsvReader:
         return Scan(rows, tuple(bad), kinds, counts)
 
     def tolerant(self) -> CsvReader:
-        """See `lakeport.model.Reader.tolerant`."""
+        """Return the same reader with `skip_bad`."""
         return replace(self, skip_bad=True)
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
-        """See `lakeport.model.Reader.extended`."""
+        """Return the same reader with these unknown columns behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 

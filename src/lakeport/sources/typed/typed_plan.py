@@ -256,7 +256,7 @@ class TypedReader(DeclaredReader):
     mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Yield a split's rows with the types of `schema`; raise SourceError for a damaged file."""
         for batch in _FORMATS[self.format].read_batches(split, self.limits):
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 with name_file_in_errors(split.uri):
@@ -264,7 +264,7 @@ class TypedReader(DeclaredReader):
                 yield rows
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
+        """Count a split's rows: by metadata where the format has them, else by reading."""
         format_ = _FORMATS[self.format]
         if format_.count_rows is not None:
             return Scan(format_.count_rows(split))
