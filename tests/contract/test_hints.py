@@ -170,7 +170,7 @@ BY_SPARK = (
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
-        loading/replay loading/stream pages/lake pipeline/run schema/casting schema/hints
+        loading/replay loading/scan pages/lake pipeline/run schema/casting schema/hints
         schema/types shape sources/csv/detection sources/csv/csv_plan
         sources/csv/reader sources/database/database_source sources/excel/excel_plan
         sources/files/discovery sources/files/new_files sources/files/source_file
@@ -188,7 +188,7 @@ NAMING = {
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check
         engine/threads schema/rebase engine/failures
         engine/spark/jvm/jars engine/spark/lease engine/sql/query delta_log/paths
-        engine/spark/workers warm/client""",
+        engine/spark/workers warm/client warm/session""",
     "needs a store that fails, or a file of others": """pipeline/report sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/bookmarks
         writers/delta/files""",
