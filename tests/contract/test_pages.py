@@ -7,7 +7,7 @@ from pathlib import Path
 import lakeport
 from tests.contract.conftest import Land
 from tests.contract.targets import INTEGER, STRING, Target, records, schema, singer
-from tests.unit.html.read import Element, elements
+from tests.unit.html.elements import Element, elements
 
 
 def section(found: list[Element], path: str) -> Element:

@@ -17,7 +17,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.pages.file import build_lake_file
 from lakeport.pages.lake import open_pages
-from tests.unit.html.read import Element, elements
+from tests.unit.html.elements import Element, elements
 
 pytestmark = pytest.mark.spark
 HOSTILE = "<script>alert(1)</script>"

@@ -82,7 +82,7 @@ def draw_bars(
     height: int,
     band: tuple[float, float, str] | None = None,
 ) -> Markup:
-    """Draw columns of the same width, each of bars that stand on one another.
+    """Draw columns of equal width, each a stack of bars.
 
     Args:
         columns: words, value and class of each bar, the lowest one first.

@@ -253,7 +253,7 @@ def _build_inventory(session: DeltaSession, location: TableLocation, before: flo
 def _select_vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], before: float
 ) -> dict[str, StoredObject]:
-    """Return the files that no running writer can own.
+    """Return the files that no running writer can own: old, removed by the log, or change data.
 
     Change data counts as left over at once: no version's rows depend on it.
 

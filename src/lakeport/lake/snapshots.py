@@ -317,7 +317,7 @@ def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, s
 
 
 def format_arrow_type(type_: pa.DataType) -> str:
-    """Return a type's name as reports have it; a nested type has the names of its parts."""
+    """Return a type's name as reports have it; nested types are written as Arrow does."""
     return str(type_) if pa.types.is_nested(type_) else format_type(type_)
 
 
@@ -337,7 +337,7 @@ def _format_spark_type(type_: Any) -> str:
 
 
 def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
-    """Return number, bytes and small files of these, with a warning if most are small.
+    """Return count, bytes and small files of these sizes, with a warning if most are small.
 
     Args:
         sizes: of the files, in bytes.

@@ -302,7 +302,7 @@ class InexactError(Exception):
 
 
 def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether some values of `source` have equals in `target`, so that `convert_exactly` may do.
+    """Whether values of `source` can have equals in `target`; `convert_exactly` checks each.
 
     >>> can_convert(pa.int64(), pa.date32()), can_convert(pa.string(), pa.date32())
     (False, True)

@@ -360,7 +360,7 @@ def _build_decimal(
 def _find_step_scale(
     schema: Mapping[str, Any], parser: _SchemaParser, path: tuple[str, ...]
 ) -> int:
-    """Return the fraction digits of `multipleOf`; 18 at most if integers may need the room."""
+    """Return the fraction digits of `multipleOf`; at most 18 unless bounds leave room for more."""
     step = _parse_decimal(schema["multipleOf"])
     if step is None or step <= 0:
         raise parser.build_error(path, "has a `multipleOf` that is not a number above zero")

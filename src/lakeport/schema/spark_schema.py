@@ -111,6 +111,7 @@ def build_json_mark(part: pa.Field) -> dict[str, Any]:
 
 
 def _struct_to_spark(fields: Any, path: str) -> dict[str, Any]:
+    """Convert Arrow fields to a struct in Spark's JSON; `path` is the struct's, for errors."""
     return {
         "type": "struct",
         "fields": [
@@ -126,6 +127,7 @@ def _struct_to_spark(fields: Any, path: str) -> dict[str, Any]:
 
 
 def _type_to_spark(t: Any, path: str) -> Any:
+    """Convert an Arrow type to Spark's JSON; raise SchemaConflict if tables lack it."""
     name = _NAMES.get(t)
     if name is not None:
         return name
@@ -150,6 +152,7 @@ def _type_to_spark(t: Any, path: str) -> Any:
 
 
 def _type_to_arrow(spark: Any, path: str) -> Any:
+    """Convert a type in Spark's JSON to Arrow; raise SchemaConflict for unknown ones."""
     if isinstance(spark, str):
         return _flat_type_to_arrow(spark, path)
     if isinstance(spark, Mapping):
@@ -165,6 +168,7 @@ def _type_to_arrow(spark: Any, path: str) -> Any:
 
 
 def _field_to_arrow(spark: Mapping[str, Any], path: str) -> Any:
+    """Convert a field in Spark's JSON to Arrow, with its mark of JSON."""
     name = spark["name"]
     found = pa.field(name, _type_to_arrow(spark["type"], f"{path}.{name}" if path else name))
     mark = (spark.get("metadata") or {}).get(JSON_KEY)
@@ -184,6 +188,7 @@ def _mark_json(part: Any, at: list[str]) -> Any:
 
 
 def _flat_type_to_arrow(name: str, path: str) -> Any:
+    """Convert the name of a flat Spark type to Arrow."""
     if name in _TYPES:
         return _TYPES[name]
     if name == "decimal":

@@ -9,12 +9,12 @@ from base64 import b64encode
 from lakeport.html import document
 from lakeport.html.document import read_asset
 from lakeport.html.table import Preview, render_table_page, render_table_part
-from tests.unit.html import made
-from tests.unit.html.read import elements
+from tests.unit.html import kit
+from tests.unit.html.elements import elements
 
 
 def alone() -> str:
-    body = render_table_page(made.table(), Preview())
+    body = render_table_page(kit.table(), Preview())
     return document.build_single_document("t", body, lambda path: f"#{path}")
 
 
@@ -59,13 +59,13 @@ def test_the_style_of_a_notebook_is_that_of_its_own_cell_alone() -> None:
     for selector in selectors:
         for one in re.split(r",(?![^(]*\))", selector):
             assert one.strip().startswith((".lakeport", "body.lakeport")), selector
-    cell = document.build_notebook_part(render_table_part(made.table()))
+    cell = document.build_notebook_part(render_table_part(kit.table()))
     assert elements(cell)[0].attributes["class"] == "lakeport"
 
 
 def test_a_linked_document_takes_its_style_and_script_from_beside_it() -> None:
     page = document.build_linked_document(
-        document.Page("/", "t", render_table_part(made.table())), [("t", "")], lambda path: path
+        document.Page("/", "t", render_table_part(kit.table())), [("t", "")], lambda path: path
     )
     found = elements(page)
     scripts = [each.attributes["src"] for each in found if each.name == "script"]

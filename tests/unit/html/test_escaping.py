@@ -14,31 +14,31 @@ from lakeport.html.run import render_plan_page, render_run_page
 from lakeport.html.table import Preview, render_table_page
 from lakeport.lake.runs import LakeRun
 from lakeport.pages.lake import render_lake_page
-from tests.unit.html import made
-from tests.unit.html.read import elements
+from tests.unit.html import kit
+from tests.unit.html.elements import elements
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&lt;{{ 7 * 7 }}</title>-->"
 
 
 def of_lake(text: str) -> str:
-    run = LakeRun("a", text, made.BEGIN, 1.5, 3, (text,), False, text, made.report(text))
-    tables = [made.lake_table(text)]
-    return render_lake_page(f"/lake/{text}", tables, [run], made.BEGIN, lambda path: f"#{path}")
+    run = LakeRun("a", text, kit.BEGIN, 1.5, 3, (text,), False, text, kit.report(text))
+    tables = [kit.lake_table(text)]
+    return render_lake_page(f"/lake/{text}", tables, [run], kit.BEGIN, lambda path: f"#{path}")
 
 
 def of_table(text: str) -> str:
     rows = Preview([(text, "n")], [[(text, "")]], text)
-    return render_table_page(made.table(text), rows)
+    return render_table_page(kit.table(text), rows)
 
 
 def of_run(text: str) -> str:
     return render_run_page(
-        made.run(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
+        kit.run(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
     )
 
 
 def of_plan(text: str) -> str:
-    return render_plan_page(made.plan(text))
+    return render_plan_page(kit.plan(text))
 
 
 PAGES = [of_lake, of_table, of_run, of_plan]

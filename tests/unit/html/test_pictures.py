@@ -9,8 +9,8 @@ from lakeport.html import charts
 from lakeport.html.text import format_duration
 from lakeport.model import Span
 from lakeport.units import format_count, format_size
-from tests.unit.html import made
-from tests.unit.html.read import Element, elements
+from tests.unit.html import kit
+from tests.unit.html.elements import Element, elements
 
 
 def percent(element: Element, name: str) -> float:
@@ -33,7 +33,7 @@ def lines(html: str) -> list[list[tuple[float, float]]]:
 
 
 def test_a_line_goes_on_from_version_to_version() -> None:
-    versions = [made.version(0, rows=0), made.version(1, rows=50), made.version(2, rows=100)]
+    versions = [kit.version(0, rows=0), kit.version(1, rows=50), kit.version(2, rows=100)]
     drawn = charts.draw_growth(versions, lambda v: v.rows, "rows")
     assert lines(drawn) == [
         [(0, 100), (333.3, 100), (333.3, 50), (666.7, 50), (666.7, 0), (1000, 0)]
@@ -42,7 +42,7 @@ def test_a_line_goes_on_from_version_to_version() -> None:
 
 
 def test_versions_that_do_not_tell_are_passed_over() -> None:
-    versions = [made.version(4, rows=None), made.version(5, rows=None), made.version(6, rows=9)]
+    versions = [kit.version(4, rows=None), kit.version(5, rows=None), kit.version(6, rows=9)]
     assert lines(charts.draw_growth(versions, lambda v: v.rows, "rows"))
     none = charts.draw_growth(versions[:2], lambda v: v.rows, "rows")
     assert elements(none)[0].name == "p"

@@ -44,20 +44,6 @@ def test_names_that_differ_only_in_case_are_refused(case: str | None) -> None:
         plan_shape(pa.schema([("Id", pa.int64()), ("id", pa.int64())]), header_case=case)  # type: ignore[arg-type]
 
 
-def test_header_case_covers_the_internal_columns() -> None:
-    shape = plan_shape(pa.schema([("userId", pa.int64())]), header_case="upper")
-    assert shape.schema.names == ["USERID", "_MAGE_CREATED_AT", "_MAGE_UPDATED_AT"]
-
-
-def test_no_internal_columns_when_left_out_and_another_prefix_when_set() -> None:
-    source = pa.schema([("id", pa.int64())])
-    assert plan_shape(source, internal_prefix=None).schema.names == ["id"]
-    assert plan_shape(source, internal_prefix="_lp_").schema.names[1:] == [
-        "_lp_created_at",
-        "_lp_updated_at",
-    ]
-
-
 def test_alignment_reorders_fills_and_casts_nested_columns() -> None:
     source = pa.schema(
         [
