@@ -14,7 +14,7 @@ import pytest
 import lakeport
 from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.sources.database.access import access_of
+from lakeport.sources.database.access import make_access
 from tests.database.kit import Schema
 
 CANARY = "canary-5ecret"
@@ -164,7 +164,7 @@ class ended_once_it_reads:  # noqa: N801
 
 def test_what_goes_to_tasks_shows_no_password() -> None:
     source = DatabaseSource(database=f"postgresql://me:{CANARY}@db/shop?sslmode=require", table="t")
-    access = access_of(source)
+    access = make_access(source)
     assert CANARY not in repr(access)
     assert CANARY not in repr(source)
     assert pickle.loads(pickle.dumps(access)) == access

@@ -46,7 +46,7 @@ from lakeport.lake.table import Table
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import apply_header_case, list_internal_columns
-from lakeport.sources.database.database_source import mark_of
+from lakeport.sources.database.database_source import deletion_mark
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -228,7 +228,7 @@ def _find_single_input(load: Load, streams: Sequence[StreamReport]) -> ReadDatas
         return None
     columns = dict(streams[0].source_columns)
     if isinstance(load.source, DatabaseSource) and load.source.deletes == "compare":
-        columns.pop(mark_of(load.target), None)  # which lakeport may have added
+        columns.pop(deletion_mark(load.target), None)  # which lakeport may have added
     return ReadDataset(names.pop(), columns) if names and columns else None
 
 

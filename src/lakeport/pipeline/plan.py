@@ -43,7 +43,7 @@ from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.scrub import scrub
 from lakeport.sources import tables
-from lakeport.sources.database.database_source import bookmark_name, described
+from lakeport.sources.database.database_source import bookmark_name, describe_columns
 from lakeport.sources.files.new_files import open_new_files
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.splits import InMemoryReader
@@ -277,7 +277,7 @@ class ResultPlanner:
             frame = next(iter(frames.values()))
             return self._plan_batch(load, Batch(load.name, 0, frame=frame), frames)
         if isinstance(source, DatabaseSource) and not source.is_jdbc:
-            schema = described(source)
+            schema = describe_columns(source)
             columns = InMemoryReader(schema, schema.empty_table())
             return self._plan_batch(load, Batch(load.name, 0, reader=columns), {})
         raise SourceError(_UNREAD_HINT)

@@ -1,7 +1,7 @@
-"""How to reach a database, and a connection to it: the driver's, or one of a task's own.
+"""Connect to databases by ADBC, and turn drivers' errors into errors without values of rows.
 
-A database's message may quote a value of a row. Of those about values only the fixed words of
-known ones get through; all others are about names, permissions and connections.
+A database's message may quote a value of a row. Messages about values are replaced by the fixed
+words of known ones. Messages about names, permissions and connections are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 TOO_LONG: Final = "holds whole numbers of more than 38 digits"
-"""What the query for a column says of values that no table can hold."""
+"""The message of the query for a DuckDB column with values that no table can hold."""
 
 _PLACE: Final = "see that the URI's host, port and database are right, and that this machine may "
 _HINTS: Final = (
@@ -89,9 +89,9 @@ _WAITS: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "6",
 }
-"""Seconds until a silent host is given up: one that does not answer, and one that has gone since.
+"""libpq's timeouts, in seconds: for connecting, and for noticing that the server has gone.
 
-The system's own limit for the second is hours. Source: libpq's connection parameters, tcp(7).
+Without keepalives the system takes hours. Source: libpq's connection parameters, tcp(7).
 """
 _VARIABLES: Final = {
     "USER": "user",
@@ -108,53 +108,53 @@ _VARIABLES: Final = {
     "SSLKEY": "sslkey",
     "CONNECT_TIMEOUT": "connect_timeout",
 }
-"""libpq's variables, without the `PG` before them -> what a URI calls them."""
+"""libpq's environment variables, without the prefix `PG` -> the URI's parameters."""
 _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path or jdbc:..."
 
 
 @contextmanager
-def named(place: str, secrets: Sequence[str]) -> Iterator[None]:
-    """Raise what a driver raises as an error of ours.
+def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None]:
+    """Context manager that turns a driver's errors into SourceError.
 
     Args:
-        place: what to call the database.
-        secrets: what must not be in the message.
-
-    Raises:
-        SourceError: the driver raised.
+        place: the database's name in the message.
+        secrets: texts that must not be in the message.
     """
     try:
         yield
     except LakeportError:
         raise
     except Exception as error:
-        if not _from_driver(error):
+        if not _is_driver_error(error):
             raise
-        found = _error(error, place, secrets)
+        found = _make_source_error(error, place, secrets)
     else:
         return
     raise found  # outside the handler: the foreign error's text may hold values
 
 
-def _from_driver(error: Exception) -> bool:
+def _is_driver_error(error: Exception) -> bool:
+    """Whether an error comes from ADBC, Arrow or the operating system."""
     module = type(error).__module__
     return isinstance(error, OSError) or module.startswith(("adbc_driver_manager", "pyarrow"))
 
 
-def _error(error: Exception, place: str, secrets: Sequence[str]) -> SourceError:
+def _make_source_error(error: Exception, place: str, secrets: Sequence[str]) -> SourceError:
+    """Return the SourceError for a driver's error, with a hint for known ones."""
     text = str(error)
     state = getattr(error, "sqlstate", None) or next(iter(_STATE.findall(text)), "")
-    words = scrub(_words(text, state or ""), secrets)
-    hint = next((hint for pattern, hint in _HINTS if _about(pattern, words, state)), "")
+    words = scrub(_get_safe_message(text, state or ""), secrets)
+    hint = next((hint for pattern, hint in _HINTS if _matches(pattern, words, state)), "")
     return SourceError(f"{place}: {words}", hint or "correct the `query`, the table or the URI.")
 
 
-def _about(pattern: str, words: str, state: str | None) -> bool:
+def _matches(pattern: str, words: str, state: str | None) -> bool:
+    """Whether a pattern is found in an error's words or SQLSTATE."""
     return bool(re.search(pattern, f"{words} {state or ''}", re.IGNORECASE))
 
 
-def _words(text: str, state: str) -> str:
-    """What may be told of a message."""
+def _get_safe_message(text: str, state: str) -> str:
+    """Return the part of a driver's message that quotes no value of a row."""
     for pattern in _ABOUT_VALUES:
         if found := pattern.search(text):
             return f"a value of the query can't be read: {found[0].lower()}"
@@ -163,12 +163,12 @@ def _words(text: str, state: str) -> str:
     from_start = "Failed to connect" in text or "Failed to open" in text
     naming = _NAMES.search(text)
     if state[:2] in _NAMING or from_start or naming:
-        return _first(text)
+        return _strip_query(text)
     return f"the database ended the query with an error{f' ({state})' if state else ''}"
 
 
-def _first(text: str) -> str:
-    """The message itself: not the query, and not the driver's own words before it."""
+def _strip_query(text: str) -> str:
+    """Return a message without its query and the driver's prefix; at most 300 characters."""
     for end in ("\nQuery was:", "\nquery:", "\nLINE ", "\nCandidate bindings:"):
         text = text.partition(end)[0]
     for mark in ("Failed to prepare query:", "Failed to connect:", "FATAL:", "ERROR:", "Error:"):
@@ -178,16 +178,16 @@ def _first(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach a database. Pickled into tasks; as text it shows no secret.
+class DatabaseAccess:
+    """A database's address, driver and settings. Pickled into tasks; its repr has no secret.
 
     Attributes:
-        place: what to call the database, without a secret.
-        module: the Python package that brings the driver; empty for one by its name alone.
-        extra: the extra of lakeport that brings that package.
-        driver: what an ADBC driver is called where no package brings it.
-        settings: what the driver takes to open the database.
-        secrets: what must not be in any message.
+        place: the database's name in messages and bookmarks, without secrets.
+        module: the Python package with the driver; empty if the driver is loaded by its name.
+        extra: the extra of lakeport that installs that package.
+        driver: the driver's name, if no package has it.
+        settings: the driver's settings to open the database.
+        secrets: texts that must not be in any message.
     """
 
     place: str
@@ -198,14 +198,14 @@ class Access:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @contextmanager
-    def connected(self) -> Iterator[DatabaseSession]:
-        """A connection, for as long as the body runs.
+    def connect(self) -> Iterator[DatabaseSession]:
+        """Open a connection, and close it at the end of the body.
 
         Raises:
             MissingDependency: the driver is not installed.
             SourceError: the database can't be reached, or refuses.
         """
-        with named(self.place, self.secrets):
+        with translate_driver_errors(self.place, self.secrets):
             connection = self._connect()
         try:
             session = DatabaseSession(self, connection)
@@ -214,6 +214,7 @@ class Access:
             session.close()
 
     def _connect(self) -> Any:
+        """Open a connection; raise MissingDependency if the driver's package is not installed."""
         try:
             manager = import_module("adbc_driver_manager.dbapi")
             module: Any = import_module(self.module) if self.module else None
@@ -236,14 +237,14 @@ class Access:
 
 
 class DatabaseSession:
-    """One connection: statements and queries, one after another."""
+    """One connection, which runs one statement or query at a time."""
 
-    def __init__(self, access: Access, connection: Any) -> None:
+    def __init__(self, access: DatabaseAccess, connection: Any) -> None:
         self.access = access
         self._connection = connection
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a small answer; none of a statement that answers nothing.
+    def fetch_rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a query or statement and return all rows of its result; meant for small ones.
 
         Raises:
             SourceError: the database refuses.
@@ -256,12 +257,12 @@ class DatabaseSession:
         columns = (column.to_pylist() for column in table.columns)  # names may come twice
         return list(zip(*columns, strict=True))
 
-    def value(self, query: str) -> Any:
-        """The one value of an answer."""
-        return self.rows(query)[0][0]
+    def fetch_value(self, query: str) -> Any:
+        """Return the first value of a query's first row."""
+        return self.fetch_rows(query)[0][0]
 
-    def schema(self, query: str) -> pa.Schema:
-        """The columns of a query, which is not run where the driver can tell without.
+    def fetch_schema(self, query: str) -> pa.Schema:
+        """Return the columns of a query, without running it if the driver can.
 
         Raises:
             SourceError: the database refuses.
@@ -276,28 +277,32 @@ class DatabaseSession:
                 with cursor.fetch_record_batch() as reader:
                     return reader.schema
 
-    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """A query's rows, as they come.
+    def fetch_batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Run a query and yield its rows as they arrive.
 
         Raises:
             SourceError: the database refuses, or the connection breaks.
         """
         with self._cursor() as cursor:
             cursor.execute(query)
-            yield from _gathered(cursor.fetch_record_batch())
+            yield from _rebatch(cursor.fetch_record_batch())
 
     def close(self) -> None:
-        """End the connection, and with it whatever it holds."""
+        """Close the connection, which ends its transaction and snapshot."""
         self._connection.close()
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        with named(self.access.place, self.access.secrets), self._connection.cursor() as cursor:
+        """Open a cursor whose driver's errors become SourceError."""
+        with (
+            translate_driver_errors(self.access.place, self.access.secrets),
+            self._connection.cursor() as cursor,
+        ):
             yield cursor
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of a size that is worth its overhead; some drivers' are small."""
+def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of at least 32,768 rows or 16 MiB; some drivers' are small."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -312,26 +317,28 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def access_of(source: DatabaseSource) -> Access:
-    """How to reach a source's database.
+def make_access(source: DatabaseSource) -> DatabaseAccess:
+    """Return the address and driver of a source's database.
 
     Raises:
-        ConfigError: the URI does not tell, or names a file that is not there.
+        ConfigError: the URI is malformed, has an unknown scheme, or names a missing file.
     """
     uri = source.database.get_secret_value()
     scheme, options = parse_scheme(uri), dict(source.options)
     if source.driver:
         settings = {"uri": uri, **options} if uri else options
         place = f"the database of {source.driver!r}"
-        return Access(place, driver=source.driver, settings=settings, secrets=source.secrets())
+        return DatabaseAccess(
+            place, driver=source.driver, settings=settings, secrets=source.secrets()
+        )
     if scheme == "postgresql":
         try:
-            given, place = _surrounded(uri, os.environ), _place(uri)
+            given, place = _add_environment(uri, os.environ), _name_server(uri)
         except ValueError:
             raise ConfigError(
                 "the URI of the database is malformed", f"write {_SCHEMES}."
             ) from None
-        return Access(
+        return DatabaseAccess(
             place,
             "adbc_driver_postgresql",
             source.extra,
@@ -339,32 +346,32 @@ def access_of(source: DatabaseSource) -> Access:
             secrets=(*source.secrets(), os.environ.get("PGPASSWORD", "")),
         )
     if scheme == "sqlite":
-        file = _file(uri)
+        file = _find_file(uri)
         settings = {"uri": f"{file.as_uri()}?mode=ro", **options}
-        return Access(str(file), "adbc_driver_sqlite", source.extra, settings=settings)
+        return DatabaseAccess(str(file), "adbc_driver_sqlite", source.extra, settings=settings)
     if scheme == "duckdb":
-        file = _file(uri)
+        file = _find_file(uri)
         settings = {"path": str(file), "access_mode": "READ_ONLY", **options}
-        return Access(str(file), "adbc_driver_duckdb", source.extra, settings=settings)
+        return DatabaseAccess(str(file), "adbc_driver_duckdb", source.extra, settings=settings)
     raise ConfigError(
         f"no driver is known for a database that begins with {scheme!r}",
         f"write {_SCHEMES}; or name an ADBC driver as `driver`.",
     )
 
 
-def _place(uri: str) -> str:
-    """Host, port and name: all of a server's URI that is neither a user nor a secret."""
+def _name_server(uri: str) -> str:
+    """Return a server's URI with host, port and database name, without user and password."""
     split = urlsplit(uri)
     host = split.netloc.rpartition("@")[2] or dict(parse_qsl(split.query)).get("host", "")
     return f"postgresql://{host}/{unquote(split.path.lstrip('/'))}".rstrip("/")
 
 
-def _surrounded(uri: str, environment: Mapping[str, str]) -> str:
-    """The URI with what libpq would take from this process's environment.
+def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
+    """Return the URI with the parameters that libpq would take from this process's environment.
 
-    Tasks may have another one. There is also an end to how long a silent host is waited for.
+    Tasks may have another environment. Timeouts are added, too, if none are set.
 
-    >>> found = _surrounded("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
+    >>> found = _add_environment("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
     >>> found.partition("&keepalives")[0]
     'postgresql://me@db/shop?password=a%20b&connect_timeout=30'
     """
@@ -389,8 +396,12 @@ def _surrounded(uri: str, environment: Mapping[str, str]) -> str:
     return f"{plain}?{query}{'&' * bool(query)}{more}"
 
 
-def _file(uri: str) -> Path:
-    """The file of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:path`."""
+def _find_file(uri: str) -> Path:
+    """Return the path in `sqlite:///relative`, `sqlite:////absolute` or `sqlite:path`.
+
+    Raises:
+        ConfigError: the URI names no file, or a missing one.
+    """
     path = uri.partition(":")[2]
     path = path[3:] if path.startswith("///") else path
     if not path or path.startswith("//") or path == ":memory:":

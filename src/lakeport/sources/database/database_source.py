@@ -1,22 +1,24 @@
-"""A table or a query of a database as a source: one flush, with what is new and what is gone.
+"""Read a table or a query of a database: one flush with new rows and the keys of deleted rows.
 
 ```
 connect ─▶ begin the snapshot ─▶ columns ─▶ ranges ─▶ tasks: join the snapshot, read a range
 ```
 The driver's connection holds the snapshot until the load has ended.
 
-The bookmark names the file, which is written before the commit and never changed. One that is not
-named any more stays for thirty days at least, unless it was older when another took its place.
-
-The keys of both sides are held in memory while they are compared, and nothing else is.
+With a cursor, only new rows are read:
 
 ```
-remembered value ─▶ rows with at least it, without those that have landed ─▶ up to the newest now
+bookmark's value ─▶ rows with that value or more, without landed ones ─▶ up to the newest value
 ```
-The newest value is taken from the snapshot, so that rows that come meanwhile come next time. Rows
-that share the last value are told apart by all of their columns where rows are merged, so that one
-that changed since lands again, and else by their keys: a few by what the bookmark holds, many by a
-file that it names, and beyond that by their number alone.
+The newest value is read in the snapshot; rows that are added later are read by the next load. Many
+rows may share the last value. Then landed rows are recognised by a digest: of all columns if rows
+are merged, so that a changed row is landed again, else of their keys. The bookmark holds a few
+digests itself, or names a file of many. Of more rows it holds the number only.
+
+A file of digests is written before the commit and never changed. Once no bookmark names it, it
+stays for at least thirty days, unless it was older than that already.
+
+With `deletes: compare`, the keys of the source and of the table are held in memory.
 """
 
 from __future__ import annotations
@@ -41,75 +43,78 @@ from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
 from lakeport.schema.casting import cast_batch, normalise_schema
 from lakeport.schema.types import TIMESTAMP, format_type, to_table_field
 from lakeport.shape import DELETED_AT
-from lakeport.sources.database.access import DatabaseSession, access_of
+from lakeport.sources.database.access import DatabaseSession, make_access
 from lakeport.sources.database.dialects import (
     DatabaseColumn,
-    DuckDb,
-    Postgres,
+    DuckDbDialect,
+    PostgresDialect,
     SqlDialect,
-    Sqlite,
-    query_of,
-    quoted,
+    SqliteDialect,
+    quote_identifier,
+    wrap_query,
 )
 from lakeport.sources.database.reader import (
     DatabaseReader,
-    column_named,
-    literal,
-    number_of_ranges,
-    ranges,
+    count_ranges,
+    find_column,
+    split_ranges,
+    sql_literal,
 )
 from lakeport.sources.splits import InMemoryReader
 from lakeport.sources.target import TargetTables
+from lakeport.units import pluralize
 
 MOST_ROWS: Final = 100_000
-"""Most rows of the newest value that a table remembers to tell apart."""
+"""Maximum number of rows with the newest value whose digests a bookmark keeps."""
 _MOST_COMPARED: Final = MOST_ROWS
-"""Most rows of the newest value that are read to remember them; a condition takes as many."""
+"""Maximum number of rows with the newest value that are read for their digests."""
 
-_WIDTH: Final = 16
-_TYPE: Final = pa.binary(_WIDTH)
-_KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
-_NONE: Final = pa.array([], _TYPE)
+_DIGEST_BYTES: Final = 16
+_DIGEST_TYPE: Final = pa.binary(_DIGEST_BYTES)
+_RETENTION_SECONDS: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
+_NO_DIGESTS: Final = pa.array([], _DIGEST_TYPE)
 
 _FEW_ROWS: Final = 500
-_FEW_CHARACTERS: Final = 40_000
-_MOST_CHARACTERS: Final = 16_000_000
-_NO_ROW: Final = "1 = 0"
-_WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
+_MAX_BOOKMARK_CHARACTERS: Final = 40_000
+_MAX_CHARACTERS: Final = 16_000_000
+_NO_ROW_CONDITION: Final = "1 = 0"
+_ROW_MARK: Final = "="  # the first character of a digest of all columns, not of the keys
 _HINT: Final = (
     "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
 )
 
 _OUTPUT_RATIO: Final = 0.4
 _DIALECTS: Final[dict[str, type[SqlDialect]]] = {
-    "postgresql": Postgres,
-    "sqlite": Sqlite,
-    "duckdb": DuckDb,
+    "postgresql": PostgresDialect,
+    "sqlite": SqliteDialect,
+    "duckdb": DuckDbDialect,
 }
 
 
-def digests(texts: Iterable[str]) -> pa.Array:
-    """The digests of texts that tell rows apart."""
+def digest_texts(texts: Iterable[str]) -> pa.Array:
+    """Return 16-byte digests of texts."""
     data = (str(text).encode("utf-8", "surrogatepass") for text in texts)
-    return pa.array([hashlib.blake2b(one, digest_size=_WIDTH).digest() for one in data], _TYPE)
+    return pa.array(
+        [hashlib.blake2b(one, digest_size=_DIGEST_BYTES).digest() for one in data], _DIGEST_TYPE
+    )
 
 
-def split_known(
-    batches: Iterable[pa.RecordBatch], known: pa.Array = _NONE
+def split_by_known(
+    batches: Iterable[pa.RecordBatch], known: pa.Array = _NO_DIGESTS
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Return the texts that tell rows apart, each once: first those that are new, then known ones.
+    """Split the texts that identify rows into new and known ones, each without repetitions.
 
     Args:
-        batches: with one column, of such texts.
-        known: digests, `MOST_ROWS` of them at most.
+        batches: record batches with one column, of texts.
+        known: the digests of known texts, at most `MOST_ROWS`.
 
     Returns:
-        In place of the first ones None, where there are more than `MOST_ROWS`.
+        The new texts, or None if there are more than `MOST_ROWS`; and the known ones.
     """
     old, new = dict[str, None](), dict[str, None]()
     for batch in batches:
         texts = batch.column(0)
-        is_old = pc.is_in(digests(texts.to_pylist()), known)
+        is_old = pc.is_in(digest_texts(texts.to_pylist()), known)
         old.update(dict.fromkeys(texts.filter(is_old).to_pylist()))
         if len(new) <= MOST_ROWS:
             new.update(dict.fromkeys(texts.filter(pc.invert(is_old)).to_pylist()))
@@ -117,22 +122,22 @@ def split_known(
 
 
 def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
-    """How many rows have known keys, but are not known as they are.
+    """Count the rows whose keys are known and whose other columns have changed.
 
     Args:
-        batch: with two columns of texts: what tells the keys, and what tells the whole rows.
-        known: digests of such texts.
+        batch: a record batch with two columns of texts: of the keys, and of the whole rows.
+        known: the digests of known texts.
     """
-    keys, rows = (pc.is_in(digests(texts.to_pylist()), known) for texts in batch.columns)
+    keys, rows = (pc.is_in(digest_texts(texts.to_pylist()), known) for texts in batch.columns)
     return int(pc.sum(pc.and_not(keys, rows)).as_py() or 0)
 
 
 @dataclass(frozen=True)
 class LandedRows:
-    """The files of one bookmark.
+    """The files with digests of landed rows of one bookmark.
 
     Attributes:
-        memory: the table's.
+        memory: the table's bookmarks.
         bookmark: the bookmark's name.
     """
 
@@ -140,65 +145,66 @@ class LandedRows:
     bookmark: str
 
     def read(self, kept: Mapping[str, Any]) -> pa.Array | None:
-        """The digests that a bookmark names; None if their file is gone.
+        """Return the digests in the file that a bookmark names, or None if the file is missing.
 
         Raises:
-            DestinationError: the store refused, or the file is damaged.
+            DestinationError: the store refuses, or the file is damaged.
         """
-        key = self._key(kept["file"])
+        key = self._object_key(kept["file"])
         data = self.memory.storage.get(key)
-        if data is not None and len(data) != kept["rows"] * _WIDTH:
+        if data is not None and len(data) != kept["rows"] * _DIGEST_BYTES:
             raise DestinationError(
-                f"{self.memory.storage.uri(key)} is damaged, and tells which rows have landed",
+                f"{self.memory.storage.uri(key)} is damaged, and lists which rows have landed",
                 "bring it back from a copy, or land all anew with a full refresh.",
             )
-        return data and pa.Array.from_buffers(_TYPE, kept["rows"], [None, pa.py_buffer(data)])
+        return data and pa.Array.from_buffers(
+            _DIGEST_TYPE, kept["rows"], [None, pa.py_buffer(data)]
+        )
 
-    def kept(
+    def plan_digests(
         self, texts: Sequence[str], before: Mapping[str, Any] | Sequence[str] | None
     ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """What a bookmark says of rows, and what writes their digests; call it before the commit.
+        """Return a bookmark's entry for rows, and a function that writes their digests to a file.
+
+        The function has to be called before the commit. It deletes old files, too.
 
         Args:
-            texts: what tells the rows apart.
-            before: what the bookmark says so far; a file that it names stays.
+            texts: the texts that identify the rows.
+            before: the bookmark's entry so far; its file stays.
         """
         name = f"{secrets.token_hex(16)}.digests"
-        named = {name, *([before["file"]] if isinstance(before, Mapping) else ())}
+        kept_names = {name, *([before["file"]] if isinstance(before, Mapping) else ())}
 
         def write() -> None:
-            data = b"".join(digests(texts).to_pylist())
-            self.memory.storage.put(self._key(name), data)
-            self._sweep(named)
+            data = b"".join(digest_texts(texts).to_pylist())
+            self.memory.storage.put(self._object_key(name), data)
+            self._delete_old_digests(kept_names)
 
         return {"file": name, "rows": len(texts)}, write
 
-    def _sweep(self, named: set[str]) -> None:
-        """Remove old files, but for those that are named now or were so far."""
-        storage, old = self.memory.storage, time.time() - _KEPT
-        with suppress(DestinationError):  # it may not be allowed, and can wait
-            for found in storage.list(self._key("").rstrip("/")):
-                if found.modified < old and found.key.rpartition("/")[2] not in named:
+    def _delete_old_digests(self, kept_names: set[str]) -> None:
+        """Delete files older than thirty days, without those whose names are given."""
+        storage, old = self.memory.storage, time.time() - _RETENTION_SECONDS
+        with suppress(DestinationError):  # deletion may not be allowed, and can wait
+            for found in storage.list(self._object_key("").rstrip("/")):
+                if found.modified < old and found.key.rpartition("/")[2] not in kept_names:
                     storage.delete(found.key)
 
-    def _key(self, name: str) -> str:
+    def _object_key(self, name: str) -> str:
         return f"{self.memory.folder}/cursors/{quote(self.bookmark, safe='')}/{name}"
 
 
-def mark_of(config: DestinationConfig) -> str:
-    """The column that marks a row of the table as deleted."""
+def deletion_mark(config: DestinationConfig) -> str:
+    """Return the name of the column that marks a row of the table as deleted."""
     return (config.hard_delete and config.delete_column) or DELETED_AT
 
 
-def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
-    """See that rows can be told apart and taken away.
+def check_comparable(config: DestinationConfig, keys: Sequence[str]) -> None:
+    """Raise ConfigError unless the target supports `deletes: compare`.
 
     Args:
         config: the target's.
-        keys: columns that identify a row.
-
-    Raises:
-        ConfigError: they can't.
+        keys: the columns that identify a row of the source.
     """
     wrong = ""
     if config.mode is not Mode.MERGE or config.file_type != "delta":
@@ -216,14 +222,14 @@ def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The rows that a load reads.
+class CursorWindow:
+    """The rows that a load reads, and the bookmark that it writes with them.
 
     Attributes:
-        where: the condition that they meet; empty for all. Rows that come meanwhile don't, also
-            where there is none yet, or they would land without a bookmark.
-        bookmark: what the table is to remember with them; None where there is no row at all.
-        empty: whether there is none.
+        where: the SQL condition of the rows; empty for all rows. Rows that are added later don't
+            meet it, even if there is no row yet: they would be landed without a bookmark.
+        bookmark: the bookmark; None if no row is read.
+        empty: whether the table has landed rows, and there are no new ones.
         warnings, notes, before_commit: see `Batch`.
     """
 
@@ -236,11 +242,11 @@ class Window:
 
 
 def bookmark_name(source: DatabaseSource) -> str:
-    """What a table remembers a source by."""
+    """Return the name of the bookmark for a source."""
     return f"database {source.name or source.table or 'query'}"
 
 
-def window(
+def find_window(
     session: DatabaseSession,
     dialect: SqlDialect,
     source: DatabaseSource,
@@ -250,82 +256,83 @@ def window(
     memory: Memory,
     *,
     merges: bool,
-) -> Window:
-    """What is new in a source with a cursor.
+) -> CursorWindow:
+    """Find the rows of a source with a cursor that its table has not had.
 
     Args:
-        session: a connection, in the load's snapshot.
-        dialect: how the database is asked.
-        source: with a cursor.
-        relation: what stands behind FROM.
-        columns: the source's.
-        keys: those of them that identify a row; empty where nothing tells.
-        memory: what the table remembers.
-        merges: whether rows replace those with their keys, so that some may come again.
+        session: a connection in the load's snapshot.
+        dialect: the database's SQL.
+        source: the description of the source, with a cursor.
+        relation: the table or subquery, in SQL.
+        columns: the source's columns.
+        keys: the columns that identify a row; empty if unknown.
+        memory: the table's bookmarks.
+        merges: whether rows replace rows with the same keys, so that some may be landed again.
 
     Raises:
-        ConfigError: there is no such column, or it is no cursor; or what is remembered belongs to
+        ConfigError: the cursor's column is missing or of a wrong type; or the bookmark belongs to
             another table, query, cursor or database.
-        SourceError: the cursor has nulls, or rows that can't be told apart came late.
+        SourceError: the cursor has nulls; or rows were added with the last value, and too many
+            rows had it to recognise those that have landed.
     """
-    column = column_named(source.cursor, columns, "cursor")
-    (column,), _ = dialect.settled(session, relation, "", (column,))
-    _check_type(column)
+    column = find_column(source.cursor, columns, "cursor")
+    (column,), _ = dialect.infer_open_types(session, relation, "", (column,))
+    _check_cursor_type(column)
     name = bookmark_name(source)
     landed = LandedRows(memory, name)
     names = tuple(c.name for c in columns)
-    asked = _CursorQueries(session, dialect, relation, column, keys, names, landed, merges)
-    about = _about(session, source, keys)
+    queries = _CursorQueries(session, dialect, relation, column, keys, names, landed, merges)
+    entry = _describe_cursor_source(session, source, keys)
     remembered = memory.bookmark(name)
     before = remembered.value
-    _check_same(before, about, name)
-    asked.check_nulls()
-    newest, backwards = asked.newest(before.get("value"))
+    _check_bookmark(before, entry, name)
+    queries.check_nulls()
+    newest, backwards = queries.read_newest(before.get("value"))
     if newest is None or backwards:
-        gone = (_went_back(source, backwards),) if before else ()
-        nothing = bool(before)
-        return Window(_NO_ROW, None, nothing, gone)
-    lower = asked.after(before)
+        warnings = (_backwards_warning(source, backwards),) if before else ()
+        return CursorWindow(_NO_ROW_CONDITION, empty=bool(before), warnings=warnings)
+    lower = queries.unlanded_condition(before)
     notes: tuple[str, ...] = ()
-    if changed := asked.changed(before):
-        rows = "1 row" if changed == 1 else f"{changed:,} rows"
+    if changed := queries.count_changed(before):
         notes = (
-            f"{rows} changed since, and kept the last value of the cursor {column.name!r}: the "
-            "changes are not landed; `--mode merge --merge-keys A,B` lands such, and so does "
-            "`--full-refresh`.",
+            f"{pluralize(changed, 'row')} changed since, and kept the last value of the cursor "
+            f"{column.name!r}: the changes are not landed; `--mode merge --merge-keys A,B` lands "
+            "such, and so does `--full-refresh`.",
         )
-    if repeated := asked.repeated(before):
+    if repeated := queries.count_repeated(before):
         notes += (
             f"{repeated:,} more of the rows with the last value of the cursor {column.name!r} are "
             "the same in every column as rows that have landed: without keys they count as these, "
             "and are not landed; `--full-refresh` lands them.",
         )
-    if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
-        return Window(_NO_ROW, None, empty=True, notes=notes)
-    tail = asked.tail(newest)
-    upper = asked.until(newest, tail.texts)
-    value = {**about, "value": newest, "rows": tail.rows, "left": tail.texts}
-    value["whole"] = any(text.startswith(_WHOLE) for text in tail.texts or ())
+    if lower and not queries.has_row(f"{lower} AND {queries.upper_condition(newest)}"):
+        return CursorWindow(_NO_ROW_CONDITION, empty=True, notes=notes)
+    newest_rows = queries.read_newest_rows(newest)
+    upper = queries.upper_condition(newest, newest_rows.texts)
+    value = {**entry, "value": newest, "rows": newest_rows.rows, "left": newest_rows.texts}
+    value["whole"] = any(text.startswith(_ROW_MARK) for text in newest_rows.texts or ())
     write = None
-    if tail.texts is None:
+    if newest_rows.texts is None:
         then = "are read again" if merges else "have to be all that have it"
-        notes += (f"{tail.rows:,} rows share the newest {column.name!r}: next time, they {then}.",)
-    elif not tail.few:
-        value["left"], write = landed.kept(tail.texts, before.get("left"))
+        notes += (
+            f"{newest_rows.rows:,} rows share the newest {column.name!r}: next time, they {then}.",
+        )
+    elif not newest_rows.few:
+        value["left"], write = landed.plan_digests(newest_rows.texts, before.get("left"))
     where = f"{lower} AND {upper}" if lower else upper
     bookmark = Bookmark(name, value, remembered.number)
-    return Window(where, bookmark, notes=notes, before_commit=write)
+    return CursorWindow(where, bookmark, notes=notes, before_commit=write)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tail:
-    """The rows with the newest value.
+class _NewestRows:
+    """The rows with the newest value of a cursor.
 
     Attributes:
-        rows: how many there are.
-        texts: what tells them apart in SQL, by their keys and by all columns, each once; None where
+        rows: the number of rows.
+        texts: the SQL digests of their keys and of all their columns, without repetitions; None if
             they are too many.
-        few: whether the bookmark has room for these.
+        few: whether the texts fit into the bookmark.
     """
 
     rows: int
@@ -335,7 +342,7 @@ class _Tail:
 
 @dataclass(frozen=True, slots=True)
 class _CursorQueries:
-    """Questions about the cursor of a source."""
+    """Runs queries about the cursor of a source, and builds conditions on it."""
 
     session: DatabaseSession
     dialect: SqlDialect
@@ -348,65 +355,75 @@ class _CursorQueries:
 
     @property
     def name(self) -> str:
-        return quoted(self.column.name)
+        """The cursor's column as an SQL identifier."""
+        return quote_identifier(self.column.name)
 
     @property
-    def _by_key(self) -> str:
-        """The expression that tells rows apart by their keys, or by all columns for want of any."""
-        return self.dialect.digest(self.keys or self.names)
+    def _key_digest(self) -> str:
+        """The SQL digest of a row's keys; without keys, of all columns."""
+        return self.dialect.digest_expression(self.keys or self.names)
 
     @property
-    def _by_row(self) -> str:
-        """The expression that tells rows with keys apart by all columns."""
-        return f"'{_WHOLE}' || {self.dialect.digest(self.names)}"
+    def _row_digest(self) -> str:
+        """The SQL digest of all columns, marked as such."""
+        return f"'{_ROW_MARK}' || {self.dialect.digest_expression(self.names)}"
 
     @property
-    def _whole(self) -> bool:
-        """Whether a row that changed counts as one that has not landed."""
+    def _compares_rows(self) -> bool:
+        """Whether a row that has changed counts as new: rows are merged by keys."""
         return self.merges and bool(self.keys)
 
     @property
-    def _apart(self) -> str:
-        """The expression that tells rows that have landed from others."""
-        return self._by_row if self._whole else self._by_key
+    def _identity(self) -> str:
+        """The SQL digest by which rows that have landed are recognised."""
+        return self._row_digest if self._compares_rows else self._key_digest
 
     def check_nulls(self) -> None:
-        if self.any(f"{self.name} IS NULL"):
+        """Raise SourceError if the cursor is null in some row."""
+        if self.has_row(f"{self.name} IS NULL"):
             raise SourceError(
                 f"the cursor {self.column.name!r} is null in some rows, which would never be read",
                 "name a column that every row has, or leave those rows out by a `query`.",
             )
 
-    def newest(self, before: str | None) -> tuple[str | None, bool]:
-        """The newest value as text, and whether it is older than the one before."""
-        text = self.dialect.text(f"max({self.name})")
+    def read_newest(self, before: str | None) -> tuple[str | None, bool]:
+        """Return the newest value as text, None if there is none; and whether `before` is newer."""
+        text = self.dialect.text_expression(f"max({self.name})")
         older = "0"
         if before is not None:
-            of = literal(before, self.column.type)
+            of = sql_literal(before, self.column.type)
             older = f"CASE WHEN max({self.name}) < {of} THEN 1 ELSE 0 END"
-        ((newest, is_older),) = self.session.rows(f"SELECT {text}, {older} FROM {self.relation}")
+        ((newest, is_older),) = self.session.fetch_rows(
+            f"SELECT {text}, {older} FROM {self.relation}"
+        )
         return newest, bool(int(is_older))
 
-    def any(self, where: str) -> bool:
-        """Whether some row meets a condition."""
+    def has_row(self, where: str) -> bool:
+        """Whether a row meets a condition."""
         found = f"SELECT 1 AS x FROM {self.relation} WHERE {where} LIMIT 1"
-        return bool(self.session.value(f"SELECT count(*) FROM ({found}) AS found"))
+        return bool(self.session.fetch_value(f"SELECT count(*) FROM ({found}) AS found"))
 
-    def after(self, before: Mapping[str, Any]) -> str:
-        """The condition of rows that have not landed yet; empty if none have."""
+    def unlanded_condition(self, before: Mapping[str, Any]) -> str:
+        """Return the condition of rows that have not landed; empty if there is no bookmark.
+
+        Raises:
+            SourceError: rows were added with the last value, and landed ones can't be recognised.
+        """
         if not before:
             return ""
-        last, left = literal(before["value"], self.column.type), before["left"]
+        last, left = sql_literal(before["value"], self.column.type), before["left"]
         if isinstance(left, list):
-            return self._behind(last, self._of(left), among=False)
+            return self._after_condition(last, self._select_texts(left), among=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
-            new, old = split_known(self.session.batches(self._tail(last, self._apart)), known)
+            new, old = split_by_known(
+                self.session.fetch_batches(self._newest_query(last, self._identity)), known
+            )
             few = new if new is not None else old
-            return self._behind(last, few, among=new is not None)
+            return self._after_condition(last, few, among=new is not None)
         if self.merges:
             return f"{self.name} >= {last}"
-        if self._count(last) != before["rows"]:
+        if self._count_newest(last) != before["rows"]:
             raise SourceError(
                 f"rows came late with the last value of the cursor {self.column.name!r}, which "
                 f"{before['rows']:,} rows had: too many to tell which have landed",
@@ -415,100 +432,117 @@ class _CursorQueries:
             )
         return f"{self.name} > {last}"
 
-    def changed(self, before: Mapping[str, Any]) -> int:
-        """How many rows with the last value are not what they were, where rows are not merged.
+    def count_changed(self, before: Mapping[str, Any]) -> int:
+        """Count landed rows with the last value that have changed, if rows are not merged.
 
-        0 where the bookmark does not tell: without keys, and of too many rows or too long ones.
+        Returns 0 if the bookmark has no digests of whole rows: without keys, and of too many rows.
         """
         if self.merges or not before.get("whole"):
             return 0
         left = before["left"]
         few = isinstance(left, list)
-        known = digests(left) if few else self.landed.read(left)
+        known = digest_texts(left) if few else self.landed.read(left)
         if known is None:
             return 0
-        query = self._tail(literal(before["value"], self.column.type), self._by_key, self._by_row)
+        query = self._newest_query(
+            sql_literal(before["value"], self.column.type), self._key_digest, self._row_digest
+        )
         if few:
-            query += f" AND {self._among(self._of(left))}"
-        return sum(count_changed(batch, known) for batch in self.session.batches(query))
+            query += f" AND {self._in_condition(self._select_texts(left))}"
+        return sum(count_changed(batch, known) for batch in self.session.fetch_batches(query))
 
-    def repeated(self, before: Mapping[str, Any]) -> int:
-        """Return the number of new rows at the last value that equal landed ones; 0 with keys.
+    def count_repeated(self, before: Mapping[str, Any]) -> int:
+        """Count new rows with the last value that equal landed rows in every column.
 
-        Of too many rows for the bookmark it is not told.
+        Returns 0 with keys, and if the bookmark itself has no digests.
         """
         left = before.get("left")
         if self.keys or not left or not isinstance(left, list):
             return 0
-        last = literal(before["value"], self.column.type)
-        among = f" AND {self._among(self._of(left))}"
-        return max(0, self._count(last, among) - int(before["rows"]))
+        last = sql_literal(before["value"], self.column.type)
+        among = f" AND {self._in_condition(self._select_texts(left))}"
+        return max(0, self._count_newest(last, among) - int(before["rows"]))
 
-    def until(self, newest: str, texts: Sequence[str] | None = None) -> str:
-        """The condition of rows up to the newest value.
+    def upper_condition(self, newest: str, texts: Sequence[str] | None = None) -> str:
+        """Return the condition of rows up to the newest value.
 
-        Where tasks don't share a snapshot, one that gets that value meanwhile has to wait, as it
-        is not among those that are remembered.
+        If tasks don't share a snapshot, the rows with that value are limited to those of `texts`:
+        a row that gets the value later is not in the bookmark, and is left to the next load.
         """
-        last = literal(newest, self.column.type)
-        texts = self._of(texts or ())
-        if self.dialect.shares or not texts:
+        last = sql_literal(newest, self.column.type)
+        texts = self._select_texts(texts or ())
+        if self.dialect.shares_snapshots or not texts:
             return f"{self.name} <= {last}"
         return (
             f"{self.name} <= {last} AND CASE WHEN {self.name} < {last} THEN 1 "
-            f"WHEN {self._among(texts)} THEN 1 ELSE 0 END = 1"
+            f"WHEN {self._in_condition(texts)} THEN 1 ELSE 0 END = 1"
         )
 
-    def tail(self, newest: str) -> _Tail:
-        """What to remember of the rows with the newest value."""
-        last = literal(newest, self.column.type)
-        rows = self._count(last)
+    def read_newest_rows(self, newest: str) -> _NewestRows:
+        """Read the number and the digests of the rows with the newest value."""
+        last = sql_literal(newest, self.column.type)
+        rows = self._count_newest(last)
         if rows > _MOST_COMPARED:
-            return _Tail(rows)
-        texts, _ = split_known(self.session.batches(self._tail(last, self._by_key)))
+            return _NewestRows(rows)
+        texts, _ = split_by_known(
+            self.session.fetch_batches(self._newest_query(last, self._key_digest))
+        )
         characters = sum(map(len, texts or ()))
-        if texts is None or characters > _MOST_CHARACTERS:
-            return _Tail(rows)
+        if texts is None or characters > _MAX_CHARACTERS:
+            return _NewestRows(rows)
         texts = sorted(texts)
-        if self.keys and (more := self._characters(last)) <= _MOST_CHARACTERS:
-            whole, _ = split_known(self.session.batches(self._tail(last, self._by_row)))
+        if self.keys and (more := self._sum_text_lengths(last)) <= _MAX_CHARACTERS:
+            whole, _ = split_by_known(
+                self.session.fetch_batches(self._newest_query(last, self._row_digest))
+            )
             texts, characters = [*texts, *sorted(whole or ())], characters + more
-        return _Tail(rows, texts, few=rows <= _FEW_ROWS and characters <= _FEW_CHARACTERS)
+        return _NewestRows(
+            rows, texts, few=rows <= _FEW_ROWS and characters <= _MAX_BOOKMARK_CHARACTERS
+        )
 
-    def _characters(self, last: str) -> int:
-        """How long the texts are that tell whole rows with a value apart: without a hash, any."""
-        query = self._tail(last, f"coalesce(sum(length({self._by_row})), 0)")
-        return int(self.session.value(query))
+    def _sum_text_lengths(self, last: str) -> int:
+        """Return the length of all digests of whole rows with a value; SQLite has no short ones."""
+        query = self._newest_query(last, f"coalesce(sum(length({self._row_digest})), 0)")
+        return int(self.session.fetch_value(query))
 
-    def _behind(self, last: str, texts: Sequence[str], *, among: bool) -> str:
-        """The condition of rows with more than a value, or with it and (not) among some."""
+    def _after_condition(self, last: str, texts: Sequence[str], *, among: bool) -> str:
+        """Return the condition of rows above a value, and of rows with it by their digests.
+
+        Args:
+            last: the value, in SQL.
+            texts: digests of rows with the value.
+            among: whether rows with the value have to have one of these digests, or none of them.
+        """
         if not texts:
             return f"{self.name} {'>' if among else '>='} {last}"
         return (
             f"{self.name} >= {last} AND CASE WHEN {self.name} > {last} THEN 1 "
-            f"WHEN {self._among(texts)} THEN {among:d} ELSE {not among:d} END = 1"
+            f"WHEN {self._in_condition(texts)} THEN {among:d} ELSE {not among:d} END = 1"
         )
 
-    def _among(self, texts: Sequence[str]) -> str:
-        known = ", ".join(literal(one, pa.string()) for one in texts)
-        return f"{self._apart} IN ({known})"
+    def _in_condition(self, texts: Sequence[str]) -> str:
+        """Return the condition of rows that have one of some digests."""
+        known = ", ".join(sql_literal(one, pa.string()) for one in texts)
+        return f"{self._identity} IN ({known})"
 
-    def _of(self, texts: Sequence[str]) -> list[str]:
-        """Return the remembered texts that `_apart` makes: of whole rows, or of keys."""
-        return [text for text in texts if text.startswith(_WHOLE) == self._whole]
+    def _select_texts(self, texts: Sequence[str]) -> list[str]:
+        """Return the digests that `_identity` computes: of whole rows, or of keys."""
+        return [text for text in texts if text.startswith(_ROW_MARK) == self._compares_rows]
 
-    def _tail(self, last: str, *expressions: str) -> str:
-        """The query of what expressions give for the rows with a value."""
+    def _newest_query(self, last: str, *expressions: str) -> str:
+        """Return the query for expressions over the rows with a value."""
         asked = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
         return f"SELECT {asked} FROM {self.relation} WHERE {self.name} = {last}"
 
-    def _count(self, last: str, among: str = "") -> int:
+    def _count_newest(self, last: str, among: str = "") -> int:
+        """Count the rows with a value, and with another condition."""
         query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}{among}"
-        return int(self.session.value(query))
+        return int(self.session.fetch_value(query))
 
 
-def _check_type(column: DatabaseColumn) -> None:
-    type_, plain = column.type, column.sql == quoted(column.name)
+def _check_cursor_type(column: DatabaseColumn) -> None:
+    """Raise ConfigError unless a column's type can be a cursor: its values have an order."""
+    type_, plain = column.type, column.sql == quote_identifier(column.name)
     grows = pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
     if pa.types.is_decimal(type_) or (plain and (grows or type_ == TIMESTAMP)):
         return
@@ -519,10 +553,10 @@ def _check_type(column: DatabaseColumn) -> None:
     )
 
 
-def _about(
+def _describe_cursor_source(
     session: DatabaseSession, source: DatabaseSource, keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What a remembered value belongs to."""
+    """Return the bookmark's entries about the source that its value belongs to."""
     query = f"query {hashlib.sha256(source.query.encode()).hexdigest()[:16]}"
     return {
         "database": session.access.place,
@@ -532,25 +566,29 @@ def _about(
     }
 
 
-def _check_same(before: Mapping[str, Any], about: Mapping[str, Any], name: str) -> None:
+def _check_bookmark(before: Mapping[str, Any], about: Mapping[str, Any], name: str) -> None:
+    """Raise ConfigError if a bookmark belongs to another source."""
     if not before:
         return
     for key, now in about.items():
         if before.get(key) != now:
             raise ConfigError(
-                f"what the table remembers as {name!r} belongs to {_words(key, before.get(key))}, "
-                f"and this source has {_words(key, now)}",
+                f"what the table remembers as {name!r} belongs to "
+                f"{_describe_part(key, before.get(key))}, and this source has "
+                f"{_describe_part(key, now)}",
                 _HINT,
             )
 
 
-def _words(key: str, value: Any) -> str:
+def _describe_part(key: str, value: Any) -> str:
+    """Return an entry of `_describe_cursor_source` in words."""
     if key == "keys":
         return f"the keys {', '.join(value)}" if value else "no keys"
     return f"{'' if key == 'of' else f'the {key} '}{value!r}"
 
 
-def _went_back(source: DatabaseSource, backwards: bool) -> str:
+def _backwards_warning(source: DatabaseSource, backwards: bool) -> str:
+    """Return the warning that the newest value is older than the last one, or gone."""
     what = "is older than the one that has landed" if backwards else "is gone, with all rows"
     return (
         f"the newest value of the cursor {source.cursor!r} {what}: rows were removed, or it went "
@@ -560,19 +598,19 @@ def _went_back(source: DatabaseSource, backwards: bool) -> str:
 
 @dataclass
 class DatabaseFlushes:
-    """Iterates exactly one flush: with no batch where nothing is new, and nothing gone.
+    """Iterates one flush with new rows and deleted keys, or without a batch if there are none.
 
     Args:
-        source: what to read.
+        source: the description of the source.
         stream: the stream's name.
-        cores: how many tasks run at once.
-        config: what the load does with the rows that the table has.
-        tables: what the stream's table remembers, and which keys it has.
+        cores: the number of tasks that run at once.
+        config: the target's.
+        tables: the target's tables, for the bookmark and keys of the stream's table.
 
     Raises:
         MissingDependency: the driver is not installed.
         ConfigError: the URI or a key of the source is wrong.
-        SourceError: the database can't be reached, or refuses.
+        SourceError: the database can't be reached, or refuses a query.
     """
 
     source: DatabaseSource
@@ -589,13 +627,13 @@ class DatabaseFlushes:
                 "would replace all of the table by them",
                 "append or merge them; or leave `cursor` out, to read all rows.",
             )
-        self._access, self._dialect = access_of(source), _dialect(source)
-        self._open = ExitStack()
+        self._access, self._dialect = make_access(source), _choose_dialect(source)
+        self._open_connections = ExitStack()
         self._notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Flush]:
-        """Begin the snapshot, and hand out what reads it."""
-        session = self._open.enter_context(self._access.connected())
+        """Connect, begin the snapshot, and yield the flush that reads it."""
+        session = self._open_connections.enter_context(self._access.connect())
         batches = tuple(self._batches(session))
         if any(batch.sequence == 0 for batch in batches):
             yield Flush(batches, last=True)
@@ -605,28 +643,29 @@ class DatabaseFlushes:
         yield Flush(batches, last=True, notes={self.stream: told}, quiet=(self.stream,))
 
     def close(self) -> None:
-        """End the snapshot: the flush has landed, or never will."""
-        self._open.close()
+        """Close the connection that holds the snapshot, after the load."""
+        self._open_connections.close()
 
     def _batches(self, session: DatabaseSession) -> Iterator[Batch]:
+        """Yield the batch of new rows, and the batch of deleted keys, if there are such."""
         source, dialect = self.source, self._dialect
-        joining = dialect.begin(session)
-        relation = _relation(session, dialect, source)
-        columns = dialect.columns(session, relation)
+        joining = dialect.begin_snapshot(session)
+        relation = _resolve_relation(session, dialect, source)
+        columns = dialect.describe_columns(session, relation)
         keys = self._keys(session, columns)
         if source.deletes == "compare":
-            check_compared(self.config, keys)
-        wanted = Window()
+            check_comparable(self.config, keys)
+        window = CursorWindow()
         if source.cursor:
             memory, merges = self.tables.open_memory(self.stream), self.config.mode is Mode.MERGE
-            wanted = window(
+            window = find_window(
                 session, dialect, source, relation, columns, keys, memory, merges=merges
             )
-        self._notes = wanted.notes
-        where = wanted.where
-        columns, notes = dialect.settled(session, relation, where, columns)
-        size = dialect.size(session, relation, where)
-        parts = self._parts(session, relation, where, columns, size)
+        self._notes = window.notes
+        where = window.where
+        columns, notes = dialect.infer_open_types(session, relation, where, columns)
+        size = dialect.estimate_bytes(session, relation, where)
+        parts = self._plan_ranges(session, relation, where, columns, size)
         reader = DatabaseReader(
             self._schema(columns),
             self._access,
@@ -635,10 +674,10 @@ class DatabaseFlushes:
             columns,
             where,
             parts,
-            dialect.sample(columns),
+            dialect.sample_row(columns),
         )
-        digest = self._digest(relation)
-        if not wanted.empty or wanted.warnings:
+        digest = self._digest_request(relation)
+        if not window.empty or window.warnings:
             yield Batch(
                 self.stream,
                 0,
@@ -648,13 +687,13 @@ class DatabaseFlushes:
                 digest=digest,
                 key_properties=keys,
                 output_ratio=_OUTPUT_RATIO,
-                warnings=wanted.warnings,
-                notes=(*notes, *wanted.notes),
+                warnings=window.warnings,
+                notes=(*notes, *window.notes),
                 untyped={c.name: c.untyped for c in columns if c.untyped is not None},
-                bookmark=wanted.bookmark,
-                before_commit=wanted.before_commit,
+                bookmark=window.bookmark,
+                before_commit=window.before_commit,
             )
-        if (absent := self._absent(session, reader, keys)) is not None:
+        if (absent := self._read_absent_keys(session, reader, keys)) is not None:
             yield Batch(
                 self.stream,
                 1,
@@ -670,14 +709,13 @@ class DatabaseFlushes:
     def _keys(
         self, session: DatabaseSession, columns: tuple[DatabaseColumn, ...]
     ) -> tuple[str, ...]:
-        """Columns that identify a row: the table's primary key, else what the load says."""
-        if self.source.table and (key := self._dialect.primary_key(session, self.source.table)):
+        """Return the columns that identify a row: the primary key, else `merge_keys`, or none."""
+        table, merge_keys = self.source.table, self.config.merge_keys
+        if table and (key := self._dialect.read_primary_key(session, table)):
             return key
-        names = {column.name for column in columns}
-        said = self.config.merge_keys
-        return said if names.issuperset(said) else ()
+        return merge_keys if {column.name for column in columns}.issuperset(merge_keys) else ()
 
-    def _parts(
+    def _plan_ranges(
         self,
         session: DatabaseSession,
         relation: str,
@@ -685,42 +723,44 @@ class DatabaseFlushes:
         columns: tuple[DatabaseColumn, ...],
         size: int,
     ) -> tuple[str, ...]:
-        """The conditions of the ranges that tasks read."""
+        """Return the conditions of the ranges that tasks read; an empty one for a single range."""
         source, dialect = self.source, self._dialect
-        by = column_named(source.split_by, columns, "split_by") if source.split_by else None
-        if not dialect.shares:
+        column = find_column(source.split_by, columns, "split_by") if source.split_by else None
+        if not dialect.shares_snapshots:
             return ("",)
-        count = source.splits or number_of_ranges(size, self.cores)
-        if by is not None:
-            return ranges(session, dialect, relation, where, by, count)
-        return dialect.blocks(session, relation, count) or ("",)
+        count = source.splits or count_ranges(size, self.cores)
+        if column is not None:
+            return split_ranges(session, dialect, relation, where, column, count)
+        return dialect.split_by_blocks(session, relation, count) or ("",)
 
     def _schema(self, columns: tuple[DatabaseColumn, ...]) -> pa.Schema:
-        """The columns; a row that was marked as deleted and is back loses its mark."""
+        """Return the rows' schema, with a null mark: rows that are back lose theirs."""
         fields = [to_table_field(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
-        if marks and mark_of(self.config) not in {field.name for field in fields}:
-            fields.append(pa.field(mark_of(self.config), TIMESTAMP))
+        if marks and deletion_mark(self.config) not in {field.name for field in fields}:
+            fields.append(pa.field(deletion_mark(self.config), TIMESTAMP))
         return pa.schema(fields)
 
-    def _absent(
+    def _read_absent_keys(
         self, session: DatabaseSession, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> InMemoryReader | None:
-        """The keys of the table's rows that are gone in the source, where they are asked for."""
-        mark = mark_of(self.config)
-        table = None
-        if self.source.deletes != "none":
-            table = self.tables.read_keys(self.stream, keys, mark)
+        """Return a reader of the keys of rows that the source has deleted.
+
+        Returns None if there are none, and without `deletes: compare`.
+        """
+        mark = deletion_mark(self.config)
+        compares = self.source.deletes == "compare"
+        table = self.tables.read_keys(self.stream, keys, mark) if compares else None
         if table is None:
             return None
         wanted = normalise_schema(table.schema)
         columns = tuple(column for key in keys for column in reader.columns if column.name == key)
         schema = pa.schema([to_table_field(column.name, column.type) for column in columns])
-        sample = self._dialect.sample(columns)
+        sample = self._dialect.sample_row(columns)
         alone = replace(
             reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
         )
-        there = [cast_batch(batch, wanted) for batch in alone.rows(session, 0)]
+        there = [cast_batch(batch, wanted) for batch in alone.read_range(session, 0)]
         known = [cast_batch(batch, wanted) for batch in table.to_batches()]
         absent = pa.Table.from_batches(known, wanted).join(
             pa.Table.from_batches(there, wanted), list(keys), join_type="left anti"
@@ -731,41 +771,44 @@ class DatabaseFlushes:
         gone = absent.append_column(pa.field(mark, TIMESTAMP), now)
         return InMemoryReader(gone.schema, gone)
 
-    def _digest(self, relation: str) -> str:
-        """Tells what was asked for, where a run is to know it again."""
+    def _digest_request(self, relation: str) -> str:
+        """Return a digest of the database and query, if the run has an ID; else an empty text."""
         if self.config.run_id is None:
             return ""
         return hashlib.sha256(f"{self._access.place}\n{relation}".encode()).hexdigest()
 
 
-def described(source: DatabaseSource) -> pa.Schema:
-    """The columns of a table or a query as its database describes them; no row is read.
+def describe_columns(source: DatabaseSource) -> pa.Schema:
+    """Return the columns of a table or query as its database describes them, without reading rows.
 
-    A type that values alone tell is text here, such as that of a column without one in SQLite.
+    A type that depends on values is text here, such as that of an SQLite column without one.
 
     Args:
-        source: not one that Spark reads, by JDBC.
+        source: the description of a source that is not read by JDBC.
 
     Raises:
         MissingDependency: the driver is not installed.
         ConfigError: the URI or a key of the source is wrong.
         SourceError: the database can't be reached, or refuses.
     """
-    dialect = _dialect(source)
-    with access_of(source).connected() as session:
-        relation = _relation(session, dialect, source)
-        columns = dialect.columns(session, relation)
+    dialect = _choose_dialect(source)
+    with make_access(source).connect() as session:
+        relation = _resolve_relation(session, dialect, source)
+        columns = dialect.describe_columns(session, relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
     return pa.schema(
         [to_table_field(c.name, type_) for c, type_ in zip(columns, types, strict=True)]
     )
 
 
-def _relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSource) -> str:
-    """Return what stands behind FROM."""
-    return query_of(source.query) if source.query else dialect.relation(session, source.table)
+def _resolve_relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSource) -> str:
+    """Return the source's table or query in SQL, for FROM."""
+    return (
+        wrap_query(source.query) if source.query else dialect.resolve_table(session, source.table)
+    )
 
 
-def _dialect(source: DatabaseSource) -> SqlDialect:
+def _choose_dialect(source: DatabaseSource) -> SqlDialect:
+    """Return the dialect of a source's database."""
     scheme = "" if source.driver else parse_scheme(source.database.get_secret_value())
     return _DIALECTS.get(scheme, SqlDialect)()

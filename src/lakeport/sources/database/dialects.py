@@ -1,9 +1,9 @@
-"""SQL of each kind of database: PostgreSQL, SQLite, DuckDB, and the standard for others.
+"""Build the SQL for each kind of database: PostgreSQL, DuckDB, SQLite, and standard SQL for others.
 
-What its driver would change is cast by the server: `oid` would wrap, `time` has no 24:00, and
-arrays of several dimensions would be flattened.
+The server casts values that PostgreSQL's driver would change: `oid` would wrap, `time` has no
+24:00, and arrays of several dimensions would be flattened.
 
-The driver takes a column's type from its first rows: a row of constants goes before them.
+SQLite's driver takes a column's type from the first rows, so a row of constants is put before them.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from lakeport.sources.splits import align_batch
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _NEAREST = 5
 
-_UTC: Final = "SET TimeZone = 'UTC'"
-_CASTS: Final = {
+_SET_UTC: Final = "SET TimeZone = 'UTC'"
+_DUCKDB_CASTS: Final = {
     "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits
     "UHUGEINT": "DECIMAL(38,0)",
     **dict.fromkeys(
         ("TIME", "TIME WITH TIME ZONE", "TIME_NS", "INTERVAL", "UUID", "BIT", "BIGNUM"), "VARCHAR"
     ),
 }
-_LISTED: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
-_LOST: Final = re.compile(
+_LIST_TYPE: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
+_UNSUPPORTED_IN_NESTED: Final = re.compile(
     r"\b(TIME|TIME_NS|INTERVAL|BIT|BIGNUM|U?HUGEINT|TIME WITH TIME ZONE|UNION)\b(?! ZONE)"
 )
-"""Matches types whose values Arrow changes, or has no type for, within another value."""
+"""Matches types that, nested in another one, Arrow has no equal for or changes values of."""
 _DUCKDB_KEY: Final = """
 SELECT unnest(constraint_column_names) FROM duckdb_constraints()
-WHERE constraint_type = 'PRIMARY KEY' AND table_name = '{}' AND schema_name = {}
+WHERE constraint_type = 'PRIMARY KEY' AND table_name = {} AND schema_name = {}
 """
-_PACKED: Final = 4
-"""About how much larger rows are than their file."""
+_DUCKDB_EXPANSION: Final = 4
+"""About how many bytes of rows a byte of a DuckDB file holds."""
 
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SETTINGS: Final = {
@@ -63,12 +63,12 @@ _SET: Final = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v i
 _NUMBERS: Final = ("bool", "int2", "int4", "int8", "float4", "float8")
 _TIMES: Final = ("date", "timestamp", "timestamptz")
 _TEXTS: Final = ("text", "varchar", "bpchar", "name", "char", "bytea")
-_AS_IT_IS: Final = frozenset((*_NUMBERS, *_TIMES, *_TEXTS))
+_UNCHANGED_TYPES: Final = frozenset((*_NUMBERS, *_TIMES, *_TEXTS))
 
-_OPEN: Final = pa.null()
-"""Stands for the type of numbers whose digits only the values tell."""
+_OPEN_TYPE: Final = pa.null()
+"""The type of numbers without a declared precision, until their values are read."""
 _SCALES: Final = (9, 18, 28)
-"""Digits behind the point of numbers whose type has no scale: few, so that they stay the same."""
+"""Scales of such numbers; only three, so that later loads need no other one."""
 _TABLES: Final = """
 SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -78,15 +78,15 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
 _POSTGRES_KEY: Final = """
 SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(n, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n
-WHERE i.indisprimary AND i.indrelid = '{}'::regclass ORDER BY k.place
+WHERE i.indisprimary AND i.indrelid = {}::regclass ORDER BY k.place
 """
 
-_KINDS: Final = ("integer", "real", "text", "blob")
-_EXACT: Final = 1 << 53
-"""Up to here a double holds every whole number."""
-_WHOLE: Final = pa.int64()
-_SAMPLE: Final = {
-    _WHOLE: "0",
+_STORAGE_CLASSES: Final = ("integer", "real", "text", "blob")
+_MAX_EXACT: Final = 1 << 53
+"""A double holds every whole number up to this one."""
+_INTEGER: Final = pa.int64()
+_SAMPLE_VALUES: Final = {
+    _INTEGER: "0",
     pa.bool_(): "0",
     pa.float64(): "0.5",
     pa.string(): "''",
@@ -100,15 +100,14 @@ class DatabaseColumn:
     """A column to read.
 
     Attributes:
-        name: its name, in the database and in the table.
-        sql: the expression that gives its values.
-        type: what they are in the table; those that come as text are numbers written out where
-            this is a decimal, or a list of decimals. Arrow's type JSON stands for JSON text.
-        check: an expression that is true of a row whose value can't be read; empty for none.
-        reason: what such a value is, after `column 'a' holds`.
-        hint: what to do about it.
-        untyped: what it is known by where it has places without a value (see
-            `lakeport.schema.nested`).
+        name: the column's name, in the database and in the table.
+        sql: the SQL expression that selects its values.
+        type: the values' type in the table. The driver returns decimals as text; Arrow's type
+            JSON stands for JSON text.
+        check: an SQL expression that is true for a value that can't be read; empty for none.
+        reason: the end of the error message about such a value, after `column 'a' holds`.
+        hint: the hint of that error.
+        untyped: the type with undetermined parts, if it has any (see `lakeport.schema.nested`).
     """
 
     name: str
@@ -120,63 +119,84 @@ class DatabaseColumn:
     untyped: pa.DataType | None = None
 
     def as_text(self) -> DatabaseColumn:
-        """The same, without a type for its texts."""
+        """Return a copy whose type is text, or a list of text."""
         is_list = pa.types.is_list(self.type)
         return replace(self, type=pa.list_(pa.string()) if is_list else pa.string())
 
 
-def quoted(name: str) -> str:
-    """An identifier as SQL has it.
+def quote_identifier(name: str) -> str:
+    """Return a name as a quoted SQL identifier.
 
-    >>> quoted('a "b"')
+    >>> quote_identifier('a "b"')
     '"a ""b""\"'
     """
     return '"' + name.replace('"', '""') + '"'
 
 
-def typed(
+def quote_literal(text: str) -> str:
+    """Return a text as an SQL literal.
+
+    >>> quote_literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_table(table: str) -> str:
+    """Return a table's name with each of its parts quoted."""
+    return ".".join(map(quote_identifier, split_table_name(table)))
+
+
+def where_clause(condition: str) -> str:
+    """Return a WHERE clause with a space before it; empty for an empty condition."""
+    return f" WHERE {condition}" if condition else ""
+
+
+def apply_column_types(
     batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """What a database answered, as columns of their types.
+    """Return a driver's record batch with the columns' types in the table.
 
     Args:
-        batch: the columns, in order, and behind them the checks of those that have one.
-        columns: what was asked for.
-        schema: the columns to give; those that were not asked for are null.
+        batch: the values of the columns, in order, followed by the results of their checks.
+        columns: the columns that were read.
+        schema: the schema to return; columns that were not read are null.
 
     Raises:
-        SourceError: a value can't be read, or does not fit; the message names the column.
+        SourceError: a value can't be read, or does not fit its type; the message names the column.
     """
     checked = [column for column in columns if column.check]
     for column, refused in zip(checked, batch.columns[len(columns) :], strict=True):
         if pc.any(refused.cast(pa.bool_()), min_count=0).as_py():
             raise SourceError(f"column {column.name!r} holds {column.reason}", column.hint)
-    arrays = [_typed(batch.column(i), column) for i, column in enumerate(columns)]
+    arrays = [_apply_type(batch.column(i), column) for i, column in enumerate(columns)]
     named = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
     return align_batch(named, schema)
 
 
-def _typed(array: Any, column: DatabaseColumn) -> Any:
-    """An array of the column's type, where the driver gives numbers as text or has types apart."""
+def _apply_type(array: Any, column: DatabaseColumn) -> Any:
+    """Convert an array of the driver to the column's type: numbers from text, booleans from 0/1."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != pa.uuid():
         array = array.storage
     wanted = column.type
     if pa.types.is_list(wanted) and pa.types.is_decimal(wanted.value_type):
-        numbers = _decimals(array.flatten(), wanted.value_type, column.name)
-        return pa.ListArray.from_arrays(_offsets(array), numbers, mask=array.is_null())
+        numbers = _parse_decimals(array.flatten(), wanted.value_type, column.name)
+        return pa.ListArray.from_arrays(_list_offsets(array), numbers, mask=array.is_null())
     if pa.types.is_boolean(wanted) and pa.types.is_integer(array.type):
-        return pc.not_equal(array, 0)  # what is neither 0 nor 1 was refused
+        return pc.not_equal(array, 0)  # the check refused other values than 0 and 1
     if pa.types.is_decimal(wanted) and pa.types.is_string(array.type):
-        return _decimals(array, wanted, column.name)
+        return _parse_decimals(array, wanted, column.name)
     return array
 
 
-def _offsets(array: Any) -> Any:
+def _list_offsets(array: Any) -> Any:
+    """Return the offsets of a list array's values from 0, with empty lists for nulls."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
 
 
-def _decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
+def _parse_decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
+    """Cast text to decimals; raise SourceError naming the column if a value does not fit."""
     try:
         return texts.cast(wanted)
     except pa.ArrowInvalid:
@@ -189,86 +209,95 @@ def _decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
 
 
 class SqlDialect:
-    """What a database is asked, and how. Any that an ADBC driver reaches, where no other is known.
+    """Standard SQL, for databases without a dialect of their own; base class of the dialects.
 
     Attributes:
-        shares: whether several connections can read one snapshot.
+        shares_snapshots: whether several connections can read one snapshot.
     """
 
-    shares = False
+    shares_snapshots = False
 
-    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
-        """Begin the snapshot that a load reads; return what has another connection join it."""
+    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+        """Begin the snapshot that a load reads; return statements by which connections join it."""
         return ()
 
-    def relation(self, session: DatabaseSession, table: str) -> str:
-        """Return a table's name as it stands behind FROM.
+    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+        """Return a table's name in SQL.
 
         Raises:
             SourceError: there is no such table.
         """
-        return ".".join(quoted(part) for part in parts(table))
+        return quote_table(table)
 
-    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
-        """The columns, as they are asked for.
+    def describe_columns(
+        self, session: DatabaseSession, relation: str
+    ) -> tuple[DatabaseColumn, ...]:
+        """Return the columns of a relation and the expressions to select them by.
 
         Raises:
-            SourceError: one has a type that no table has, or two have one name.
+            SourceError: a column's type can't be read, or two columns have the same name.
         """
-        found = session.schema(f"SELECT * FROM {relation}")
+        found = session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
-        return tuple(self._column(field) for field in found)
+        return tuple(self._make_column(field) for field in found)
 
-    def settled(
+    def infer_open_types(
         self,
         session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
     ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
-        """The columns with the types that only their values tell, and notes about those.
+        """Return the columns with types that need their values, and notes about these types.
 
         Args:
-            session: a connection, in the load's snapshot.
-            relation: what stands behind FROM.
-            where: a condition that the rows meet; empty for all of them.
-            columns: as `columns` gives them.
+            session: a connection in the load's snapshot.
+            relation: the table or subquery, in SQL.
+            where: the condition of the rows to read; empty for all rows.
+            columns: the columns by `describe_columns`.
         """
         return columns, ()
 
-    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
-        """About how many bytes the rows have; -1 if nothing tells."""
+    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """Estimate the size of the rows in bytes; return -1 if that is not possible."""
         return -1
 
-    def blocks(self, session: DatabaseSession, relation: str, count: int) -> tuple[str, ...]:
-        """Conditions that share a table's rows out by where they lie; none where that can't be."""
+    def split_by_blocks(
+        self, session: DatabaseSession, relation: str, count: int
+    ) -> tuple[str, ...]:
+        """Return conditions that divide a table's rows by their place on disk; empty if unknown."""
         return ()
 
-    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
-        """A table's primary key; empty if it has none, or nothing tells."""
+    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """Return the columns of a table's primary key; empty if it has none, or that is unknown."""
         return ()
 
-    def text(self, expression: str) -> str:
-        """An expression that is another one's value as text, exactly."""
+    def text_expression(self, expression: str) -> str:
+        """Return an SQL expression for the exact value of another one as text."""
         return f"CAST({expression} AS VARCHAR)"
 
-    def digest(self, names: tuple[str, ...]) -> str:
-        """An expression that tells rows apart by these columns; the lengths keep them apart."""
-        texts = (self.text(quoted(name)) for name in names)
+    def digest_expression(self, names: tuple[str, ...]) -> str:
+        """Return an SQL expression that differs between rows with different values of columns.
+
+        Each value is preceded by its length, so that joined values can't be confused.
+        """
+        texts = (self.text_expression(quote_identifier(name)) for name in names)
         return " || ',' || ".join(
-            f"coalesce({self.text(f'length({text})')} || ':' || {text}, '-')" for text in texts
+            f"coalesce({self.text_expression(f'length({text})')} || ':' || {text}, '-')"
+            for text in texts
         )
 
-    def sample(self, columns: tuple[DatabaseColumn, ...]) -> str:
-        """Constants for a row that goes first and tells the driver the types; empty for none."""
+    def sample_row(self, columns: tuple[DatabaseColumn, ...]) -> str:
+        """Return a row of constants that shows the driver the columns' types; empty for none."""
         return ""
 
-    def file_size(self, session: DatabaseSession) -> int:
-        """The bytes of the database's file; -1 if it has none."""
+    def get_file_bytes(self, session: DatabaseSession) -> int:
+        """Return the size of the database's file in bytes; -1 if it has none."""
         file = Path(session.access.place)
         return file.stat().st_size if file.is_file() else -1
 
-    def _column(self, field: pa.Field) -> DatabaseColumn:
+    def _make_column(self, field: pa.Field) -> DatabaseColumn:
+        """Return a field as a column; raise SourceError if the driver has no type for it."""
         is_opaque = isinstance(field.type, pa.OpaqueType)
         if is_opaque and not pa.types.is_string(field.type.storage_type):
             raise SourceError(
@@ -277,27 +306,32 @@ class SqlDialect:
             )
         return DatabaseColumn(
             field.name,
-            quoted(field.name),
-            get_logical_type(normalise_schema(pa.schema([field])).field(0)),
+            quote_identifier(field.name),
+            get_logical_type(_normalise_field(field)),
         )
 
 
-def query_of(query: str) -> str:
-    """A query as what stands behind FROM. A comment at its end ends there."""
+def _normalise_field(field: pa.Field) -> pa.Field:
+    """Return a field with the type that tables store for it; see `normalise_schema`."""
+    return normalise_schema(pa.schema([field])).field(0)
+
+
+def wrap_query(query: str) -> str:
+    """Return a query as a subquery for FROM, which may end in a comment."""
     return f"(\n{query.strip().rstrip(';')}\n) AS lakeport_query"
 
 
-def parts(table: str) -> list[str]:
-    """The parts of a table's name, such as its schema; quotes hold dots together.
+def split_table_name(table: str) -> list[str]:
+    """Split a table's name at dots outside of double quotes, such as schema and name.
 
-    >>> parts('public."odd.name"')
+    >>> split_table_name('public."odd.name"')
     ['public', 'odd.name']
     """
     return [inner.replace('""', '"') or plain for inner, plain in _PART.findall(table)]
 
 
-def absent(table: str, known: Sequence[str]) -> SourceError:
-    """The error for a table that is not there."""
+def missing_table_error(table: str, known: Sequence[str]) -> SourceError:
+    """Return the error for a missing table, with the most similar names of `known`."""
     nearest = sort_by_similarity(table, known)[:_NEAREST]
     return SourceError(
         f"there is no table {table!r}, or this user may not see it",
@@ -308,32 +342,34 @@ def absent(table: str, known: Sequence[str]) -> SourceError:
     )
 
 
-class DuckDb(SqlDialect):
-    """See the module."""
+class DuckDbDialect(SqlDialect):
+    """SQL of DuckDB."""
 
-    shares = True
+    shares_snapshots = True
 
-    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
-        """See `SqlDialect.begin`: while this connection is there, no other process may write."""
-        session.rows(_UTC)
-        return (_UTC,)
+    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+        """See `SqlDialect.begin_snapshot`: the connection blocks other writers."""
+        session.fetch_rows(_SET_UTC)
+        return (_SET_UTC,)
 
-    def relation(self, session: DatabaseSession, table: str) -> str:
-        """See `SqlDialect.relation`."""
-        name = parts(table)
-        known = session.rows("SELECT table_schema, table_name FROM information_schema.tables")
+    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.resolve_table`."""
+        name = split_table_name(table)
+        known = session.fetch_rows("SELECT table_schema, table_name FROM information_schema.tables")
         if tuple(name[-2:]) not in known and (len(name) > 1 or table not in [t for _, t in known]):
-            raise absent(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
-        return ".".join(quoted(part) for part in name)
+            raise missing_table_error(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
+        return ".".join(quote_identifier(part) for part in name)
 
-    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
-        """See `SqlDialect.columns`."""
-        told = session.rows(f"DESCRIBE SELECT * FROM {relation}")
+    def describe_columns(
+        self, session: DatabaseSession, relation: str
+    ) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.describe_columns`."""
+        told = session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
         check_column_names("the query", [row[0] for row in told])
-        asked = {name: _asked(name, kind) for name, kind, *_ in told}
+        asked = {name: _select_expression(name, kind) for name, kind, *_ in told}
         json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
-        wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
-        schema = session.schema(f"SELECT {wanted} FROM {relation}")
+        wanted = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in asked.items())
+        schema = session.fetch_schema(f"SELECT {wanted} FROM {relation}")
         found = normalise_schema(schema, keep_untyped=True)
         untyped = find_untyped_columns(found)
         return tuple(
@@ -346,35 +382,35 @@ class DuckDb(SqlDialect):
             for field in replace_untyped_columns(found)
         )
 
-    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
-        """See `SqlDialect.size`: as if all of the file were read."""
-        return _PACKED * self.file_size(session)
+    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.estimate_bytes`: the size of the whole file's rows."""
+        return _DUCKDB_EXPANSION * self.get_file_bytes(session)
 
-    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
-        """See `SqlDialect.primary_key`."""
-        *schema, name = (part.replace("'", "''") for part in parts(table))
-        of = f"'{schema[-1]}'" if schema else "current_schema()"
-        return tuple(row[0] for row in session.rows(_DUCKDB_KEY.format(name, of)))
+    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.read_primary_key`."""
+        *schema, name = map(quote_literal, split_table_name(table))
+        of = schema[-1] if schema else "current_schema()"
+        return tuple(row[0] for row in session.fetch_rows(_DUCKDB_KEY.format(name, of)))
 
-    def digest(self, names: tuple[str, ...]) -> str:
-        """See `SqlDialect.digest`."""
-        return f"md5({super().digest(names)})"
+    def digest_expression(self, names: tuple[str, ...]) -> str:
+        """See `SqlDialect.digest_expression`."""
+        return f"md5({super().digest_expression(names)})"
 
 
-def _asked(name: str, kind: str) -> str:
-    """The expression that gives a column's values as Arrow has them."""
-    sql = quoted(name)
-    found = _LISTED.fullmatch(kind)
-    if found and found[1] in _CASTS:
-        cast = f"CAST({sql} AS {_CASTS[found[1]]}{found[2]})"
+def _select_expression(name: str, kind: str) -> str:
+    """Return the SQL expression that casts a DuckDB column to a type that Arrow holds exactly."""
+    sql = quote_identifier(name)
+    found = _LIST_TYPE.fullmatch(kind)
+    if found and found[1] in _DUCKDB_CASTS:
+        cast = f"CAST({sql} AS {_DUCKDB_CASTS[found[1]]}{found[2]})"
         if not found[1].endswith("HUGEINT"):
             return cast
-        told = f"column {name!r} {TOO_LONG}".replace("'", "''")
+        message = quote_literal(f"column {name!r} {TOO_LONG}")
         fits = f"CAST(TRY_{cast} AS {kind}) IS NOT DISTINCT FROM {sql}"
-        return f"CASE WHEN {fits} THEN {cast} ELSE error('{told}') END"
+        return f"CASE WHEN {fits} THEN {cast} ELSE error({message}) END"
     if kind.startswith("ENUM"):
         return f"CAST({sql} AS VARCHAR)"
-    if _LOST.search(kind):
+    if _UNSUPPORTED_IN_NESTED.search(kind):
         return f"CAST(to_json({sql}) AS VARCHAR)"
     return sql
 
@@ -382,68 +418,75 @@ def _asked(name: str, kind: str) -> str:
 _TEXT, _JSON, _OID = pa.string(), pa.json_(), pa.int64()
 
 
-class Postgres(SqlDialect):
-    """See the module."""
+class PostgresDialect(SqlDialect):
+    """SQL of PostgreSQL."""
 
-    shares = True
+    shares_snapshots = True
 
-    def begin(self, session: DatabaseSession) -> tuple[str, ...]:
-        """See `SqlDialect.begin`."""
-        session.rows(_BEGIN)
-        snapshot = session.value("SELECT pg_export_snapshot()")
-        session.rows(_SET)
+    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+        """See `SqlDialect.begin_snapshot`."""
+        session.fetch_rows(_BEGIN)
+        snapshot = session.fetch_value("SELECT pg_export_snapshot()")
+        session.fetch_rows(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
-    def relation(self, session: DatabaseSession, table: str) -> str:
-        """See `SqlDialect.relation`."""
-        name = ".".join(quoted(part) for part in parts(table))
-        if session.value(f"SELECT to_regclass({_literal(name)})::text") is None:
-            raise absent(table, [row[0] for row in session.rows(_TABLES)])
+    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.resolve_table`."""
+        name = quote_table(table)
+        if session.fetch_value(f"SELECT to_regclass({quote_literal(name)})::text") is None:
+            raise missing_table_error(table, [row[0] for row in session.fetch_rows(_TABLES)])
         return name
 
-    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
-        """See `SqlDialect.columns`."""
-        found = session.schema(f"SELECT * FROM {relation}")
+    def describe_columns(
+        self, session: DatabaseSession, relation: str
+    ) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.describe_columns`."""
+        found = session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
-        kinds = self._kinds(session, found)
+        kinds = self._read_types(session, found)
         return tuple(
-            self._of(session, field, kind) for field, kind in zip(found, kinds, strict=True)
+            self._postgres_column(session, field, kind)
+            for field, kind in zip(found, kinds, strict=True)
         )
 
-    def settled(
+    def infer_open_types(
         self,
         session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
     ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
-        """See `SqlDialect.settled`: numbers without a precision get one that holds all of them."""
-        open_ = [column for column in columns if column.type in (_OPEN, pa.list_(_OPEN))]
+        """See `SqlDialect.infer_open_types`: `numeric` gets a precision that holds all values."""
+        open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
             return columns, ()
-        asked = ", ".join(_digits(column) for column in open_)
-        (row,) = session.rows(f"SELECT {asked} FROM {relation}{f' WHERE {where}' if where else ''}")
+        asked = ", ".join(_digit_aggregates(column) for column in open_)
+        (row,) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
         types: dict[str, DatabaseColumn] = {}
         notes = []
         for number, column in enumerate(open_):
             scale, whole, other = row[3 * number : 3 * number + 3]
-            types[column.name], note = _closed(column, scale or 0, len(whole or ""), bool(other))
+            types[column.name], note = _close_type(
+                column, scale or 0, len(whole or ""), bool(other)
+            )
             notes.append(note)
         return tuple(types.get(column.name, column) for column in columns), tuple(notes)
 
-    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
-        """See `SqlDialect.size`: what the planner expects."""
-        query = f"SELECT * FROM {relation}{f' WHERE {where}' if where else ''}"
-        (row, *_) = session.rows(f"EXPLAIN (FORMAT JSON) {query}")
+    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.estimate_bytes`: the query planner's estimate."""
+        query = f"SELECT * FROM {relation}{where_clause(where)}"
+        (row, *_) = session.fetch_rows(f"EXPLAIN (FORMAT JSON) {query}")
         plan = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
-    def blocks(self, session: DatabaseSession, relation: str, count: int) -> tuple[str, ...]:
-        """See `SqlDialect.blocks`: ranges of `ctid`, which servers from 14 on can seek."""
+    def split_by_blocks(
+        self, session: DatabaseSession, relation: str, count: int
+    ) -> tuple[str, ...]:
+        """See `SqlDialect.split_by_blocks`: ranges of `ctid`, which servers from 14 on can seek."""
         if relation.startswith("("):
             return ()
-        name = _literal(relation)
-        ((version, kind, pages),) = session.rows(
+        name = quote_literal(relation)
+        ((version, kind, pages),) = session.fetch_rows(
             "SELECT current_setting('server_version_num')::int, relkind::text, "
             f"pg_relation_size(oid) / current_setting('block_size')::int FROM pg_class "
             f"WHERE oid = {name}::regclass"
@@ -455,26 +498,26 @@ class Postgres(SqlDialect):
         middle = [f"ctid >= {low} AND ctid < {high}" for low, high in pairwise(bounds)]
         return (f"ctid < {bounds[0]}", *middle, f"ctid >= {bounds[-1]}")
 
-    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
-        """See `SqlDialect.primary_key`."""
-        name = ".".join(quoted(part) for part in parts(table))
-        return tuple(row[0] for row in session.rows(_POSTGRES_KEY.format(name.replace("'", "''"))))
+    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.read_primary_key`."""
+        name = quote_literal(quote_table(table))
+        return tuple(row[0] for row in session.fetch_rows(_POSTGRES_KEY.format(name)))
 
-    def text(self, expression: str) -> str:
-        """See `SqlDialect.text`."""
+    def text_expression(self, expression: str) -> str:
+        """See `SqlDialect.text_expression`."""
         return f"({expression})::text"
 
-    def digest(self, names: tuple[str, ...]) -> str:
-        """See `SqlDialect.digest`."""
-        return f"md5(ROW({', '.join(map(quoted, names))})::text)"
+    def digest_expression(self, names: tuple[str, ...]) -> str:
+        """See `SqlDialect.digest_expression`."""
+        return f"md5(ROW({', '.join(map(quote_identifier, names))})::text)"
 
-    def _kinds(self, session: DatabaseSession, found: pa.Schema) -> list[_PostgresType]:
-        """What the types are that the driver has no name for: by the catalogue."""
-        names = [_entry(field, b"POSTGRESQL:type") for field in found]
+    def _read_types(self, session: DatabaseSession, found: pa.Schema) -> list[_PostgresType]:
+        """Return the fields' types; of those that are OIDs, the catalogue's names."""
+        names = [_read_metadata(field, b"POSTGRESQL:type") for field in found]
         unnamed = {name: name.partition("oid:")[2].rstrip(">") for name in names if "oid:" in name}
         told = {}
         if unnamed:
-            rows = session.rows(
+            rows = session.fetch_rows(
                 "SELECT t.oid::bigint::text, t.typname, t.typtype::text, coalesce(e.typtype::text, "
                 "'') FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = "
                 f"'A' WHERE t.oid IN ({', '.join(unnamed.values())})"
@@ -482,19 +525,22 @@ class Postgres(SqlDialect):
             told = {oid: _PostgresType(*row) for oid, *row in rows}
         return [told.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
 
-    def _of(self, session: DatabaseSession, field: pa.Field, kind: _PostgresType) -> DatabaseColumn:
-        name, sql = field.name, quoted(field.name)
+    def _postgres_column(
+        self, session: DatabaseSession, field: pa.Field, kind: _PostgresType
+    ) -> DatabaseColumn:
+        """Return a column of PostgreSQL, cast where its driver has no exact type for it."""
+        name, sql = field.name, quote_identifier(field.name)
         if kind.is_record or _has_records(field.type):
             return DatabaseColumn(name, f"to_json({sql})::text", _JSON)
         if pa.types.is_list(field.type) or kind.item:
-            return _array(field, kind.name.removeprefix("_"), sql)
-        if kind.name in _AS_IT_IS:
-            return DatabaseColumn(name, sql, normalise_schema(pa.schema([field])).field(0).type)
+            return _array_column(field, kind.name.removeprefix("_"), sql)
+        if kind.name in _UNCHANGED_TYPES:
+            return DatabaseColumn(name, sql, _normalise_field(field).type)
         if kind.name == "numeric":
-            modifier = int(_entry(field, b"POSTGRESQL:typmod") or -1)
-            return DatabaseColumn(name, f"{sql}::text", _decimal(modifier))
+            modifier = int(_read_metadata(field, b"POSTGRESQL:typmod") or -1)
+            return DatabaseColumn(name, f"{sql}::text", _decimal_type(modifier))
         if kind.name == "money":
-            scale = session.value("SELECT scale(0::money::numeric)")
+            scale = session.fetch_value("SELECT scale(0::money::numeric)")
             return DatabaseColumn(name, f"{sql}::numeric::text", pa.decimal128(19, scale))
         if kind.name in ("json", "jsonb"):
             return DatabaseColumn(name, f"{sql}::text", _JSON)
@@ -504,7 +550,7 @@ class Postgres(SqlDialect):
 
 
 class _PostgresType(NamedTuple):
-    """A type: its name, `c` for one of records, and the same of an array's items."""
+    """A type's name, its `typtype` (`c` for records), and that of an array's items."""
 
     name: str
     type: str = ""
@@ -512,21 +558,24 @@ class _PostgresType(NamedTuple):
 
     @property
     def is_record(self) -> bool:
+        """Whether values are records, or arrays of records."""
         return self.type in ("c", "p") or self.item in ("c", "p") or self.name == "record"
 
 
 def _has_records(type_: pa.DataType) -> bool:
+    """Whether an Arrow type is a struct, or a list of structs at any depth."""
     return pa.types.is_struct(type_) or (pa.types.is_list(type_) and _has_records(type_.value_type))
 
 
-def _array(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
+def _array_column(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
+    """Return a column of arrays, with a check that refuses arrays of several dimensions."""
     refused = f"coalesce(array_ndims({sql}), 1) > 1"
-    if item in _AS_IT_IS:
-        cast, type_ = sql, normalise_schema(pa.schema([field])).field(0).type
+    if item in _UNCHANGED_TYPES:
+        cast, type_ = sql, _normalise_field(field).type
     elif item == "oid":
         cast, type_ = f"{sql}::bigint[]", pa.list_(_OID)
     elif item in ("numeric", "money"):
-        cast, type_ = f"{sql}::numeric[]::text[]", pa.list_(_OPEN)
+        cast, type_ = f"{sql}::numeric[]::text[]", pa.list_(_OPEN_TYPE)
     else:
         cast, type_ = f"{sql}::text[]", pa.list_(_TEXT)
     return DatabaseColumn(
@@ -539,22 +588,22 @@ def _array(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
     )
 
 
-def _decimal(modifier: int) -> pa.DataType:
-    """The type of `numeric(precision, scale)`, by its modifier in the catalogue.
+def _decimal_type(modifier: int) -> pa.DataType:
+    """Return the type of `numeric(precision, scale)`, given its modifier in the catalogue.
 
-    >>> _decimal(655366), _decimal(-1) == _OPEN
+    >>> _decimal_type(655366), _decimal_type(-1) == _OPEN_TYPE
     (Decimal128Type(decimal128(10, 2)), True)
     """
     if modifier < 4:
-        return _OPEN
+        return _OPEN_TYPE
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
     digits = max(precision, scale) if scale >= 0 else precision - scale
-    return pa.decimal128(digits, max(scale, 0)) if digits <= MAX_PRECISION else _OPEN
+    return pa.decimal128(digits, max(scale, 0)) if digits <= MAX_PRECISION else _OPEN_TYPE
 
 
-def _digits(column: DatabaseColumn) -> str:
-    """Aggregates: most digits behind the point, the largest whole part, whether some is none."""
-    sql = quoted(column.name)
+def _digit_aggregates(column: DatabaseColumn) -> str:
+    """Return SQL aggregates of a `numeric` column: largest scale, largest whole part, any NaN."""
+    sql = quote_identifier(column.name)
     if pa.types.is_list(column.type):
         source = f"(SELECT {{}} FROM unnest({sql}::numeric[]) x)"
         return (
@@ -568,10 +617,19 @@ def _digits(column: DatabaseColumn) -> str:
     )
 
 
-def _closed(
+def _close_type(
     column: DatabaseColumn, scale: int, whole: int, other: bool
 ) -> tuple[DatabaseColumn, str]:
-    """A column of numbers with the type that holds all of them, or as text, and a note on it."""
+    """Return a `numeric` column with a type that holds all its values, and a note about the type.
+
+    The type is text if no decimal does.
+
+    Args:
+        column: the column.
+        scale: the largest number of digits behind the point.
+        whole: the largest number of digits before the point.
+        other: whether a value is NaN or an infinity.
+    """
     fitting = next((s for s in (*_SCALES, scale) if scale <= s and whole + s <= MAX_PRECISION), -1)
     told = f"column {column.name!r} is numeric without a precision"
     if other or fitting < 0:
@@ -583,116 +641,126 @@ def _closed(
     return replace(column, type=of), f"{note}."
 
 
-def _entry(field: pa.Field, key: bytes) -> str:
+def _read_metadata(field: pa.Field, key: bytes) -> str:
+    """Return a field's metadata of a key as text; empty if it has none."""
     return str((field.metadata or {}).get(key, b"").decode())
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+class SqliteDialect(SqlDialect):
+    """SQL of SQLite."""
 
-
-class Sqlite(SqlDialect):
-    """See the module."""
-
-    def relation(self, session: DatabaseSession, table: str) -> str:
-        """See `SqlDialect.relation`."""
+    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+        """See `SqlDialect.resolve_table`."""
         known = [
             row[0]
-            for row in session.rows(
+            for row in session.fetch_rows(
                 "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE "
                 "'sqlite_%'"
             )
         ]
         if table not in known:
-            raise absent(table, known)
-        return quoted(table)
+            raise missing_table_error(table, known)
+        return quote_identifier(table)
 
-    def columns(self, session: DatabaseSession, relation: str) -> tuple[DatabaseColumn, ...]:
-        """See `SqlDialect.columns`; `settled` tells the types of those that are not declared."""
-        names = session.schema(f"SELECT * FROM {relation} LIMIT 0").names
+    def describe_columns(
+        self, session: DatabaseSession, relation: str
+    ) -> tuple[DatabaseColumn, ...]:
+        """See `SqlDialect.describe_columns`; `infer_open_types` adds missing types."""
+        names = session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
         declared: Mapping[str, str] = {}
         if not relation.startswith("("):
-            table = relation[1:-1].replace('""', '"').replace("'", "''")
-            rows = session.rows(f"SELECT name, type FROM pragma_table_info('{table}')")
+            table = quote_literal(relation[1:-1].replace('""', '"'))
+            rows = session.fetch_rows(f"SELECT name, type FROM pragma_table_info({table})")
             declared = {name: str(kind).upper() for name, kind in rows}
-        return tuple(_declared(name, declared.get(name, "")) for name in names)
+        return tuple(_declared_column(name, declared.get(name, "")) for name in names)
 
-    def settled(
+    def infer_open_types(
         self,
         session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
     ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
-        """See `SqlDialect.settled`: undeclared columns are of the kind that their values are."""
+        """See `SqlDialect.infer_open_types`: columns without a declared type get their values'."""
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
             return columns, ()
         asked = ", ".join(
-            f"max(typeof({quoted(column.name)}) = '{kind}')" for column in open_ for kind in _KINDS
+            f"max(typeof({quote_identifier(column.name)}) = '{kind}')"
+            for column in open_
+            for kind in _STORAGE_CLASSES
         )
-        (row,) = session.rows(f"SELECT {asked} FROM {relation}{f' WHERE {where}' if where else ''}")
+        (row,) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
         found = iter(row)
-        kinds = {c.name: {kind for kind in _KINDS if next(found)} for c in open_}
-        settled = tuple(_by_values(c, kinds[c.name]) if c.name in kinds else c for c in columns)
-        return settled, tuple(_mixed(name, of) for name, of in kinds.items() if len(of) > 1)
+        kinds = {c.name: {kind for kind in _STORAGE_CLASSES if next(found)} for c in open_}
+        settled = tuple(
+            _column_by_values(c, kinds[c.name]) if c.name in kinds else c for c in columns
+        )
+        return settled, tuple(_mixed_note(name, of) for name, of in kinds.items() if len(of) > 1)
 
-    def size(self, session: DatabaseSession, relation: str, where: str) -> int:
-        """See `SqlDialect.size`: as if all of the file were read."""
-        return self.file_size(session)
+    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+        """See `SqlDialect.estimate_bytes`: the size of the whole file."""
+        return self.get_file_bytes(session)
 
-    def primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
-        """See `SqlDialect.primary_key`."""
-        name = table.replace("'", "''")
-        rows = session.rows(
-            f"SELECT name FROM pragma_table_info('{name}') WHERE pk > 0 ORDER BY pk"
+    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+        """See `SqlDialect.read_primary_key`."""
+        name = quote_literal(table)
+        rows = session.fetch_rows(
+            f"SELECT name FROM pragma_table_info({name}) WHERE pk > 0 ORDER BY pk"
         )
         return tuple(row[0] for row in rows)
 
-    def text(self, expression: str) -> str:
-        """See `SqlDialect.text`."""
+    def text_expression(self, expression: str) -> str:
+        """See `SqlDialect.text_expression`."""
         return f"CAST({expression} AS TEXT)"
 
-    def digest(self, names: tuple[str, ...]) -> str:
-        """See `SqlDialect.digest`: there is no hash, but a literal for each value."""
-        return " || ',' || ".join(f"quote({quoted(name)})" for name in names)
+    def digest_expression(self, names: tuple[str, ...]) -> str:
+        """See `SqlDialect.digest_expression`: SQLite has no hash, so the values' SQL literals."""
+        return " || ',' || ".join(f"quote({quote_identifier(name)})" for name in names)
 
-    def sample(self, columns: tuple[DatabaseColumn, ...]) -> str:
-        """See `SqlDialect.sample`."""
-        values = [f"{_SAMPLE[column.type]} AS {quoted(column.name)}" for column in columns]
+    def sample_row(self, columns: tuple[DatabaseColumn, ...]) -> str:
+        """See `SqlDialect.sample_row`."""
+        values = [
+            f"{_SAMPLE_VALUES[column.type]} AS {quote_identifier(column.name)}"
+            for column in columns
+        ]
         return ", ".join([*values, *("0" for column in columns if column.check)])
 
 
-def _declared(name: str, kind: str) -> DatabaseColumn:
-    """A column by its declared type, as SQLite reads such declarations; null: its values tell."""
-    sql = quoted(name)
+def _declared_column(name: str, kind: str) -> DatabaseColumn:
+    """Return a column with the type that SQLite's rules give its declared one, or null if none."""
+    sql = quote_identifier(name)
     if "BOOL" in kind:
-        return _of(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", kind)
+        return _checked_column(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", kind)
     if "INT" in kind:
-        return _of(name, sql, _WHOLE, f"typeof({sql}) <> 'integer'", kind)
+        return _checked_column(name, sql, _INTEGER, f"typeof({sql}) <> 'integer'", kind)
     if any(part in kind for part in ("CHAR", "CLOB", "TEXT")):
-        return _of(name, sql, pa.string(), f"typeof({sql}) = 'blob'", kind)
+        return _checked_column(name, sql, pa.string(), f"typeof({sql}) = 'blob'", kind)
     if "JSON" in kind:
         refused = f"typeof({sql}) = 'blob' OR NOT json_valid({sql})"
         # A number's text has 15 digits, too few for some doubles.
         exact = f"iif(typeof({sql}) = 'real', printf('%!.17g', {sql}), CAST({sql} AS TEXT))"
-        return _of(name, exact, pa.json_(), refused, kind)
+        return _checked_column(name, exact, pa.json_(), refused, kind)
     if "BLOB" in kind:
-        return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", kind)
+        return _checked_column(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", kind)
     if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
-        return _number(name, sql, kind)
+        return _number_column(name, sql, kind)
     return DatabaseColumn(name, sql, pa.null())
 
 
-def _number(name: str, sql: str, kind: str) -> DatabaseColumn:
-    large = f"typeof({sql}) = 'integer' AND abs({sql}) > {_EXACT}"
+def _number_column(name: str, sql: str, kind: str) -> DatabaseColumn:
+    """Return a column of doubles, which refuses whole numbers beyond 2^53."""
+    large = f"typeof({sql}) = 'integer' AND abs({sql}) > {_MAX_EXACT}"
     refused = f"typeof({sql}) IN ('text', 'blob') OR ({large})"
-    return _of(name, f"CAST({sql} AS REAL)", pa.float64(), refused, kind)
+    return _checked_column(name, f"CAST({sql} AS REAL)", pa.float64(), refused, kind)
 
 
-def _of(name: str, sql: str, type_: pa.DataType, refused: str, kind: str) -> DatabaseColumn:
-    plain = quoted(name)
+def _checked_column(
+    name: str, sql: str, type_: pa.DataType, refused: str, kind: str
+) -> DatabaseColumn:
+    """Return a column whose check refuses values, but not null, for which `refused` is true."""
+    plain = quote_identifier(name)
     return DatabaseColumn(
         name,
         sql,
@@ -703,16 +771,17 @@ def _of(name: str, sql: str, type_: pa.DataType, refused: str, kind: str) -> Dat
     )
 
 
-def _by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
-    name, sql = column.name, quoted(column.name)
+def _column_by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
+    """Return a column with the type of its storage classes; raise SourceError if none fits."""
+    name, sql = column.name, quote_identifier(column.name)
     if kinds <= {"integer", "real"} and kinds:
         if "real" in kinds:
-            return _number(name, sql, "")
-        return _of(name, sql, _WHOLE, f"typeof({sql}) <> 'integer'", "")
+            return _number_column(name, sql, "")
+        return _checked_column(name, sql, _INTEGER, f"typeof({sql}) <> 'integer'", "")
     if kinds == {"text"}:
-        return _of(name, sql, pa.string(), f"typeof({sql}) <> 'text'", "")
+        return _checked_column(name, sql, pa.string(), f"typeof({sql}) <> 'text'", "")
     if kinds == {"blob"}:
-        return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
+        return _checked_column(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
     if kinds <= {"text", "integer"}:
         text = replace(column, sql=f"CAST({sql} AS TEXT)", type=pa.string())
         return replace(text, untyped=None if kinds else pa.null())
@@ -722,12 +791,14 @@ def _by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
     )
 
 
-def _mixed(name: str, kinds: set[str]) -> str:
-    told = " and ".join(_told(kinds))
+def _mixed_note(name: str, kinds: set[str]) -> str:
+    """Return a note about a column whose values have several storage classes."""
+    told = " and ".join(_name_kinds(kinds))
     as_ = "text" if "text" in kinds else "a number"
     return f"column {name!r} declares no type, and its values are {told}: it is {as_}."
 
 
-def _told(kinds: set[str]) -> Iterator[str]:
+def _name_kinds(kinds: set[str]) -> Iterator[str]:
+    """Return the storage classes in words, in their order."""
     words = {"integer": "whole numbers", "real": "fractions", "text": "texts", "blob": "bytes"}
-    return (words[kind] for kind in _KINDS if kind in kinds)
+    return (words[kind] for kind in _STORAGE_CLASSES if kind in kinds)

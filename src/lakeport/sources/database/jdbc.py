@@ -1,4 +1,4 @@
-"""Databases without an ADBC driver: Spark reads them by a JDBC driver of the user's."""
+"""Read databases that have no ADBC driver by Spark, with the user's JDBC driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.schema.spark_schema import quote_identifier
 if TYPE_CHECKING:
     from lakeport.engine.base import DataFrame, SparkEngine
 
-_ABSENT: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
+_NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
 _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "DateType",
                      "TimestampType", "TimestampNTZType")  # fmt: skip
 
@@ -28,15 +28,15 @@ def jdbc_flushes(
     """Check a source; return an iterator of one flush with one batch, a Spark DataFrame.
 
     Args:
-        source: what to read; its URI begins with `jdbc:`.
+        source: the description of the source; its URI begins with `jdbc:`.
         stream: the stream's name.
-        engine: Spark.
-        digest: whether the batch is to be known again by what was asked for.
+        engine: Spark's engine.
+        digest: whether the batch gets a digest of the table and query, to detect repetitions.
 
     Raises:
         ConfigError: a key of the source needs an ADBC driver.
         MissingDependency: (while iterating) Spark has no driver for the URI.
-        SourceError: (while iterating) the database can't be reached, or refuses.
+        SourceError: (while iterating) the database can't be reached, or refuses the query.
     """
     wanted = {"cursor": source.cursor, "deletes": source.deletes != "none"}
     for key, value in wanted.items():
@@ -49,28 +49,33 @@ def jdbc_flushes(
 
     def flushes() -> Iterator[Flush]:
         engine.secrets |= set(source.secrets())
-        frame = _opened(source, engine, {})
+        frame = _load_frame(source, engine, {})
         if source.split_by:
-            frame = _opened(source, engine, _ranges(source, engine, frame))
+            frame = _load_frame(source, engine, _plan_ranges(source, engine, frame))
         plain = normalise_frame(frame, stream)
         yield Flush((Batch(stream, 0, frame=plain, digest=asked if digest else ""),), last=True)
 
     return flushes()
 
 
-def _opened(source: DatabaseSource, engine: SparkEngine, more: dict[str, str]) -> DataFrame:
+def _load_frame(source: DatabaseSource, engine: SparkEngine, more: dict[str, str]) -> DataFrame:
+    """Return the table or query as a Spark frame; raise SourceError if that fails."""
     relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
     options = {"url": source.database.get_secret_value(), "dbtable": relation}
     reader = engine.spark.read.format("jdbc")
     try:
         return reader.options(**options, **more, **source.options).load()
     except Exception as error:
-        problem = _problem(error, engine.secrets)
+        problem = _translate_error(error, engine.secrets)
     raise problem  # outside the handler: the foreign error may hold the URI
 
 
-def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
-    """Spark's options for reading side by side, by ranges from the least value to the most."""
+def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
+    """Return Spark's options for reading in parallel, by ranges of `split_by`; empty for no rows.
+
+    Raises:
+        ConfigError: there is no such column, or its type has no ranges.
+    """
     name = source.split_by
     kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
     if name not in kinds:
@@ -83,7 +88,7 @@ def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> di
             f"`split_by` names the column {name!r}, which is {kinds[name]}",
             "name a column of numbers, dates or timestamps.",
         )
-    low, high = _bounds(engine, frame, name)
+    low, high = _find_bounds(engine, frame, name)
     if low is None:
         return {}
     return {
@@ -94,21 +99,23 @@ def _ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> di
     }
 
 
-def _bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
+def _find_bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
+    """Return the lowest and highest value of a column; (None, None) if there is none."""
     ends = [f"CAST({end}({quote_identifier(name)}) AS STRING)" for end in ("min", "max")]
     engine.name_jobs(f"find the lowest and highest {name}")
     try:
         row = frame.selectExpr(*ends).first()
     except Exception as error:
-        problem = _problem(error, engine.secrets)
+        problem = _translate_error(error, engine.secrets)
     else:
         return (row[0], row[1]) if row is not None else (None, None)
     raise problem
 
 
-def _problem(error: Exception, secrets: set[str]) -> LakeportError:
+def _translate_error(error: Exception, secrets: set[str]) -> LakeportError:
+    """Return the error for a failure of Spark, without secrets."""
     text = str(error)
-    if any(word in text for word in _ABSENT):
+    if any(word in text for word in _NO_DRIVER):
         return MissingDependency(
             "Spark has no JDBC driver for this URI",
             "give its jar as `spark: {spark.jars: /path/driver.jar}` (`--spark "

@@ -1,6 +1,6 @@
-"""Source kernel of databases: a range of the rows -> typed record batches.
+"""Read ranges of a database's rows in tasks, as record batches of the table's types.
 
-Each task connects by itself, joins the snapshot of the load, and passes rows on as they come.
+Each task opens a connection, joins the load's snapshot, and yields rows as they arrive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ from lakeport.errors import ConfigError
 from lakeport.model import Scan, Split
 from lakeport.schema.hints import quote_names, sort_by_similarity
 from lakeport.schema.types import TIMESTAMP, format_type
-from lakeport.sources.database.access import Access, DatabaseSession
-from lakeport.sources.database.dialects import DatabaseColumn, SqlDialect, quoted, typed
+from lakeport.sources.database.access import DatabaseAccess, DatabaseSession
+from lakeport.sources.database.dialects import (
+    DatabaseColumn,
+    SqlDialect,
+    apply_column_types,
+    quote_identifier,
+    quote_literal,
+    where_clause,
+)
 from lakeport.sources.splits import DeclaredReader
 
 _SMALL: Final = 16 << 20
@@ -34,17 +41,18 @@ class DatabaseReader(DeclaredReader):
     A split's `start` is the number of its range.
 
     Attributes:
-        access: how to reach the database.
-        joining: statements that put a connection into the load's snapshot.
-        relation: what stands behind FROM.
-        columns: what is read.
-        where: a condition that all rows meet, beside the range's; empty for none.
-        ranges: conditions, of which each row meets exactly one; an empty one is met by all.
-        sample: constants for a row before the others, which is not one of them; see `SqlDialect`.
+        access: the database's address and driver.
+        join_statements: statements that put a connection into the load's snapshot.
+        relation: the table or subquery, in SQL.
+        columns: the columns to read.
+        where: a condition for all ranges; empty for none.
+        ranges: conditions of which each row meets exactly one; all rows meet an empty one.
+        sample: a row of constants to put before the rows and drop again, as
+            `SqlDialect.sample_row` returns it; empty for none.
     """
 
-    access: Access
-    joining: tuple[str, ...]
+    access: DatabaseAccess
+    join_statements: tuple[str, ...]
     relation: str
     columns: tuple[DatabaseColumn, ...]
     where: str
@@ -53,52 +61,55 @@ class DatabaseReader(DeclaredReader):
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        with self.access.connected() as session:
-            self._join(session)
-            yield from self.rows(session, split.start)
+        with self.access.connect() as session:
+            self._join_snapshot(session)
+            yield from self.read_range(session, split.start)
 
-    def rows(self, session: DatabaseSession, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, by a connection that is in the snapshot."""
-        apart = 1 if self.sample else 0
-        for found in session.batches(self._query(number)):
-            batch = found.slice(apart)
-            if found.num_rows:
-                apart = 0
+    def read_range(self, session: DatabaseSession, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range, by a connection that has joined the snapshot."""
+        sample_rows = 1 if self.sample else 0
+        for fetched in session.fetch_batches(self._build_select(number)):
+            batch = fetched.slice(sample_rows)
+            if fetched.num_rows:
+                sample_rows = 0
             if batch.num_rows:
-                yield typed(batch, self.columns, self.schema)
+                yield apply_column_types(batch, self.columns, self.schema)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`; the database counts."""
-        with self.access.connected() as session:
-            self._join(session)
-            return Scan(int(session.value(f"SELECT count(*) {self._rest(split.start)}")))
+        with self.access.connect() as session:
+            self._join_snapshot(session)
+            return Scan(
+                int(session.fetch_value(f"SELECT count(*) {self._build_from(split.start)}"))
+            )
 
-    def _query(self, number: int) -> str:
-        wanted = [f"{column.sql} AS {quoted(column.name)}" for column in self.columns]
+    def _build_select(self, number: int) -> str:
+        """Return the query of a range: the columns, and behind them their checks."""
+        wanted = [f"{column.sql} AS {quote_identifier(column.name)}" for column in self.columns]
         checks = [column.check for column in self.columns if column.check]
-        wanted += [f"{check} AS {quoted(f'check {i}')}" for i, check in enumerate(checks)]
+        wanted += [f"{check} AS {quote_identifier(f'check {i}')}" for i, check in enumerate(checks)]
         before = f"SELECT {self.sample} UNION ALL " if self.sample else ""
-        return f"{before}SELECT {', '.join(wanted)} {self._rest(number)}"
+        return f"{before}SELECT {', '.join(wanted)} {self._build_from(number)}"
 
-    def _rest(self, number: int) -> str:
+    def _build_from(self, number: int) -> str:
+        """Return the FROM and WHERE clauses of a range's query."""
         conditions = [f"({one})" for one in (self.where, self.ranges[number]) if one]
-        return f"FROM {self.relation}" + (
-            f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        )
+        return f"FROM {self.relation}{where_clause(' AND '.join(conditions))}"
 
-    def _join(self, session: DatabaseSession) -> None:
-        for statement in self.joining:
-            session.rows(statement)
+    def _join_snapshot(self, session: DatabaseSession) -> None:
+        """Have a connection join the load's snapshot."""
+        for statement in self.join_statements:
+            session.fetch_rows(statement)
 
 
-def number_of_ranges(size: int, cores: int) -> int:
-    """Into how many parts to share rows out: none too small, and several for each core.
+def count_ranges(size: int, cores: int) -> int:
+    """Return the number of ranges to read: several per core, of at least 16 MiB, at most 1000.
 
     Args:
-        size: bytes of all rows; -1 if unknown.
-        cores: how many tasks run at once.
+        size: the size of all rows in bytes; -1 if unknown.
+        cores: the number of tasks that run at once.
 
-    >>> number_of_ranges(1 << 20, 4), number_of_ranges(1 << 30, 4), number_of_ranges(1 << 40, 4)
+    >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)
     """
     if size < 0:
@@ -106,12 +117,8 @@ def number_of_ranges(size: int, cores: int) -> int:
     return max(1, min(size // _SMALL, max(4 * cores, size // _LARGE), _MOST))
 
 
-def column_named(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:
-    """The column that a key of the source names.
-
-    Raises:
-        ConfigError: there is none.
-    """
+def find_column(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:
+    """Return the column that the source's key `key` names; raise ConfigError if there is none."""
     for column in columns:
         if column.name == name:
             return column
@@ -122,7 +129,7 @@ def column_named(name: str, columns: Sequence[DatabaseColumn], key: str) -> Data
     )
 
 
-def ranges(
+def split_ranges(
     session: DatabaseSession,
     dialect: SqlDialect,
     relation: str,
@@ -130,81 +137,83 @@ def ranges(
     column: DatabaseColumn,
     count: int,
 ) -> tuple[str, ...]:
-    """Conditions on a column of which each row meets exactly one; nulls are with the first.
+    """Return conditions of equal ranges of a column; each row meets one, nulls the first.
 
     Args:
-        session: a connection, in the load's snapshot.
-        dialect: how the database is asked.
-        relation: what stands behind FROM.
-        where: a condition that the rows meet; empty for all of them.
+        session: a connection in the load's snapshot.
+        dialect: the database's SQL.
+        relation: the table or subquery, in SQL.
+        where: the condition of the rows to read; empty for all rows.
         column: the column.
-        count: how many to make; there are fewer where the values are few.
+        count: the number of ranges; fewer are returned if there are few values.
 
     Raises:
-        ConfigError: the column's values can't be divided.
+        ConfigError: the column has another type than numbers, dates and timestamps, or an
+            infinite value.
     """
-    of = _kind(column)
-    name = quoted(column.name)
-    asked = ", ".join(dialect.text(f"{which}({name})") for which in ("min", "max"))
-    ((low, high),) = session.rows(
-        f"SELECT {asked} FROM {relation}{f' WHERE {where}' * bool(where)}"
-    )
+    of = _get_parser(column)
+    name = quote_identifier(column.name)
+    asked = ", ".join(dialect.text_expression(f"{which}({name})") for which in ("min", "max"))
+    ((low, high),) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
     if low is None or count < 2:
         return ("",)
     try:
         first, last = of(low), of(high)
-        inner = {_between(first, last, i, count) for i in range(1, count)}
+        inner = {_interpolate(first, last, i, count) for i in range(1, count)}
     except (ValueError, InvalidOperation, OverflowError):
         raise ConfigError(
             f"`split_by` names the column {column.name!r}, whose values reach to infinity or "
             "beyond the years 1 to 9999",
             "name another column of numbers or times.",
         ) from None
-    bounds = [literal(str(one), column.type) for one in sorted(inner) if first < one <= last]
+    bounds = [sql_literal(str(one), column.type) for one in sorted(inner) if first < one <= last]
     if not bounds:
         return ("",)
     middle = [f"{name} >= {one} AND {name} < {other}" for one, other in pairwise(bounds)]
     return (f"{name} < {bounds[0]} OR {name} IS NULL", *middle, f"{name} >= {bounds[-1]}")
 
 
-def literal(text: str, type_: pa.DataType) -> str:
-    """A value as SQL has it: digits as they are, all else in quotes.
+def sql_literal(text: str, type_: pa.DataType) -> str:
+    """Return a value's text as an SQL literal: numbers as they are, other types in quotes.
 
-    >>> literal("7", pa.int64()), literal("it's", pa.string())
+    >>> sql_literal("7", pa.int64()), sql_literal("it's", pa.string())
     ('7', "'it''s'")
     """
     plain = pa.types.is_integer(type_) or pa.types.is_decimal(type_) or pa.types.is_floating(type_)
-    return text if plain else "'" + text.replace("'", "''") + "'"
+    return text if plain else quote_literal(text)
 
 
-def _kind(column: DatabaseColumn) -> Any:
-    """What reads the column's values from their texts."""
+def _get_parser(column: DatabaseColumn) -> Any:
+    """Return a function that parses the column's values; raise ConfigError if it has no ranges."""
     if pa.types.is_integer(column.type):
         return int
     if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
-        return _number
+        return _parse_number
     if pa.types.is_date(column.type):
         return date.fromisoformat
     if column.type == TIMESTAMP:
-        return _moment
+        return _parse_time
     raise ConfigError(
         f"`split_by` names the column {column.name!r} of type {format_type(column.type)}",
         "name a column of numbers, dates or timestamps.",
     )
 
 
-def _number(text: str) -> Decimal:
+def _parse_number(text: str) -> Decimal:
+    """Parse a number; raise ValueError if it is not finite."""
     number = Decimal(text)
     if not number.is_finite():
         raise ValueError(text)
     return number
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
+    """Parse a timestamp; one with a zone becomes UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _between(first: Any, last: Any, part: int, parts: int) -> Any:
+def _interpolate(first: Any, last: Any, part: int, parts: int) -> Any:
+    """Return the lower bound of part `part` of `parts` equal parts."""
     step = last - first
     return first + (step * part // parts if isinstance(step, int) else step * part / parts)
