@@ -351,6 +351,7 @@ def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
 
 
 def _mixed_types_error(name: str) -> SourceError:
+    """Return the error for a pandas column that mixes types."""
     return SourceError(
         f"column {name!r} of the frame mixes values that no one type holds",
         "convert it to one type first, for example with `astype`.",
@@ -358,6 +359,7 @@ def _mixed_types_error(name: str) -> SourceError:
 
 
 def _unsupported_type(name: str, column: Any) -> SourceError:
+    """Return the error for a pandas column of a type that tables lack."""
     return SourceError(
         f"column {name!r} of the frame has type {column.dtype}, which tables don't have",
         "convert the column in the source (for example to text), or leave it out.",

@@ -295,6 +295,7 @@ def translate_arrow_limits(subject: str) -> Iterator[None]:
 
 
 def _mixed_types_error(name: str, what: str) -> SourceError:
+    """Return the error for values of several types, which `what` names."""
     return SourceError(
         f"column {name!r} mixes values that no one type holds: {what}",
         "give all of them a zone, or none."

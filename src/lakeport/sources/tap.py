@@ -286,6 +286,7 @@ class TapBookmarks:
 
     @property
     def _folder(self) -> str:
+        """The folder of the tap's markers in the store."""
         return f"{_MARKERS}/{quote(self.name, safe='')}"
 
     def _list_marked_streams(self) -> list[str]:

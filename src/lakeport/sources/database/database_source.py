@@ -191,6 +191,7 @@ class LandedRows:
                     storage.delete(found.key)
 
     def _object_key(self, name: str) -> str:
+        """Return the key of a file of digests; of an empty name the folder's, with a slash."""
         return f"{self.memory.folder}/cursors/{quote(self.bookmark, safe='')}/{name}"
 
 

@@ -214,6 +214,6 @@ def _parse_time(text: str) -> datetime:
 
 
 def _interpolate(first: Any, last: Any, part: int, parts: int) -> Any:
-    """Return the lower bound of part `part` of `parts` equal parts."""
+    """Return the lower bound of one of `parts` equal parts, counted from 0, of a range of values."""
     step = last - first
     return first + (step * part // parts if isinstance(step, int) else step * part / parts)

@@ -130,7 +130,7 @@ def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tup
 
 
 def get_json_type(declared: FieldType, own: FieldType) -> FieldType:
-    """Return the type to read JSON values with: `own` if they are cast to declared text later.
+    """Return the type to read JSON values with: `own` if values are cast to declared text later.
 
     >>> get_json_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
     <Kind.INTEGER: 'integer'>

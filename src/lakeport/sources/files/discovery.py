@@ -186,6 +186,7 @@ class SourcePath:
             yield self._listed_from_object(found)
 
     def _listed_from_object(self, found: StoredObject) -> ListedFile:
+        """Return an object's entry, with its ETag, or its time of change if it has none."""
         return ListedFile(self.root + found.key, found.bytes, found.etag or repr(found.modified))
 
 
@@ -213,6 +214,7 @@ def get_fixed_folder(source: str) -> str:
 
 
 def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
+    """Return a local file's entry, with its time of writing in nanoseconds."""
     return ListedFile(path, status.st_size, str(status.st_mtime_ns))
 
 

@@ -460,6 +460,7 @@ class LandedFiles:
                     storage.delete(found.key)
 
     def _segment_key(self, name: str) -> str:
+        """Return the key of a segment in the store; of an empty name the folder's, with a slash."""
         return f"{self._memory.folder}/files/{name}"
 
     def _read_segment(self, name: str) -> Iterator[ListedFile]:

@@ -135,6 +135,7 @@ class _Codec(NamedTuple):
 
 
 def _new_zstd_decoder() -> Any:
+    """Return a zstd decoder; raise MissingDependency without the package."""
     try:
         import zstandard
     except ImportError:
@@ -146,6 +147,7 @@ def _new_zstd_decoder() -> Any:
 
 
 def _new_gzip_decoder() -> Any:
+    """Return a gzip decoder."""
     return zlib.decompressobj(31)
 
 
@@ -181,6 +183,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def _find_codec(head: bytes) -> _Codec | None:
+    """Return the compression of a file by its first bytes, or None."""
     return next((kind for kind in _CODECS if head.startswith(kind.magic)), None)
 
 
@@ -216,6 +219,7 @@ def open_inputs(inputs: Sequence[NamedInput], limits: UnpackLimits = DEFAULT_LIM
 
 
 def _open_chain(inputs: Sequence[NamedInput], limits: UnpackLimits) -> BinaryIO:
+    """Return a buffered stream of the decompressed bytes of several inputs."""
     return cast(BinaryIO, io.BufferedReader(_InputChain(inputs, limits), buffer_size=1 << 16))
 
 
@@ -393,6 +397,7 @@ class _DecompressedInput:
         return data
 
     def _corrupt_error(self, kind: str, reason: str) -> SourceError:
+        """Return the error for a corrupt or cut off compression."""
         return SourceError(
             f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
             "get the file again; none of its content was trusted",

@@ -94,6 +94,7 @@ def get_fill_function(stream: BinaryIO) -> Callable[[memoryview], int | None]:
 
 
 def _fill_buffer(fill: Callable[[memoryview], int | None], data: bytearray, start: int) -> int:
+    """Read into a buffer from `start` on; return the number of bytes, 0 at the end."""
     with memoryview(data) as whole, whole[start:] as view:
         return fill(view) or 0
 

@@ -87,7 +87,7 @@ def is_packed(file: SourceFile) -> bool:
     return is_archive(head) or bool(compression_of(head))
 
 
-def _only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:
+def _open_only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:
     """Open the one file of a zip archive whose name does not end in `.zip`.
 
     Raises:
@@ -174,7 +174,9 @@ def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]
             packed = is_archive(stored.read(8))
             stored.seek(0)
         name = file.name if file.member else file.uri
-        opened = _only_member(stored, file, limits) if packed else open_stream(stored, name, limits)
+        opened = (
+            _open_only_member(stored, file, limits) if packed else open_stream(stored, name, limits)
+        )
         with opened as plain:
             yield plain
 

@@ -142,6 +142,7 @@ def _check_plain(uri: str, status: os.stat_result) -> None:
 
 
 def _batch_file_error(uri: str, reason: str, hint: str) -> SourceError:
+    """Return the error for a BATCH file that is refused, with its URI scrubbed of secrets."""
     return SourceError(f"can't take the batch file {scrub(uri)!r}: {reason}", hint)
 
 

@@ -204,6 +204,7 @@ def _decode_reason(line: bytes, error: msgspec.DecodeError) -> str:
 
 
 def _parse_state(envelope: _Envelope) -> StateMessage | MalformedLine:
+    """Return a STATE, or MalformedLine if it has no value or is no UTF-8."""
     value = bytes(envelope.value)
     if not value:
         return MalformedLine("STATE without a `value`")
@@ -215,6 +216,7 @@ def _parse_state(envelope: _Envelope) -> StateMessage | MalformedLine:
 
 
 def _parse_schema(envelope: _Envelope, stream: str, number: int) -> SchemaMessage:
+    """Return a SCHEMA; raise InputError if it lacks its stream, schema or columns."""
     if not stream:
         raise InputError(f"line {number}: SCHEMA without a `stream`", "name the stream it is for")
     where = f"line {number}: SCHEMA of stream {stream!r}"
@@ -242,6 +244,7 @@ def _drop_repeats(names: list[str] | None) -> tuple[str, ...]:
 
 
 def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessage | MalformedLine:
+    """Return an ACTIVATE_VERSION, or MalformedLine if its version is no whole number."""
     try:
         version = msgspec.json.decode(envelope.version, type=int)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -250,6 +253,7 @@ def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessag
 
 
 def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
+    """Return a BATCH; raise InputError if its files can't be read."""
     where = f"line {number}: BATCH of stream {stream!r}"
     encoding = _decode_part(envelope.encoding, _Encoding, _Encoding(), f"{where}: `encoding`")
     manifest = _decode_part(envelope.manifest, list[str], None, f"{where}: `manifest`")
@@ -281,10 +285,11 @@ def _decode_part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
 
 
 def _parse_log(envelope: _Envelope) -> LogMessage:
-    return LogMessage(_text(envelope.level) or "INFO", _text(envelope.message))
+    """Return a LOG message, of level INFO if it names none."""
+    return LogMessage(_decode_text(envelope.level) or "INFO", _decode_text(envelope.message))
 
 
-def _text(raw: msgspec.Raw) -> str:
+def _decode_text(raw: msgspec.Raw) -> str:
     """Return a JSON value as text: of a string its characters, of what is no JSON its bytes."""
     try:
         return str(msgspec.json.decode(raw)) if raw else ""

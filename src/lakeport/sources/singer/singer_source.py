@@ -211,7 +211,7 @@ class BatchCollector:
     def spool_run(
         self, stream: SingerStream, data: bytearray, start: int, end: int, count: int, line: int
     ) -> tuple[int, int]:
-        """Spool consecutive record lines, up to the line with which the flush is full.
+        """Spool record lines, up to the line with which the flush is full; return where that was.
 
         Args:
             stream: the records' stream.
@@ -257,6 +257,7 @@ class BatchCollector:
         return stream.segment
 
     def _count_records(self, stream: SingerStream, size: int, count: int) -> None:
+        """Add records and their bytes to the totals of the stream and of the flush."""
         stream.records += count
         stream.bytes += size
         self._bytes += size
@@ -320,6 +321,7 @@ class BatchCollector:
         )
 
     def _make_reader(self, stream: SingerStream) -> Reader:
+        """Return the reader of a stream's records, by its current schema."""
         from lakeport.sources.json.reader import JsonReader
 
         return JsonReader(
@@ -335,6 +337,7 @@ class BatchCollector:
         )
 
     def _make_metadata(self, stream: SingerStream) -> RecordMetadata | None:
+        """Return the times of a batch's record metadata; None without `add_record_metadata`."""
         if not self._config.add_record_metadata:
             return None
         from lakeport.sources.singer.metadata import RecordMetadata
