@@ -248,7 +248,6 @@ def bookmark_name(source: DatabaseSource) -> str:
 
 
 def find_window(
-    session: DatabaseSession,
     dialect: SqlDialect,
     source: DatabaseSource,
     relation: str,
@@ -261,8 +260,7 @@ def find_window(
     """Find the rows of a source with a cursor that its table has not had.
 
     Args:
-        session: a connection in the load's snapshot.
-        dialect: the database's SQL.
+        dialect: the database's SQL, with a connection in the load's snapshot.
         source: the description of the source, with a cursor.
         relation: the table or subquery, in SQL.
         columns: the source's columns.
@@ -277,13 +275,13 @@ def find_window(
             rows had it to recognise those that have landed.
     """
     column = find_column(source.cursor, columns, "cursor")
-    (column,), _ = dialect.infer_open_types(session, relation, "", (column,))
+    (column,), _ = dialect.infer_open_types(relation, "", (column,))
     _check_cursor_type(column)
     name = bookmark_name(source)
     landed = LandedRows(memory, name)
     names = tuple(c.name for c in columns)
-    queries = _CursorQueries(session, dialect, relation, column, keys, names, landed, merges)
-    entry = _describe_cursor_source(session, source, keys)
+    queries = _CursorQueries(dialect, relation, column, keys, names, landed, merges)
+    entry = _describe_cursor_source(dialect.session.access.place, source, keys)
     remembered = memory.bookmark(name)
     before = remembered.value
     _check_bookmark(before, entry, name)
@@ -345,7 +343,6 @@ class _NewestRows:
 class _CursorQueries:
     """Runs queries about the cursor of a source, and builds conditions on it."""
 
-    session: DatabaseSession
     dialect: SqlDialect
     relation: str
     column: DatabaseColumn
@@ -353,6 +350,10 @@ class _CursorQueries:
     names: tuple[str, ...]
     landed: LandedRows
     merges: bool
+
+    @property
+    def _session(self) -> DatabaseSession:
+        return self.dialect.session
 
     @property
     def name(self) -> str:
@@ -394,7 +395,7 @@ class _CursorQueries:
         if before is not None:
             of = sql_literal(before, self.column.type)
             older = f"CASE WHEN max({self.name}) < {of} THEN 1 ELSE 0 END"
-        ((newest, is_older),) = self.session.fetch_rows(
+        ((newest, is_older),) = self._session.fetch_rows(
             f"SELECT {text}, {older} FROM {self.relation}"
         )
         return newest, bool(int(is_older))
@@ -402,7 +403,7 @@ class _CursorQueries:
     def has_row(self, where: str) -> bool:
         """Whether a row meets a condition."""
         found = f"SELECT 1 AS x FROM {self.relation} WHERE {where} LIMIT 1"
-        return bool(self.session.fetch_value(f"SELECT count(*) FROM ({found}) AS found"))
+        return bool(self._session.fetch_value(f"SELECT count(*) FROM ({found}) AS found"))
 
     def unlanded_condition(self, before: Mapping[str, Any]) -> str:
         """Return the condition of rows that have not landed; empty if there is no bookmark.
@@ -418,7 +419,7 @@ class _CursorQueries:
         known = None if left is None else self.landed.read(left)
         if known is not None:
             new, old = split_by_known(
-                self.session.fetch_batches(self._newest_query(last, self._identity)), known
+                self._session.fetch_batches(self._newest_query(last, self._identity)), known
             )
             few = new if new is not None else old
             return self._after_condition(last, few, among=new is not None)
@@ -450,7 +451,7 @@ class _CursorQueries:
         )
         if few:
             query += f" AND {self._in_condition(self._select_texts(left))}"
-        return sum(count_changed(batch, known) for batch in self.session.fetch_batches(query))
+        return sum(count_changed(batch, known) for batch in self._session.fetch_batches(query))
 
     def count_repeated(self, before: Mapping[str, Any]) -> int:
         """Count new rows with the last value that equal landed rows in every column.
@@ -486,7 +487,7 @@ class _CursorQueries:
         if rows > _MOST_COMPARED:
             return _NewestRows(rows)
         texts, _ = split_by_known(
-            self.session.fetch_batches(self._newest_query(last, self._key_digest))
+            self._session.fetch_batches(self._newest_query(last, self._key_digest))
         )
         characters = sum(map(len, texts or ()))
         if texts is None or characters > _MAX_CHARACTERS:
@@ -494,7 +495,7 @@ class _CursorQueries:
         texts = sorted(texts)
         if self.keys and (more := self._sum_text_lengths(last)) <= _MAX_CHARACTERS:
             whole, _ = split_by_known(
-                self.session.fetch_batches(self._newest_query(last, self._row_digest))
+                self._session.fetch_batches(self._newest_query(last, self._row_digest))
             )
             texts, characters = [*texts, *sorted(whole or ())], characters + more
         return _NewestRows(
@@ -504,7 +505,7 @@ class _CursorQueries:
     def _sum_text_lengths(self, last: str) -> int:
         """Return the length of all digests of whole rows with a value; SQLite has no short ones."""
         query = self._newest_query(last, f"coalesce(sum(length({self._row_digest})), 0)")
-        return int(self.session.fetch_value(query))
+        return int(self._session.fetch_value(query))
 
     def _after_condition(self, last: str, texts: Sequence[str], *, among: bool) -> str:
         """Return the condition of rows above a value, and of rows with it by their digests.
@@ -538,7 +539,7 @@ class _CursorQueries:
     def _count_newest(self, last: str, among: str = "") -> int:
         """Count the rows with a value, and with another condition."""
         query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}{among}"
-        return int(self.session.fetch_value(query))
+        return int(self._session.fetch_value(query))
 
 
 def _check_cursor_type(column: DatabaseColumn) -> None:
@@ -555,12 +556,12 @@ def _check_cursor_type(column: DatabaseColumn) -> None:
 
 
 def _describe_cursor_source(
-    session: DatabaseSession, source: DatabaseSource, keys: tuple[str, ...]
+    place: str, source: DatabaseSource, keys: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the bookmark's entries about the source that its value belongs to."""
     query = f"query {hashlib.sha256(source.query.encode()).hexdigest()[:16]}"
     return {
-        "database": session.access.place,
+        "database": place,
         "of": source.table or query,
         "cursor": source.cursor,
         "keys": list(keys),
@@ -628,7 +629,7 @@ class DatabaseFlushes:
                 "would replace all of the table by them",
                 "append or merge them; or leave `cursor` out, to read all rows.",
             )
-        self._access, self._dialect = make_access(source), _choose_dialect(source)
+        self._access = make_access(source)
         self._open_connections = ExitStack()
         self._notes: tuple[str, ...] = ()
 
@@ -649,24 +650,23 @@ class DatabaseFlushes:
 
     def _batches(self, session: DatabaseSession) -> Iterator[Batch]:
         """Yield the batch of new rows, and the batch of deleted keys, if there are such."""
-        source, dialect = self.source, self._dialect
-        joining = dialect.begin_snapshot(session)
-        relation = _resolve_relation(session, dialect, source)
-        columns = dialect.describe_columns(session, relation)
-        keys = self._keys(session, columns)
+        source = self.source
+        dialect = self._dialect = _choose_dialect(source, session)
+        joining = dialect.begin_snapshot()
+        relation = _resolve_relation(dialect, source)
+        columns = dialect.describe_columns(relation)
+        keys = self._keys(columns)
         if source.deletes == "compare":
             check_comparable(self.config, keys)
         window = CursorWindow()
         if source.cursor:
             memory, merges = self.tables.open_memory(self.stream), self.config.mode is Mode.MERGE
-            window = find_window(
-                session, dialect, source, relation, columns, keys, memory, merges=merges
-            )
+            window = find_window(dialect, source, relation, columns, keys, memory, merges=merges)
         self._notes = window.notes
         where = window.where
-        columns, notes = dialect.infer_open_types(session, relation, where, columns)
-        size = dialect.estimate_bytes(session, relation, where)
-        parts = self._plan_ranges(session, relation, where, columns, size)
+        columns, notes = dialect.infer_open_types(relation, where, columns)
+        size = dialect.estimate_bytes(relation, where)
+        parts = self._plan_ranges(relation, where, columns, size)
         reader = DatabaseReader(
             self._schema(columns),
             self._access,
@@ -694,7 +694,7 @@ class DatabaseFlushes:
                 bookmark=window.bookmark,
                 before_commit=window.before_commit,
             )
-        if (absent := self._read_absent_keys(session, reader, keys)) is not None:
+        if (absent := self._read_absent_keys(reader, keys)) is not None:
             yield Batch(
                 self.stream,
                 1,
@@ -707,18 +707,15 @@ class DatabaseFlushes:
                 gone=True,
             )
 
-    def _keys(
-        self, session: DatabaseSession, columns: tuple[DatabaseColumn, ...]
-    ) -> tuple[str, ...]:
+    def _keys(self, columns: tuple[DatabaseColumn, ...]) -> tuple[str, ...]:
         """Return the columns that identify a row: the primary key, else `merge_keys`, or none."""
         table, merge_keys = self.source.table, self.config.merge_keys
-        if table and (key := self._dialect.read_primary_key(session, table)):
+        if table and (key := self._dialect.read_primary_key(table)):
             return key
         return merge_keys if {column.name for column in columns}.issuperset(merge_keys) else ()
 
     def _plan_ranges(
         self,
-        session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
@@ -731,8 +728,8 @@ class DatabaseFlushes:
             return ("",)
         count = source.splits or count_ranges(size, self.cores)
         if column is not None:
-            return split_ranges(session, dialect, relation, where, column, count)
-        return dialect.split_by_blocks(session, relation, count) or ("",)
+            return split_ranges(dialect, relation, where, column, count)
+        return dialect.split_by_blocks(relation, count) or ("",)
 
     def _schema(self, columns: tuple[DatabaseColumn, ...]) -> pa.Schema:
         """Return the rows' schema, with a null mark: rows that are back lose theirs."""
@@ -743,7 +740,7 @@ class DatabaseFlushes:
         return pa.schema(fields)
 
     def _read_absent_keys(
-        self, session: DatabaseSession, reader: DatabaseReader, keys: tuple[str, ...]
+        self, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> InMemoryReader | None:
         """Return a reader of the keys of rows that the source has deleted.
 
@@ -761,7 +758,7 @@ class DatabaseFlushes:
         alone = replace(
             reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
         )
-        there = [cast_batch(batch, wanted) for batch in alone.read_range(session, 0)]
+        there = [cast_batch(batch, wanted) for batch in alone.read_range(self._dialect.session, 0)]
         known = [cast_batch(batch, wanted) for batch in table.to_batches()]
         absent = pa.Table.from_batches(known, wanted).join(
             pa.Table.from_batches(there, wanted), list(keys), join_type="left anti"
@@ -792,24 +789,22 @@ def describe_columns(source: DatabaseSource) -> pa.Schema:
         ConfigError: the URI or a key of the source is wrong.
         SourceError: the database can't be reached, or refuses.
     """
-    dialect = _choose_dialect(source)
     with make_access(source).connect() as session:
-        relation = _resolve_relation(session, dialect, source)
-        columns = dialect.describe_columns(session, relation)
+        dialect = _choose_dialect(source, session)
+        relation = _resolve_relation(dialect, source)
+        columns = dialect.describe_columns(relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
     return pa.schema(
         [to_table_field(c.name, type_) for c, type_ in zip(columns, types, strict=True)]
     )
 
 
-def _resolve_relation(session: DatabaseSession, dialect: SqlDialect, source: DatabaseSource) -> str:
+def _resolve_relation(dialect: SqlDialect, source: DatabaseSource) -> str:
     """Return the source's table or query in SQL, for FROM."""
-    return (
-        wrap_query(source.query) if source.query else dialect.resolve_table(session, source.table)
-    )
+    return wrap_query(source.query) if source.query else dialect.resolve_table(source.table)
 
 
-def _choose_dialect(source: DatabaseSource) -> SqlDialect:
+def _choose_dialect(source: DatabaseSource, session: DatabaseSession) -> SqlDialect:
     """Return the dialect of a source's database."""
     scheme = "" if source.driver else parse_scheme(source.database.get_secret_value())
-    return _DIALECTS.get(scheme, SqlDialect)()
+    return _DIALECTS.get(scheme, SqlDialect)(session)

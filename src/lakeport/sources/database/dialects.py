@@ -211,17 +211,24 @@ def _parse_decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
 class SqlDialect:
     """Standard SQL, for databases without a dialect of their own; base class of the dialects.
 
+    Args:
+        session: a connection, which runs the dialect's queries.
+
     Attributes:
+        session: see above.
         shares_snapshots: whether several connections can read one snapshot.
     """
 
     shares_snapshots = False
 
-    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+    def __init__(self, session: DatabaseSession) -> None:
+        self.session = session
+
+    def begin_snapshot(self) -> tuple[str, ...]:
         """Begin the snapshot that a load reads; return statements by which connections join it."""
         return ()
 
-    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+    def resolve_table(self, table: str) -> str:
         """Return a table's name in SQL.
 
         Raises:
@@ -229,21 +236,18 @@ class SqlDialect:
         """
         return quote_table(table)
 
-    def describe_columns(
-        self, session: DatabaseSession, relation: str
-    ) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """Return the columns of a relation and the expressions to select them by.
 
         Raises:
             SourceError: a column's type can't be read, or two columns have the same name.
         """
-        found = session.fetch_schema(f"SELECT * FROM {relation}")
+        found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
         return tuple(self._make_column(field) for field in found)
 
     def infer_open_types(
         self,
-        session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
@@ -251,24 +255,21 @@ class SqlDialect:
         """Return the columns with types that need their values, and notes about these types.
 
         Args:
-            session: a connection in the load's snapshot.
             relation: the table or subquery, in SQL.
             where: the condition of the rows to read; empty for all rows.
             columns: the columns by `describe_columns`.
         """
         return columns, ()
 
-    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+    def estimate_bytes(self, relation: str, where: str) -> int:
         """Estimate the size of the rows in bytes; return -1 if that is not possible."""
         return -1
 
-    def split_by_blocks(
-        self, session: DatabaseSession, relation: str, count: int
-    ) -> tuple[str, ...]:
+    def split_by_blocks(self, relation: str, count: int) -> tuple[str, ...]:
         """Return conditions that divide a table's rows by their place on disk; empty if unknown."""
         return ()
 
-    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+    def read_primary_key(self, table: str) -> tuple[str, ...]:
         """Return the columns of a table's primary key; empty if it has none, or that is unknown."""
         return ()
 
@@ -291,9 +292,9 @@ class SqlDialect:
         """Return a row of constants that shows the driver the columns' types; empty for none."""
         return ""
 
-    def get_file_bytes(self, session: DatabaseSession) -> int:
+    def get_file_bytes(self) -> int:
         """Return the size of the database's file in bytes; -1 if it has none."""
-        file = Path(session.access.place)
+        file = Path(self.session.access.place)
         return file.stat().st_size if file.is_file() else -1
 
     def _make_column(self, field: pa.Field) -> DatabaseColumn:
@@ -347,29 +348,29 @@ class DuckDbDialect(SqlDialect):
 
     shares_snapshots = True
 
-    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+    def begin_snapshot(self) -> tuple[str, ...]:
         """See `SqlDialect.begin_snapshot`: the connection blocks other writers."""
-        session.fetch_rows(_SET_UTC)
+        self.session.fetch_rows(_SET_UTC)
         return (_SET_UTC,)
 
-    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+    def resolve_table(self, table: str) -> str:
         """See `SqlDialect.resolve_table`."""
         name = split_table_name(table)
-        known = session.fetch_rows("SELECT table_schema, table_name FROM information_schema.tables")
+        known = self.session.fetch_rows(
+            "SELECT table_schema, table_name FROM information_schema.tables"
+        )
         if tuple(name[-2:]) not in known and (len(name) > 1 or table not in [t for _, t in known]):
             raise missing_table_error(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
         return ".".join(quote_identifier(part) for part in name)
 
-    def describe_columns(
-        self, session: DatabaseSession, relation: str
-    ) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.describe_columns`."""
-        told = session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
+        told = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
         check_column_names("the query", [row[0] for row in told])
         asked = {name: _select_expression(name, kind) for name, kind, *_ in told}
         json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
         wanted = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in asked.items())
-        schema = session.fetch_schema(f"SELECT {wanted} FROM {relation}")
+        schema = self.session.fetch_schema(f"SELECT {wanted} FROM {relation}")
         found = normalise_schema(schema, keep_untyped=True)
         untyped = find_untyped_columns(found)
         return tuple(
@@ -382,15 +383,15 @@ class DuckDbDialect(SqlDialect):
             for field in replace_untyped_columns(found)
         )
 
-    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+    def estimate_bytes(self, relation: str, where: str) -> int:
         """See `SqlDialect.estimate_bytes`: the size of the whole file's rows."""
-        return _DUCKDB_EXPANSION * self.get_file_bytes(session)
+        return _DUCKDB_EXPANSION * self.get_file_bytes()
 
-    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+    def read_primary_key(self, table: str) -> tuple[str, ...]:
         """See `SqlDialect.read_primary_key`."""
         *schema, name = map(quote_literal, split_table_name(table))
         of = schema[-1] if schema else "current_schema()"
-        return tuple(row[0] for row in session.fetch_rows(_DUCKDB_KEY.format(name, of)))
+        return tuple(row[0] for row in self.session.fetch_rows(_DUCKDB_KEY.format(name, of)))
 
     def digest_expression(self, names: tuple[str, ...]) -> str:
         """See `SqlDialect.digest_expression`."""
@@ -423,35 +424,31 @@ class PostgresDialect(SqlDialect):
 
     shares_snapshots = True
 
-    def begin_snapshot(self, session: DatabaseSession) -> tuple[str, ...]:
+    def begin_snapshot(self) -> tuple[str, ...]:
         """See `SqlDialect.begin_snapshot`."""
-        session.fetch_rows(_BEGIN)
-        snapshot = session.fetch_value("SELECT pg_export_snapshot()")
-        session.fetch_rows(_SET)
+        self.session.fetch_rows(_BEGIN)
+        snapshot = self.session.fetch_value("SELECT pg_export_snapshot()")
+        self.session.fetch_rows(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
-    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+    def resolve_table(self, table: str) -> str:
         """See `SqlDialect.resolve_table`."""
         name = quote_table(table)
-        if session.fetch_value(f"SELECT to_regclass({quote_literal(name)})::text") is None:
-            raise missing_table_error(table, [row[0] for row in session.fetch_rows(_TABLES)])
+        if self.session.fetch_value(f"SELECT to_regclass({quote_literal(name)})::text") is None:
+            raise missing_table_error(table, [row[0] for row in self.session.fetch_rows(_TABLES)])
         return name
 
-    def describe_columns(
-        self, session: DatabaseSession, relation: str
-    ) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.describe_columns`."""
-        found = session.fetch_schema(f"SELECT * FROM {relation}")
+        found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
-        kinds = self._read_types(session, found)
+        kinds = self._read_types(found)
         return tuple(
-            self._postgres_column(session, field, kind)
-            for field, kind in zip(found, kinds, strict=True)
+            self._postgres_column(field, kind) for field, kind in zip(found, kinds, strict=True)
         )
 
     def infer_open_types(
         self,
-        session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
@@ -461,7 +458,7 @@ class PostgresDialect(SqlDialect):
         if not open_:
             return columns, ()
         asked = ", ".join(_digit_aggregates(column) for column in open_)
-        (row,) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
+        (row,) = self.session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
         types: dict[str, DatabaseColumn] = {}
         notes = []
         for number, column in enumerate(open_):
@@ -472,21 +469,19 @@ class PostgresDialect(SqlDialect):
             notes.append(note)
         return tuple(types.get(column.name, column) for column in columns), tuple(notes)
 
-    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+    def estimate_bytes(self, relation: str, where: str) -> int:
         """See `SqlDialect.estimate_bytes`: the query planner's estimate."""
         query = f"SELECT * FROM {relation}{where_clause(where)}"
-        (row, *_) = session.fetch_rows(f"EXPLAIN (FORMAT JSON) {query}")
+        (row, *_) = self.session.fetch_rows(f"EXPLAIN (FORMAT JSON) {query}")
         plan = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
-    def split_by_blocks(
-        self, session: DatabaseSession, relation: str, count: int
-    ) -> tuple[str, ...]:
+    def split_by_blocks(self, relation: str, count: int) -> tuple[str, ...]:
         """See `SqlDialect.split_by_blocks`: ranges of `ctid`, which servers from 14 on can seek."""
         if relation.startswith("("):
             return ()
         name = quote_literal(relation)
-        ((version, kind, pages),) = session.fetch_rows(
+        ((version, kind, pages),) = self.session.fetch_rows(
             "SELECT current_setting('server_version_num')::int, relkind::text, "
             f"pg_relation_size(oid) / current_setting('block_size')::int FROM pg_class "
             f"WHERE oid = {name}::regclass"
@@ -498,10 +493,10 @@ class PostgresDialect(SqlDialect):
         middle = [f"ctid >= {low} AND ctid < {high}" for low, high in pairwise(bounds)]
         return (f"ctid < {bounds[0]}", *middle, f"ctid >= {bounds[-1]}")
 
-    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+    def read_primary_key(self, table: str) -> tuple[str, ...]:
         """See `SqlDialect.read_primary_key`."""
         name = quote_literal(quote_table(table))
-        return tuple(row[0] for row in session.fetch_rows(_POSTGRES_KEY.format(name)))
+        return tuple(row[0] for row in self.session.fetch_rows(_POSTGRES_KEY.format(name)))
 
     def text_expression(self, expression: str) -> str:
         """See `SqlDialect.text_expression`."""
@@ -511,13 +506,13 @@ class PostgresDialect(SqlDialect):
         """See `SqlDialect.digest_expression`."""
         return f"md5(ROW({', '.join(map(quote_identifier, names))})::text)"
 
-    def _read_types(self, session: DatabaseSession, found: pa.Schema) -> list[_PostgresType]:
+    def _read_types(self, found: pa.Schema) -> list[_PostgresType]:
         """Return the fields' types; of those that are OIDs, the catalogue's names."""
         names = [_read_metadata(field, b"POSTGRESQL:type") for field in found]
         unnamed = {name: name.partition("oid:")[2].rstrip(">") for name in names if "oid:" in name}
         told = {}
         if unnamed:
-            rows = session.fetch_rows(
+            rows = self.session.fetch_rows(
                 "SELECT t.oid::bigint::text, t.typname, t.typtype::text, coalesce(e.typtype::text, "
                 "'') FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = "
                 f"'A' WHERE t.oid IN ({', '.join(unnamed.values())})"
@@ -525,9 +520,7 @@ class PostgresDialect(SqlDialect):
             told = {oid: _PostgresType(*row) for oid, *row in rows}
         return [told.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
 
-    def _postgres_column(
-        self, session: DatabaseSession, field: pa.Field, kind: _PostgresType
-    ) -> DatabaseColumn:
+    def _postgres_column(self, field: pa.Field, kind: _PostgresType) -> DatabaseColumn:
         """Return a column of PostgreSQL, cast where its driver has no exact type for it."""
         name, sql = field.name, quote_identifier(field.name)
         if kind.is_record or _has_records(field.type):
@@ -540,7 +533,7 @@ class PostgresDialect(SqlDialect):
             modifier = int(_read_metadata(field, b"POSTGRESQL:typmod") or -1)
             return DatabaseColumn(name, f"{sql}::text", _decimal_type(modifier))
         if kind.name == "money":
-            scale = session.fetch_value("SELECT scale(0::money::numeric)")
+            scale = self.session.fetch_value("SELECT scale(0::money::numeric)")
             return DatabaseColumn(name, f"{sql}::numeric::text", pa.decimal128(19, scale))
         if kind.name in ("json", "jsonb"):
             return DatabaseColumn(name, f"{sql}::text", _JSON)
@@ -649,11 +642,11 @@ def _read_metadata(field: pa.Field, key: bytes) -> str:
 class SqliteDialect(SqlDialect):
     """SQL of SQLite."""
 
-    def resolve_table(self, session: DatabaseSession, table: str) -> str:
+    def resolve_table(self, table: str) -> str:
         """See `SqlDialect.resolve_table`."""
         known = [
             row[0]
-            for row in session.fetch_rows(
+            for row in self.session.fetch_rows(
                 "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE "
                 "'sqlite_%'"
             )
@@ -662,22 +655,19 @@ class SqliteDialect(SqlDialect):
             raise missing_table_error(table, known)
         return quote_identifier(table)
 
-    def describe_columns(
-        self, session: DatabaseSession, relation: str
-    ) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """See `SqlDialect.describe_columns`; `infer_open_types` adds missing types."""
-        names = session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
+        names = self.session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
         declared: Mapping[str, str] = {}
         if not relation.startswith("("):
             table = quote_literal(relation[1:-1].replace('""', '"'))
-            rows = session.fetch_rows(f"SELECT name, type FROM pragma_table_info({table})")
+            rows = self.session.fetch_rows(f"SELECT name, type FROM pragma_table_info({table})")
             declared = {name: str(kind).upper() for name, kind in rows}
         return tuple(_declared_column(name, declared.get(name, "")) for name in names)
 
     def infer_open_types(
         self,
-        session: DatabaseSession,
         relation: str,
         where: str,
         columns: tuple[DatabaseColumn, ...],
@@ -691,7 +681,7 @@ class SqliteDialect(SqlDialect):
             for column in open_
             for kind in _STORAGE_CLASSES
         )
-        (row,) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
+        (row,) = self.session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
         found = iter(row)
         kinds = {c.name: {kind for kind in _STORAGE_CLASSES if next(found)} for c in open_}
         settled = tuple(
@@ -699,14 +689,14 @@ class SqliteDialect(SqlDialect):
         )
         return settled, tuple(_mixed_note(name, of) for name, of in kinds.items() if len(of) > 1)
 
-    def estimate_bytes(self, session: DatabaseSession, relation: str, where: str) -> int:
+    def estimate_bytes(self, relation: str, where: str) -> int:
         """See `SqlDialect.estimate_bytes`: the size of the whole file."""
-        return self.get_file_bytes(session)
+        return self.get_file_bytes()
 
-    def read_primary_key(self, session: DatabaseSession, table: str) -> tuple[str, ...]:
+    def read_primary_key(self, table: str) -> tuple[str, ...]:
         """See `SqlDialect.read_primary_key`."""
         name = quote_literal(table)
-        rows = session.fetch_rows(
+        rows = self.session.fetch_rows(
             f"SELECT name FROM pragma_table_info({name}) WHERE pk > 0 ORDER BY pk"
         )
         return tuple(row[0] for row in rows)

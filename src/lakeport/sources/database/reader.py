@@ -130,7 +130,6 @@ def find_column(name: str, columns: Sequence[DatabaseColumn], key: str) -> Datab
 
 
 def split_ranges(
-    session: DatabaseSession,
     dialect: SqlDialect,
     relation: str,
     where: str,
@@ -140,8 +139,7 @@ def split_ranges(
     """Return conditions of equal ranges of a column; each row meets one, nulls the first.
 
     Args:
-        session: a connection in the load's snapshot.
-        dialect: the database's SQL.
+        dialect: the database's SQL, with a connection in the load's snapshot.
         relation: the table or subquery, in SQL.
         where: the condition of the rows to read; empty for all rows.
         column: the column.
@@ -154,7 +152,9 @@ def split_ranges(
     of = _get_parser(column)
     name = quote_identifier(column.name)
     asked = ", ".join(dialect.text_expression(f"{which}({name})") for which in ("min", "max"))
-    ((low, high),) = session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
+    ((low, high),) = dialect.session.fetch_rows(
+        f"SELECT {asked} FROM {relation}{where_clause(where)}"
+    )
     if low is None or count < 2:
         return ("",)
     try:
@@ -214,6 +214,6 @@ def _parse_time(text: str) -> datetime:
 
 
 def _interpolate(first: Any, last: Any, part: int, parts: int) -> Any:
-    """Return the lower bound of one of `parts` equal parts, counted from 0, of a range of values."""
+    """Return the lower bound of part `part`, from 0, of `parts` equal parts of a range."""
     step = last - first
     return first + (step * part // parts if isinstance(step, int) else step * part / parts)
