@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, parse_target_uri
 from lakeport.config.load import load_target
+from lakeport.errors import DestinationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,3 +55,18 @@ def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
         return None
     kind = config_class(parse_target_uri(uri)["destination"])
     return (kind.for_source_folder(uri, target) or load_target(uri)).storage()
+
+
+def delete_old_objects(storage: Storage, folder: str, before: float, keep: Collection[str]) -> None:
+    """Delete the objects of a folder that were written before a time, if the store allows it.
+
+    Args:
+        storage: the store.
+        folder: the folder's key, without a slash at its end.
+        before: the time, in seconds since 1970.
+        keep: names of objects to keep, without the folder.
+    """
+    with suppress(DestinationError):  # deletion may not be allowed, and can wait
+        for found in storage.list(folder):
+            if found.modified < before and found.key.rpartition("/")[2] not in keep:
+                storage.delete(found.key)

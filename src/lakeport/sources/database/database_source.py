@@ -27,7 +27,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -45,6 +45,7 @@ from lakeport.schema.types import TIMESTAMP, format_type, to_table_field
 from lakeport.shape import DELETED_AT
 from lakeport.sources.database.access import DatabaseSession, make_access
 from lakeport.sources.database.dialects import (
+    Columns,
     DatabaseColumn,
     DuckDbDialect,
     PostgresDialect,
@@ -61,7 +62,7 @@ from lakeport.sources.database.reader import (
     sql_literal,
 )
 from lakeport.sources.splits import InMemoryReader
-from lakeport.sources.target import TargetTables
+from lakeport.sources.target import TargetTables, delete_old_objects
 from lakeport.units import pluralize
 
 MOST_ROWS: Final = 100_000
@@ -100,7 +101,7 @@ def digest_texts(texts: Iterable[str]) -> pa.Array:
 
 
 def split_by_known(
-    batches: Iterable[pa.RecordBatch], known: pa.Array = _NO_DIGESTS
+    batches: Iterable[pa.RecordBatch], known: pa.Array
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
     """Split the texts that identify rows into new and known ones, each without repetitions.
 
@@ -184,11 +185,8 @@ class LandedRows:
 
     def _delete_old_digests(self, kept_names: set[str]) -> None:
         """Delete files older than thirty days, without those whose names are given."""
-        storage, old = self.memory.storage, time.time() - _RETENTION_SECONDS
-        with suppress(DestinationError):  # deletion may not be allowed, and can wait
-            for found in storage.list(self._object_key("").rstrip("/")):
-                if found.modified < old and found.key.rpartition("/")[2] not in kept_names:
-                    storage.delete(found.key)
+        folder, old = self._object_key("").rstrip("/"), time.time() - _RETENTION_SECONDS
+        delete_old_objects(self.memory.storage, folder, old, kept_names)
 
     def _object_key(self, name: str) -> str:
         """Return the key of a file of digests; of an empty name the folder's, with a slash."""
@@ -251,7 +249,7 @@ def find_window(
     dialect: SqlDialect,
     source: DatabaseSource,
     relation: str,
-    columns: tuple[DatabaseColumn, ...],
+    columns: Columns,
     keys: tuple[str, ...],
     memory: Memory,
     *,
@@ -418,9 +416,7 @@ class _CursorQueries:
             return self._after_condition(last, self._select_texts(left), among=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
-            new, old = split_by_known(
-                self._session.fetch_batches(self._newest_query(last, self._identity)), known
-            )
+            new, old = self._split_newest(last, self._identity, known)
             few = new if new is not None else old
             return self._after_condition(last, few, among=new is not None)
         if self.merges:
@@ -486,21 +482,22 @@ class _CursorQueries:
         rows = self._count_newest(last)
         if rows > _MOST_COMPARED:
             return _NewestRows(rows)
-        texts, _ = split_by_known(
-            self._session.fetch_batches(self._newest_query(last, self._key_digest))
-        )
+        texts, _ = self._split_newest(last, self._key_digest)
         characters = sum(map(len, texts or ()))
         if texts is None or characters > _MAX_CHARACTERS:
             return _NewestRows(rows)
         texts = sorted(texts)
         if self.keys and (more := self._sum_text_lengths(last)) <= _MAX_CHARACTERS:
-            whole, _ = split_by_known(
-                self._session.fetch_batches(self._newest_query(last, self._row_digest))
-            )
+            whole, _ = self._split_newest(last, self._row_digest)
             texts, characters = [*texts, *sorted(whole or ())], characters + more
-        return _NewestRows(
-            rows, texts, few=rows <= _FEW_ROWS and characters <= _MAX_BOOKMARK_CHARACTERS
-        )
+        few = rows <= _FEW_ROWS and characters <= _MAX_BOOKMARK_CHARACTERS
+        return _NewestRows(rows, texts, few)
+
+    def _split_newest(
+        self, last: str, digest: str, known: pa.Array = _NO_DIGESTS
+    ) -> tuple[Sequence[str] | None, Sequence[str]]:
+        """Split the digests of the rows with a value into new and known ones."""
+        return split_by_known(self._session.fetch_batches(self._newest_query(last, digest)), known)
 
     def _sum_text_lengths(self, last: str) -> int:
         """Return the length of all digests of whole rows with a value; SQLite has no short ones."""
@@ -707,7 +704,7 @@ class DatabaseFlushes:
                 gone=True,
             )
 
-    def _keys(self, columns: tuple[DatabaseColumn, ...]) -> tuple[str, ...]:
+    def _keys(self, columns: Columns) -> tuple[str, ...]:
         """Return the columns that identify a row: the primary key, else `merge_keys`, or none."""
         table, merge_keys = self.source.table, self.config.merge_keys
         if table and (key := self._dialect.read_primary_key(table)):
@@ -715,11 +712,7 @@ class DatabaseFlushes:
         return merge_keys if {column.name for column in columns}.issuperset(merge_keys) else ()
 
     def _plan_ranges(
-        self,
-        relation: str,
-        where: str,
-        columns: tuple[DatabaseColumn, ...],
-        size: int,
+        self, relation: str, where: str, columns: Columns, size: int
     ) -> tuple[str, ...]:
         """Return the conditions of the ranges that tasks read; an empty one for a single range."""
         source, dialect = self.source, self._dialect
@@ -731,7 +724,7 @@ class DatabaseFlushes:
             return split_ranges(dialect, relation, where, column, count)
         return dialect.split_by_blocks(relation, count) or ("",)
 
-    def _schema(self, columns: tuple[DatabaseColumn, ...]) -> pa.Schema:
+    def _schema(self, columns: Columns) -> pa.Schema:
         """Return the rows' schema, with a null mark: rows that are back lose theirs."""
         fields = [to_table_field(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete

@@ -124,6 +124,10 @@ class DatabaseColumn:
         return replace(self, type=pa.list_(pa.string()) if is_list else pa.string())
 
 
+Columns = tuple[DatabaseColumn, ...]
+"""The columns of a relation, in order."""
+
+
 def quote_identifier(name: str) -> str:
     """Return a name as a quoted SQL identifier.
 
@@ -236,7 +240,7 @@ class SqlDialect:
         """
         return quote_table(table)
 
-    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> Columns:
         """Return the columns of a relation and the expressions to select them by.
 
         Raises:
@@ -247,11 +251,8 @@ class SqlDialect:
         return tuple(self._make_column(field) for field in found)
 
     def infer_open_types(
-        self,
-        relation: str,
-        where: str,
-        columns: tuple[DatabaseColumn, ...],
-    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
+        self, relation: str, where: str, columns: Columns
+    ) -> tuple[Columns, tuple[str, ...]]:
         """Return the columns with types that need their values, and notes about these types.
 
         Args:
@@ -288,7 +289,7 @@ class SqlDialect:
             for text in texts
         )
 
-    def sample_row(self, columns: tuple[DatabaseColumn, ...]) -> str:
+    def sample_row(self, columns: Columns) -> str:
         """Return a row of constants that shows the driver the columns' types; empty for none."""
         return ""
 
@@ -363,7 +364,7 @@ class DuckDbDialect(SqlDialect):
             raise missing_table_error(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
         return ".".join(quote_identifier(part) for part in name)
 
-    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> Columns:
         """See `SqlDialect.describe_columns`."""
         told = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
         check_column_names("the query", [row[0] for row in told])
@@ -438,7 +439,7 @@ class PostgresDialect(SqlDialect):
             raise missing_table_error(table, [row[0] for row in self.session.fetch_rows(_TABLES)])
         return name
 
-    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> Columns:
         """See `SqlDialect.describe_columns`."""
         found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
@@ -448,11 +449,8 @@ class PostgresDialect(SqlDialect):
         )
 
     def infer_open_types(
-        self,
-        relation: str,
-        where: str,
-        columns: tuple[DatabaseColumn, ...],
-    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
+        self, relation: str, where: str, columns: Columns
+    ) -> tuple[Columns, tuple[str, ...]]:
         """See `SqlDialect.infer_open_types`: `numeric` gets a precision that holds all values."""
         open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
@@ -655,7 +653,7 @@ class SqliteDialect(SqlDialect):
             raise missing_table_error(table, known)
         return quote_identifier(table)
 
-    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+    def describe_columns(self, relation: str) -> Columns:
         """See `SqlDialect.describe_columns`; `infer_open_types` adds missing types."""
         names = self.session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
@@ -667,11 +665,8 @@ class SqliteDialect(SqlDialect):
         return tuple(_declared_column(name, declared.get(name, "")) for name in names)
 
     def infer_open_types(
-        self,
-        relation: str,
-        where: str,
-        columns: tuple[DatabaseColumn, ...],
-    ) -> tuple[tuple[DatabaseColumn, ...], tuple[str, ...]]:
+        self, relation: str, where: str, columns: Columns
+    ) -> tuple[Columns, tuple[str, ...]]:
         """See `SqlDialect.infer_open_types`: columns without a declared type get their values'."""
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
@@ -709,7 +704,7 @@ class SqliteDialect(SqlDialect):
         """See `SqlDialect.digest_expression`: SQLite has no hash, so the values' SQL literals."""
         return " || ',' || ".join(f"quote({quote_identifier(name)})" for name in names)
 
-    def sample_row(self, columns: tuple[DatabaseColumn, ...]) -> str:
+    def sample_row(self, columns: Columns) -> str:
         """See `SqlDialect.sample_row`."""
         values = [
             f"{_SAMPLE_VALUES[column.type]} AS {quote_identifier(column.name)}"

@@ -25,7 +25,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -51,7 +50,7 @@ from lakeport.sources.files.discovery import (
     stream_name,
 )
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.target import fixed_table_name, open_folder_storage
+from lakeport.sources.target import delete_old_objects, fixed_table_name, open_folder_storage
 from lakeport.storage.base import create_object
 from lakeport.units import pluralize
 
@@ -451,13 +450,9 @@ class LandedFiles:
 
     def _delete_old_segments(self, named: Collection[str]) -> None:
         """Delete segments that the bookmark named neither thirty days ago nor names now."""
-        storage = self._memory.storage
-        with suppress(DestinationError):  # deletion may not be allowed, and can wait
-            for found in storage.list(self._segment_key("").rstrip("/")):
-                name = found.key.rpartition("/")[2]
-                old = found.modified < self._swept_at - _SKEW
-                if old and name not in named and name not in self._kept_segments:
-                    storage.delete(found.key)
+        folder, old = self._segment_key("").rstrip("/"), self._swept_at - _SKEW
+        kept = {*named, *self._kept_segments}
+        delete_old_objects(self._memory.storage, folder, old, kept)
 
     def _segment_key(self, name: str) -> str:
         """Return the key of a segment in the store; of an empty name the folder's, with a slash."""

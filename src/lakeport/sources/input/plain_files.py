@@ -148,7 +148,7 @@ def spool_plain(
     )
     size = 0
     with _open_unpacked(file, limits) as plain, spool.create_file(at) as target:
-        begin = b"" if encoding is not None and is_utf8(encoding) else _read_sample(plain)
+        begin = b"" if encoding is not None and is_utf8(encoding) else plain.read(SAMPLE_BYTES)
         if encoding is not None and contradicts_encoding(encoding, begin):
             raise SourceError(
                 f"file {file.name!r} is {detect_encoding(begin)} text, and not {encoding}",
@@ -179,14 +179,6 @@ def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]
         )
         with opened as plain:
             yield plain
-
-
-def _read_sample(source: BinaryIO) -> bytes:
-    """Read the first MiB of a stream, or all of a shorter one."""
-    begin = b""
-    while len(begin) < SAMPLE_BYTES and (chunk := source.read(SAMPLE_BYTES - len(begin))):
-        begin += chunk
-    return begin
 
 
 def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
