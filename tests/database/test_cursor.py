@@ -323,7 +323,7 @@ def test_files_of_digests_that_are_old_and_not_named_go(
     assert len(seen) == 3
     file = max(files, key=lambda one: one.name in next(iter(table.kept.values())))
     file.write_bytes(b"x")
-    with pytest.raises(DestinationError, match=r"digests is damaged, and tells which rows"):
+    with pytest.raises(DestinationError, match=r"digests is damaged, and lists which rows"):
         table.load(source)
 
 
