@@ -1,10 +1,10 @@
-"""What the stages of a load hand to each other: frozen values and protocols, no logic.
+"""Values and protocols that the stages of a load pass to each other; they hold no logic.
 
 ```
 source ─Batch─▶ landing ─Split─▶ task: reader ▶ shape ▶ sink ─Staged─▶ writer ─Landed─▶ report
 ```
-A batch is landed whole or not at all. Its splits are read, shaped and encoded inside Spark tasks;
-each task hands back what it staged, and only the driver makes staged objects visible.
+A batch lands whole or not at all. Tasks read, shape and encode its splits, and return what they
+staged. Only the driver makes staged objects visible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What a load does with the rows that the table already has."""
+    """Mode of a load: add to the table's rows, replace them, or merge into them by key."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 
 class UnknownPolicy(StrEnum):
-    """What to do with fields of records that the schema does not declare."""
+    """Policy on undeclared fields of records: new columns, dropped, or an error."""
 
     EVOLVE = "evolve"
     DROP = "drop"
@@ -48,13 +48,14 @@ class Split:
         uri: a local path or an object's URI.
         start: first byte (row group for Parquet, record batch for Arrow files).
         end: one past the last; -1 is the end of the file.
-        first_line: line number of the first record, from 1; 0 where lines mean nothing.
+        first_line: line number of the first record, from 1; 0 for files without lines.
         lines: sidecar file that maps records to line numbers (`sources.spool.sidecar`), or empty.
-        times: sidecar file that tells when records were read (`sources.spool.sidecar`), or empty.
-        storage: the store that the file lies in; None for this machine's disk.
-        key: its key in `storage`; `lines` and `times` are keys then, too.
-        folders: columns that the file's folders give, with their values as text.
-        file: what to call the file, where a load has several.
+        times: sidecar file with the times when records were read (`sources.spool.sidecar`), or
+            empty.
+        storage: the store that holds the file; None for this machine's disk.
+        key: the file's key in `storage`; `lines` and `times` are keys then, too.
+        folders: columns that the names of the file's folders give, with their values as text.
+        file: the file's name in messages, where a load has several.
     """
 
     uri: str
@@ -71,10 +72,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a reader found in a split without landing it.
+    """Result of a scan of one split, which lands nothing.
 
     Attributes:
-        rows: good records.
+        rows: number of good records.
         bad: the bad records, all of them, raw bytes included.
         unknown: undeclared field -> kind of its values in this split (`sources.json.inference`).
         unknown_values: undeclared field -> how many records hold it.
@@ -95,7 +96,7 @@ class Reader(Protocol):
         """The columns that `read` yields, in order, with their types at the destination."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Read a split.
+        """Yield the rows of a split as record batches.
 
         Raises:
             BadRecords: a record breaks the schema (unless the reader is `tolerant`).
@@ -104,18 +105,18 @@ class Reader(Protocol):
         """
 
     def scan(self, split: Split) -> Scan:
-        """Check every record of a split without raising for bad records or unknown fields."""
+        """Scan all records of a split; return bad records and undeclared fields, never raise them."""
 
     def tolerant(self) -> Reader:
-        """The same reader, which leaves bad records out: a `scan` has counted them."""
+        """Return a reader that skips bad records, which a `scan` has counted."""
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> Reader:
-        """The same reader with these undeclared fields as columns behind the declared ones."""
+        """Return a reader with these undeclared fields as columns behind the declared ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is landed in one go for one stream: one commit, or one set of objects.
+    """Rows of one stream that land together: in one commit, or as one set of objects.
 
     Attributes:
         stream: the stream's name.
@@ -130,20 +131,20 @@ class Batch:
         key_properties: columns that identify a record.
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
-        optional: without a row it leaves nothing, not even an empty table.
-        warnings: sentences for the report, about what the user should look at.
-        notes: lines for the report, about what was found out or chosen; each names its subject.
+        optional: whether a batch without rows leaves nothing, not even an empty table.
+        warnings: sentences for the report on problems.
+        notes: lines for the report on what was inferred or chosen; each names its subject.
         untyped: columns that are text, there or in parts, for want of a value -> their types with
             null in these places (see `lakeport.schema.nested`).
-        remembered: its content is to be known again when it comes another time.
-        content: file -> the name of its content, once it was read; empty before, and for what is
-            not remembered.
-        gone: its rows are keys of rows that the source does not have any more, with a mark: they
-            land by themselves, as they are.
-        schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
-        bookmark: becomes durable with the batch; None where the source is not remembered.
-        before_commit: called once the rows are staged: writes what the bookmark names, and raises
-            where the source is not any more what was read of it. It may be called twice.
+        remembered: whether the table remembers its files' contents, to know them again.
+        content: file -> name of its content, once it was read; empty before, and for batches that
+            are not remembered.
+        gone: whether its rows are keys of rows that the source has deleted, with a mark. They land
+            in a commit of their own, without transform and checks.
+        schema_only: whether the stream brought a schema and no record; `sequence` is -1 then.
+        bookmark: becomes durable with the batch; None where the source has no bookmark.
+        before_commit: called once the rows are staged; it may be called twice. Writes the files
+            that the bookmark names, and raises if the source has changed since it was read.
     """
 
     stream: str
@@ -171,18 +172,18 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Everything that a source cut off together; its STATEs may go out once all of it is durable.
+    """Batches that a source has cut together; its STATEs go out once all of them are durable.
 
     Attributes:
-        batches: in the order in which they must be landed within one stream.
-        states: the STATE values that go out, as the raw JSON bytes that came, in order: the last
-            one before the cut, and earlier ones with bookmarks that none behind them names.
-        bad: lines that no stream could be found for, or that are not messages at all.
+        batches: the batches; those of one stream land in this order.
+        states: the STATE values that go out, as raw JSON bytes, in order: the last one before the
+            cut, and earlier ones with bookmarks that no later one names.
+        bad: lines without a known stream, and lines that are no messages.
         last: whether the input has ended.
-        versions: stream -> the version that is the active one once all of the flush is durable;
-            its rows of earlier versions are to be retired then.
-        notes: stream -> a line for the report, of streams that have no batch.
-        quiet: streams that go on from what was landed before, and of which nothing is new.
+        versions: stream -> the version that is active once all of the flush is durable. Rows of
+            earlier versions are retired then.
+        notes: stream -> a line for the report, for streams without a batch.
+        quiet: streams that go on from a bookmark, and have nothing new.
     """
 
     batches: tuple[Batch, ...]
@@ -201,7 +202,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """One batch that is durable and visible.
+    """Result of one commit: a batch that is durable and visible.
 
     Attributes:
         stream: the stream's name.
@@ -211,17 +212,17 @@ class Landed:
         files: the visible objects' URIs.
         bytes: their size.
         version: Delta version; None for files.
-        skipped: the same run had landed this batch before.
+        skipped: whether the same run had landed this batch before.
         removed_files: files that an overwrite or a merge replaced.
-        removed_rows: the rows in them; None where nothing tells.
-        merged: of a merge, `inserted`, `updated`, `deleted` and `unchanged` -> how many rows, as
-            far as known; unchanged ones came with the values that the table had.
+        removed_rows: the rows in these files; None where unknown.
+        merged: of a merge, `inserted`, `updated`, `deleted` and `unchanged` -> number of rows, as
+            far as known; unchanged rows have the values that the table had.
         warnings, notes: see `Batch`.
         columns: column of the batch -> its type in the table, in words.
         source_columns: column of the source -> the type that it is read with, in words; empty for
             frames.
-        lowest_version: the lowest `_sdc_table_version` of the batch's rows; None where one has
-            none, or nothing tells.
+        lowest_version: the lowest `_sdc_table_version` of the batch's rows; None where a row has
+            none, or it is unknown.
     """
 
     stream: str
@@ -244,11 +245,11 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A bookmark as the table has it.
+    """Value and number of a bookmark, as its table has them now.
 
     Attributes:
-        value: what the source wrote; empty when there is none.
-        number: which of the bookmarks of that name it is; -1 when there is none.
+        value: the value that the source wrote; empty where there is no bookmark.
+        number: the number of this bookmark among those of its name; -1 where there is none.
     """
 
     value: Mapping[str, Any] = field(default_factory=dict)
@@ -257,16 +258,16 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """How far a source has been read, once the batch that carries it is durable.
+    """How far a source was read; becomes durable with the batch that carries it.
 
     Attributes:
-        name: which of the table's bookmarks, such as `files` or `database public.orders`; stays
-            the same from load to load.
-        value: JSON; kilobytes at most.
-        after: the number of the bookmark that the source went on from. Where another load has
-            moved it since, the batch is refused whole.
-        number: its own, by `Memory.next_number`, for sources whose next flush goes on from it;
-            None: the writer gives it one.
+        name: the bookmark's name in the table, such as `files` or `database public.orders`; the
+            same in each load.
+        value: JSON of a few kilobytes at most.
+        after: the number of the bookmark from which the source went on. The batch is refused if
+            another load has moved the bookmark since.
+        number: its own number by `Memory.next_number`, for sources whose next flush goes on from
+            it; None: the writer gives it one.
     """
 
     name: str
@@ -276,24 +277,24 @@ class Bookmark:
 
 
 class Memory(Protocol):
-    """What one table remembers. Reading it takes no Spark."""
+    """Bookmarks of one table, and the files that they name; reading them takes no Spark."""
 
     @property
     def storage(self) -> Storage:
-        """Where the table is."""
+        """The table's store."""
 
     @property
     def folder(self) -> str:
         """The key of a folder beside the table's data, for files that bookmarks name.
 
-        What no bookmark names is garbage: a load that failed may have left it.
+        Files there that no bookmark names are garbage of failed loads.
         """
 
     def next_number(self, after: int) -> int:
-        """A number for the bookmark that goes on from another one."""
+        """Return a number for the bookmark that follows number `after`."""
 
     def bookmark(self, name: str) -> Remembered:
-        """The bookmark of that name, as the table's newest version has it.
+        """Return a bookmark of the table's newest version; an empty one if there is none.
 
         Raises:
             DestinationError: the store refused, or the bookmark can't be read.
@@ -302,13 +303,13 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a task did, and when; moments are seconds since 1970, by the clock of its machine.
+    """Times of one task's stages, in seconds since 1970 by the clock of its machine.
 
     Attributes:
-        stages: stage -> when it first began, when it last ended, and the seconds between that were
-            spent on it, several threads' added up.
-        pace: moments, with the rows read and the bytes staged in the `step` before each.
-        step: seconds.
+        stages: stage -> its first start, its last end, and the seconds spent on it, added up over
+            threads.
+        pace: times, with the rows read and the bytes staged in the `step` before each.
+        step: seconds between two times of `pace`.
     """
 
     stages: Mapping[str, tuple[float, float, float]]
@@ -330,10 +331,10 @@ class Staged:
         partition: partition column -> serialised value (Delta), None for null.
         stats: Delta's statistics as JSON text; empty for files.
         split: index of the task that wrote it.
-        content: what the task read, the file and a digest for each split; with its first object,
-            if asked for.
-        work: what the task did and when; with its first object.
-        lowest_version: the lowest `_sdc_table_version` of the rows of the task; None where one has
+        content: file and digest of each split that the task read; only in the task's first object,
+            and only for batches that are remembered.
+        work: the times of the task's stages; only in its first object.
+        lowest_version: the lowest `_sdc_table_version` of the task's rows; None where a row has
             none.
     """
 
@@ -362,11 +363,11 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What lies right in one folder of a store.
+    """The direct entries of one folder of a store.
 
     Attributes:
-        folders: names of the folders there, without slashes, sorted.
-        objects: the objects there, sorted by key.
+        folders: names of its folders, without slashes, sorted.
+        objects: its objects, sorted by key.
     """
 
     folders: tuple[str, ...]
@@ -377,13 +378,13 @@ class StageWriter(Protocol):
     """A binary sink for one staged object: `write` until `finish` or `abort`."""
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; the upload of earlier bytes may go on meanwhile."""
+        """Append bytes, return their number; the upload of earlier bytes may go on meanwhile."""
 
     def finish(self) -> Mapping[str, Any]:
         """Make the bytes durable, not visible; return `Staged`'s `token`, `bytes`, `checksum`."""
 
     def abort(self) -> None:
-        """Drop what was written. Never raises."""
+        """Discard the written bytes. Never raises."""
 
 
 class Storage(Protocol):
@@ -410,91 +411,90 @@ class Storage(Protocol):
         return False
 
     def uri(self, key: str = "") -> str:
-        """How users name that object: a path, `s3://…`, `gs://…`."""
+        """Return an object's, or the root's, name for users: a path, `s3://…`, `gs://…`."""
 
     def hadoop_uri(self, key: str = "") -> str:
-        """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
+        """Return an object's name for Spark: `file:///…`, `s3a://…`, `abfss://…`."""
         return self.uri(key)
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's connector needs to reach the store; some values are secrets.
+        """Return the settings by which Spark's connector reaches the store; some are secrets.
+
+        Empty where Spark has no connector, or needs no settings.
 
         Args:
-            for_workers: with the credentials that this process finds, for workers without any.
-
-        Returns:
-            Nothing where Spark has no connector, or needs no settings.
+            for_workers: whether with the credentials that this process finds, for workers that
+                have none.
         """
         return {}
 
     def stage(self, key: str, content_type: str) -> StageWriter:
-        """Begin one object."""
+        """Begin to stage an object under a key; return its writer."""
 
     def publish(self, staged: Staged, key: str) -> None:
         """Make a staged object visible under `key`, only if nothing has that name.
 
         Raises:
-            ObjectExists: something else has that name. `can_rename_staged` tells whether the same
-                staged object can be published under another key, or has to be staged again.
+            ObjectExists: something else has that name. Unless `can_rename_staged`, the object has
+                to be staged again under another key.
         """
 
     def discard(self, staged: Staged) -> None:
-        """Drop a staged object, where the store does not do so by itself. Never raises."""
+        """Remove a staged object, if the store does not do so by itself. Never raises."""
         return
 
     def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
+        """Whether the visible object `key` is this staged one, after a crash or a lost answer."""
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object whole.
+        """Write one small object whole, over what is there unless `create_only`.
 
         Raises:
             ObjectExists: `create_only`, and something has that name.
         """
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace an object's content by what `change` makes of it, whole.
+        """Replace an object's content by the one that `change` returns for it.
 
         Raises:
-            DestinationError: there is none, or another has replaced it meanwhile. A store without
-                conditional writes is not asked for the latter.
+            DestinationError: there is no such object, or another writer has replaced it meanwhile.
+                Stores without conditional writes don't notice the latter.
         """
 
     def get(self, key: str) -> bytes | None:
-        """Read one small object whole; None when there is none."""
+        """Return the content of one small object; None where there is none."""
 
     def open(self, key: str) -> BinaryIO:
         """Open an object for reading, seekable."""
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key.
+        """Yield the object `prefix` and the objects below the folder `prefix`, sorted by key.
 
         Args:
-            prefix: empty for all.
-            after: leave out keys that are not behind this one; the listing begins there, where the
-                store can do that.
+            prefix: a key, without a slash at its end; empty for all objects.
+            after: only keys that sort behind this one; the listing begins there, if the store can.
         """
 
     def level(self, prefix: str) -> Level:
-        """What lies right in the folder `prefix`, by few requests however much lies below it.
+        """Return the direct entries of the folder `prefix`, by few requests however much it holds.
 
         Of a folder with thousands of entries some may be missing.
         """
 
     def sweep(self) -> int:
-        """Remove what was left staged a week ago; return how many (0 where the store does that)."""
+        """Remove objects staged a week ago; return their number (0 where the store does that)."""
         return 0
 
     def delete(self, key: str) -> None:
-        """Remove an object; fine if there is none."""
+        """Delete an object; fine if there is none."""
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs, item by item; `tables`: what Delta tables need beyond files."""
+        """Yield a check of each thing that a load needs; `tables`: also what Delta tables need."""
 
     def shorten_deadline(self) -> None:
-        """Give the requests that come next a few seconds together.
+        """Give all further requests together a few seconds.
 
-        For when another way to the store was given up, or the process has to end.
+        For a process that has to end, or after another way to the store was given up.
         """
         return
 
@@ -531,7 +531,7 @@ class EngineReport:
         return {name: value for name, value in facts.items() if value}
 
     def __str__(self) -> str:
-        """The report in words.
+        """Return the engine, jobs and tasks in words.
 
         >>> str(EngineReport("spark", "4.2.0", "local[2]", "local-1", 2, 5))
         'by Spark 4.2.0, local[2], 2 jobs, 5 tasks'
@@ -547,14 +547,15 @@ class EngineReport:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """What came of an expectation, for a stream.
+    """Result of one expectation for one stream.
 
     Attributes:
-        name: the expectation's.
-        otherwise: what its failure leads to: `fail`, `quarantine` or `warn`.
-        checked: rows that were looked at.
-        failed: rows that fail it; of one that is of all rows together, 1 where it is not met.
-        detail: what was found, in words, of one that is of all rows together.
+        name: the expectation's name.
+        otherwise: what follows from a violation: `fail`, `quarantine` or `warn`.
+        checked: number of rows that were checked.
+        failed: number of rows that violate it; for an expectation of all rows together (`rows`,
+            `fresh`), 1 if it is violated.
+        detail: for an expectation of all rows together, the value that was found, in words.
     """
 
     name: str
@@ -565,7 +566,7 @@ class ExpectationResult:
 
     @property
     def in_words(self) -> str:
-        """What fails it."""
+        """The expectation with the number of violating rows, or with its detail."""
         if self.detail:
             return f"{self.name}: {self.detail}"
         return f"{self.name} by {format_count(self.failed)} of {pluralize(self.checked, 'row')}"
@@ -573,11 +574,11 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What was landed of one stream; sizes in bytes, versions None for files.
+    """Report of one stream of a load; sizes are in bytes, versions None for files.
 
-    `columns` are those that were landed -> their types in the table, in words such as
-    `decimal(10,2)`; a column that has not had a value yet says so. `source_columns` are those of
-    the source, before `sql`, with the types that they are read with.
+    `columns` are the columns that landed -> their types in the table, in words such as
+    `decimal(10,2)`; the type of a column without a value yet says so. `source_columns` are those of
+    the source, before `sql` -> the types that they are read with.
     """
 
     stream: str
@@ -603,21 +604,21 @@ class StreamReport:
 
     @property
     def table_name(self) -> str:
-        """What the table is called in its lake: the last part of its URI."""
+        """The table's name in its lake: the last part of its URI."""
         return self.table.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stage of a run, from when to when; moments are seconds since the run's start.
+    """Time span of one stage of a run, in seconds since the run's start.
 
     Attributes:
-        stage: such as `reading` or `committing`; docs/reports.md lists them.
-        stream: whose; empty for what is done for all of them.
-        start: when it began.
-        end: when it ended.
-        tasks: how many tasks it was done by, that may have run at once; 0 for the driver.
-        busy: seconds that were spent on it, those of all tasks added up.
+        stage: the stage, such as `reading` or `committing`; docs/reports.md lists them.
+        stream: the stream's name; empty for a stage of the whole run.
+        start: when the stage began.
+        end: when the stage ended.
+        tasks: number of tasks that did it, maybe at once; 0 for the driver.
+        busy: seconds spent on it, added up over all tasks.
     """
 
     stage: str
@@ -628,7 +629,7 @@ class Span:
     busy: float = 0.0
 
     def with_next(self, other: Span) -> Span:
-        """This one and a later one of the same lane, as one."""
+        """Return this span and another one of its stage and stream, joined into one."""
         return replace(
             self,
             start=min(self.start, other.start),
@@ -640,13 +641,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """How many records of a stream were set aside for one reason.
+    """Number of records of a stream that were rejected for one reason.
 
     Attributes:
-        stream: the stream's name; empty for lines that are of none.
-        column: dotted path of the column at fault; empty where the whole record is.
-        reason: in words, without a record's values; `other reasons` sums up the rest.
-        count: records.
+        stream: the stream's name; empty for lines that belong to none.
+        column: dotted path of the column at fault; empty where the whole record is at fault.
+        reason: the reason in words, without a record's values; `other reasons` for all others.
+        count: number of records.
     """
 
     stream: str
