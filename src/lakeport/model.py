@@ -105,7 +105,7 @@ class Reader(Protocol):
         """
 
     def scan(self, split: Split) -> Scan:
-        """Scan all records of a split; return bad records and undeclared fields, never raise them."""
+        """Scan all records of a split; return bad ones and undeclared fields, don't raise them."""
 
     def tolerant(self) -> Reader:
         """Return a reader that skips bad records, which a `scan` has counted."""

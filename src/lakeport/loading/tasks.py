@@ -1,4 +1,4 @@
-"""What the tasks of a load do: scan splits, or read, shape and stage them."""
+"""Functions that tasks of a load run: scan splits; or read, check, shape and stage rows."""
 
 from __future__ import annotations
 

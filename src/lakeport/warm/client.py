@@ -105,11 +105,8 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         return None, rest, None
     try:
         channel = start_session() if wanted == "start" else find_session()
-        return (
-            (None if channel is None else _run_in_turn(channel, program, rest, wanted)),
-            rest,
-            None,
-        )
+        code = None if channel is None else _run_in_turn(channel, program, rest, wanted)
+        return code, rest, None
     except (SessionLost, WarmStartFailed) as problem:
         return None, rest, problem
 

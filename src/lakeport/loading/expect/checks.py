@@ -233,6 +233,7 @@ def _evaluate(
 
 
 def _format_age(seconds: float) -> str:
+    """Format an age in the largest unit of which it has two, such as `2.5 days`."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"

@@ -171,6 +171,7 @@ def _check_boolean(frame: DataFrame, check: str, subject: str) -> None:
 
 
 def _has_column(frame: DataFrame, name: str) -> bool:
+    """Whether a frame has a column of this name, in any case of letters."""
     return name.lower() in {column.lower() for column in frame.columns}
 
 
