@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from lakeport.cli.signals import leave
+from lakeport.cli.signals import exit_process
 from lakeport.errors import LakeportError
 from lakeport.host.process import command_name
 from lakeport.warm import client
@@ -37,7 +37,7 @@ def singer() -> NoReturn:
 def _end(program: str) -> NoReturn:
     # A start makes 70,000 objects that stay: Python would look through the new ones 200 times.
     gc.set_threshold(10_000)
-    leave(_run(program, sys.argv[1:]))
+    exit_process(_run(program, sys.argv[1:]))
 
 
 def _run(program: str, arguments: list[str]) -> int:

@@ -169,7 +169,7 @@ BY_SPARK = (
 # or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
-        cli/land cli/rows cli/tables destinations errors loading/conflicts loading/plan
+        cli/land cli/quarantine cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/scan pages/lake pipeline/run schema/casting schema/hints
         schema/types shape sources/csv/detection sources/csv/csv_plan
         sources/csv/reader sources/database/database_source sources/excel/excel_plan

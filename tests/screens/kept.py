@@ -11,7 +11,7 @@ from pathlib import Path
 from examples.first_ten_minutes.player import Player
 from examples.first_ten_minutes.screen import screen
 from examples.first_ten_minutes.script import STEPS, Step
-from lakeport.cli.output.formatting import cells
+from lakeport.cli.output.formatting import text_width
 from tests.faults.kit import environment as ours
 from tests.warm.kit import Warm, cache
 
@@ -83,7 +83,9 @@ def too_wide(output: bytes, columns: int) -> list[str]:
     """Lines that a terminal had to break, without those of one word, as a path, or one command."""
     lines = screen(output, _WIDE).split("\n")
     whole = re.compile(r"\S+|`lakeport [^`]+`\S*")
-    return [line for line in lines if cells(line) > columns and not whole.fullmatch(line.strip())]
+    return [
+        line for line in lines if text_width(line) > columns and not whole.fullmatch(line.strip())
+    ]
 
 
 def environment(kept: Path) -> dict[str, str]:

@@ -1,3 +1,3 @@
-"""The command line: options in, calls of the public API, and one output in two forms."""
+"""The command line: parses options, calls the public API, prints for people or as JSON."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The program `lakeport`: its commands, and one way out for every error."""
+"""The program `lakeport`: its commands, and the handling of every error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from lakeport.cli.guide.init import init
 from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import check, jars, version
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, Guard, about, mute_stdout
+from lakeport.cli.output.help import (
+    LAND,
+    LOOK,
+    SET_UP,
+    Commands,
+    Guard,
+    command_help,
+    discard_stdout,
+)
 from lakeport.cli.pages import page, ui
 from lakeport.cli.pipeline import run as run_lake
-from lakeport.cli.rows import quarantine
-from lakeport.cli.signals import endable
+from lakeport.cli.quarantine import quarantine
+from lakeport.cli.signals import raise_on_signals
 from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
@@ -39,10 +47,10 @@ Check a store:  lakeport check --to s3://my-bucket/raw
 Start a lake:   lakeport init
 
 `lakeport --help` lists all commands; `lakeport land --help`
-tells about one."""
+explains one."""
 
 _WARM = (
-    "With `--warm`, the load goes through a warm session, which is started if none runs "
+    "With `--warm`, the load runs in a warm session, which is started if none runs "
     "(`lakeport warm`)."
 )
 
@@ -78,7 +86,7 @@ def _land() -> Callable[..., None]:
 app.command(
     "land",
     help="Land files, Singer streams from stdin, or tables of databases, in a data lake.",
-    **about(
+    **command_help(
         LAND,
         "lakeport land flights.csv.zip --to ./lake",
         "lakeport land 'in/*.csv' --to ./lake --table sales",
@@ -90,7 +98,7 @@ app.command(
 )(lambda: None)
 app.command(
     "run",
-    **about(
+    **command_help(
         LAND,
         "lakeport run lake.yaml",
         "lakeport run lake.yaml --only flights --parallel 2",
@@ -100,49 +108,59 @@ app.command(
 app.command(
     "plan",
     help="Show what `land` would do, and write nothing.",
-    **about(LAND, "lakeport plan flights.csv.zip --to ./lake", late=_land),
+    **command_help(LAND, "lakeport plan flights.csv.zip --to ./lake", late=_land),
 )(lambda: None)
 app.command(
     "target",
-    **about(
+    **command_help(
         LAND,
         "some-tap | lakeport target local --config lake.yaml",
         "lakeport target amazon_s3 --config c --test_connection",
     ),
 )(target)
 app.command(
-    "tables", **about(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json")
+    "tables",
+    **command_help(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json"),
 )(tables)
-app.command("runs", **about(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(runs)
+app.command("runs", **command_help(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(
+    runs
+)
 app.command(
     "page",
-    **about(LOOK, "lakeport page ./lake", "lakeport page s3://bucket/raw/orders -o orders.html"),
+    **command_help(
+        LOOK, "lakeport page ./lake", "lakeport page s3://bucket/raw/orders -o orders.html"
+    ),
 )(page)
-app.command("ui", **about(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(ui)
+app.command("ui", **command_help(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(
+    ui
+)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.add_typer(quarantine, name="quarantine")
 app.command(
-    "check", **about(SET_UP, "lakeport check --to s3://bucket/raw", "lakeport check --to lake.yaml")
+    "check",
+    **command_help(SET_UP, "lakeport check --to s3://bucket/raw", "lakeport check --to lake.yaml"),
 )(check)
-app.command("jars", **about(SET_UP, "lakeport jars --for delta,s3"))(jars)
+app.command("jars", **command_help(SET_UP, "lakeport jars --for delta,s3"))(jars)
 app.add_typer(warm, name="warm")
-app.command("init", **about(SET_UP, "lakeport init", "lakeport init singer --into my-lake"))(init)
-app.command("explain", **about(SET_UP, "lakeport explain SchemaConflict"))(explain)
-app.command("docs", **about(SET_UP, "lakeport docs", "lakeport docs sources"))(docs)
-app.command("version", **about(SET_UP, "lakeport version --json"))(version)
+app.command("init", **command_help(SET_UP, "lakeport init", "lakeport init singer --into my-lake"))(
+    init
+)
+app.command("explain", **command_help(SET_UP, "lakeport explain SchemaConflict"))(explain)
+app.command("docs", **command_help(SET_UP, "lakeport docs", "lakeport docs sources"))(docs)
+app.command("version", **command_help(SET_UP, "lakeport version --json"))(version)
 
 
 def start(program: str, arguments: Sequence[str]) -> int:
-    """Run `lakeport` or `target-lakeport`, and return the exit code; see `run`.
+    """Run `lakeport` or `target-lakeport`; return the exit code, as `run` does.
 
     Args:
-        program: its name.
-        arguments: what stands behind the name.
+        program: the program's name.
+        arguments: its arguments.
     """
     commands = app
     if program != NAME:
-        from lakeport.cli import singer  # brings all that a load needs
+        from lakeport.cli import singer  # imports all that a load needs
 
         commands = singer.app
     with hide_pandas():
@@ -150,16 +168,16 @@ def start(program: str, arguments: Sequence[str]) -> int:
 
 
 def fail(arguments: Sequence[str], error: LakeportError) -> int:
-    """Tell an error as a program's commands do; the exit code is the error's."""
+    """Print an error as commands do; return its exit code."""
 
-    def tell() -> int:
+    def raise_error() -> int:
         raise error
 
-    return guarded(arguments, tell)
+    return run_guarded(arguments, raise_error)
 
 
 def complete() -> int:
-    """Answer a shell that completes a command line; the environment says what it asks."""
+    """Answer a shell that completes a command line, which it passes in variables."""
     try:
         typer.main.get_command(app).main([], NAME)
     except SystemExit as end:
@@ -168,16 +186,16 @@ def complete() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program `lakeport`; see `run`."""
+    """Run the program `lakeport`; return the exit code, as `run` does."""
     return run(app, NAME, arguments)
 
 
 def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a program.
+    """Run a program's command; print its error, if any.
 
     Args:
-        program: its commands.
-        name: what it is called.
+        program: the program's commands.
+        name: the program's name.
         arguments: the command line without the program's name; default: the process's.
 
     Returns:
@@ -186,19 +204,19 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
     with record_command_line(name, given):
-        return guarded(given, lambda: int(_invoke(program, name, given) or 0))
+        return run_guarded(given, lambda: int(_invoke(program, name, given) or 0))
 
 
-def guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
-    """Run what a command line asks for, and tell its errors.
+def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
+    """Run a command's body, print its error, if any, and return the exit code.
 
     Args:
-        arguments: the command line, for how errors are to be told.
-        body: gives the exit code.
+        arguments: the command line; `--json` and `--debug` count for errors.
+        body: returns the exit code.
     """
     output: Output = Json() if "--json" in arguments else Console(sys.stderr)
     try:
-        with endable(), Guard(output, "--debug" in arguments):
+        with raise_on_signals(), Guard(output, "--debug" in arguments):
             return body()
     except typer.Exit as stop:
         return stop.exit_code
@@ -207,20 +225,21 @@ def guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
 
 
 def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
-    """Run the command; a wrong command line is a `ConfigError` like any other.
+    """Run the command of a command line; raise ConfigError if the line is wrong.
 
-    Not by calling the program, which makes one silent exit code of all that interrupts it.
+    It does not call the program, which would turn every interrupt into one silent exit code.
     """
     command = typer.main.get_command(program)
     try:
         with command.make_context(name, arguments) as context:
             return command.invoke(context)
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
-        problem = _usage(error, name)
+        problem = _usage_error(error, name)
     raise problem
 
 
-def _usage(error: Any, name: str) -> ConfigError:
+def _usage_error(error: Any, name: str) -> ConfigError:
+    """Translate an error of click's about a command line."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else name
     problem = error.format_message().rstrip(".").replace("Value error, ", "")
@@ -228,8 +247,8 @@ def _usage(error: Any, name: str) -> ConfigError:
 
 
 def _flush() -> None:
-    """Leave nothing for the interpreter's end, which would fail on a reader that went away."""
+    """Flush stdout now: at its end, the interpreter would fail if the reader is gone."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        mute_stdout()
+        discard_stdout()

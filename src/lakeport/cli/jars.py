@@ -1,4 +1,4 @@
-"""`lakeport check`, `jars` and `version`: what loads need."""
+"""`lakeport check`, `jars` and `version`: check and prepare what loads need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
 
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
-"""Word that `--for` takes -> name of those jars in `spark.jvm.jars`."""
+"""Word of `--for` -> name of its jars in `spark.jvm.jars`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
 
 
@@ -34,7 +34,7 @@ _Place = Annotated[
 ]
 
 
-@partial(lake_command, what=_Place)
+@partial(lake_command, name=_Place)
 def check(lake: Invocation) -> None:
     """Test the connection: credentials, region, permission to write, conditional writes, clock."""
     from lakeport.loading.check import check as test_connection
@@ -45,13 +45,13 @@ def check(lake: Invocation) -> None:
         output.rows(report.target, ("status", "item", "found", "hint"), rows)
     else:
         output.close()
-        _tell(report, output)
+        _print_report(report, output)
     if not report.ok:
         raise typer.Exit(DestinationError.exit_code)
 
 
-def _tell(report: CheckReport, output: Console) -> None:
-    """An item, and the whole hint below it, however long."""
+def _print_report(report: CheckReport, output: Console) -> None:
+    """Print each item of a report, with its hint below it."""
     output.say(report.target)
     for item in report.items:
         output.say(f"{item.status:<8} {item.name}: {item.detail}", hanging=9)
@@ -61,18 +61,21 @@ def _tell(report: CheckReport, output: Console) -> None:
 
 def jars(
     needs: Annotated[
-        str, typer.Option("--for", metavar="A,B", help="Of: delta, s3, azure; or all.")
+        str,
+        typer.Option(
+            "--for", metavar="A,B", help="Stores and tables to get jars for: delta, s3, azure, all."
+        ),
     ] = "delta",
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """Fetch the jars that Spark needs into the cache, for machines without a network."""
+    """Download the jars that Spark needs to the cache, for machines without a network."""
     output = Json() if json_out else Console()
     with Guard(output, debug, cut_off=("no jar was kept", "")):
         output.begin("fetching jars")
         from lakeport.engine.spark.jvm.jars import ensure_jars, missing_jars
 
-        wanted = _needs(needs)
+        wanted = _parse_needs(needs)
         fetched = missing_jars(wanted)
         rows = [(path.name, path.stat().st_size, str(path)) for path in ensure_jars(wanted)]
         if isinstance(output, Json):
@@ -90,7 +93,7 @@ def jars(
 
 
 def _java() -> str:
-    """Which Java Spark would be started on; a machine may do without one."""
+    """Return the version and path of the Java for Spark, or why there is none."""
     try:
         found = find_java()
     except MissingDependency as problem:
@@ -99,7 +102,7 @@ def _java() -> str:
 
 
 def _engine(version: str) -> str:
-    """Return the engine of loads whose config names none, in words."""
+    """Return the default engine of loads, in words."""
     named = os.environ.get("LAKEPORT_ENGINE") or "spark"
     if named == "spark":
         return f"Spark {version}, local[{available_cores()}]"
@@ -107,18 +110,18 @@ def _engine(version: str) -> str:
     return f"{told} (LAKEPORT_ENGINE)"
 
 
-def _needs(given: str) -> list[str]:
-    """Translate the comma-separated words of `--for` into names of `spark.jvm.jars`."""
+def _parse_needs(given: str) -> list[str]:
+    """Translate the comma-separated words of `--for` to names in `spark.jvm.jars`."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_NEEDS, "all")]
     if unknown or not names:
-        what = ", ".join(map(repr, unknown)) or "nothing"
-        raise ConfigError(f"`--for` names {what}", f"it takes {', '.join(_NEEDS)} and all.")
+        words = ", ".join(map(repr, unknown)) or "nothing"
+        raise ConfigError(f"`--for` names {words}", f"it takes {', '.join(_NEEDS)} and all.")
     return list(_NEEDS.values()) if "all" in names else [_NEEDS[name] for name in names]
 
 
 def version(json_out: JsonOut = False) -> None:
-    """Show the versions of lakeport and of what it runs on."""
+    """Show the versions of lakeport, its packages, Python and Java."""
     output: Output = Json() if json_out else Console()
     with Guard(output):
         facts: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""`lakeport land` and `lakeport plan`: their options come from the classes of what they set."""
+"""`lakeport land` and `lakeport plan`, with options made from the config classes' fields."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from pydantic.fields import FieldInfo
 from lakeport.cli.options import (
     Debug,
     EngineName,
+    Expect,
     JsonOut,
+    PythonFunction,
     RunId,
     SetKeys,
     SparkKeys,
+    Sql,
     StatePath,
-    about_internal,
-    declare,
-    internal_keys,
-    keys,
-    own_parameters,
-    pairs,
-    parameter,
+    body_parameters,
+    collect_keys,
+    internal_column_keys,
+    internal_columns_note,
+    keyword_parameter,
+    make_command,
+    parse_pairs,
     refuse_secrets,
+    transform_options,
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import RUN_AGAIN, Guard
-from lakeport.cli.pages import PagePath, observed
-from lakeport.cli.rows import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.pages import PagePath, with_page
 from lakeport.config.base import DestinationConfig
 from lakeport.config.files import expand
 from lakeport.config.load import load_target
@@ -51,16 +54,16 @@ _NO_INTERNAL = "--no-internal-columns"
 _READING = "How to read a source"
 
 
-class Key(NamedTuple):
-    """An option that gives one key of a class.
+class KeyOption(NamedTuple):
+    """A command-line option for one key of a config class.
 
     Attributes:
         name: the key.
-        option: the option; default: the key with hyphens.
-        metavar: what stands for its value; default: by the key's type.
-        help: default: the key's description, with its default.
-        kind: the type of its value on the command line; of a switch `bool`.
-        gives: the key's value where a switch is given.
+        option: the option's name; default: the key with hyphens.
+        metavar: placeholder of its value in help texts; default: by the key's type.
+        help: help text; default: the key's description, with its default value.
+        kind: type of its value on the command line; `bool` for a switch.
+        gives: the key's value if a switch is given.
     """
 
     name: str
@@ -72,43 +75,51 @@ class Key(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The option as a name in Python."""
+        """Name of the command's Python parameter for the option."""
         return (self.option or self.name).lstrip("-").replace("-", "_")
 
 
 class KeyOptions(NamedTuple):
-    """Options of a command for keys of one class, under one heading of its help; empty for none."""
+    """Options for keys of one config class, under one heading of a command's help.
+
+    Attributes:
+        model: the config class; None: the options have their own help texts.
+        heading: the heading; empty for none.
+        keys: the options.
+    """
 
     model: type[BaseModel] | None
     heading: str
-    keys: tuple[Key, ...]
+    keys: tuple[KeyOption, ...]
 
     def parameters(self) -> Iterator[Parameter]:
-        """Yield the parameters by which typer makes the options."""
+        """Yield a parameter of a command, as typer reads it, for each option."""
         for key in self.keys:
-            found = self.model.model_fields[key.name] if self.model else FieldInfo()
+            field = self.model.model_fields[key.name] if self.model else FieldInfo()
             option = typer.Option(
                 f"--{key.argument.replace('_', '-')}",
-                metavar=None if key.kind is bool else key.metavar or _metavar(found.annotation),
-                help=key.help or _help(found, repeated=key.kind == list[str]),
+                metavar=None if key.kind is bool else key.metavar or _metavar(field.annotation),
+                help=key.help or _help_text(field, repeated=key.kind == list[str]),
                 rich_help_panel=self.heading or None,
             )
             switch = key.kind is bool
             kind: Any = bool if switch else key.kind | None  # type: ignore[operator]
-            yield parameter(key.argument, Annotated[kind, option], False if switch else None)
+            yield keyword_parameter(
+                key.argument, Annotated[kind, option], False if switch else None
+            )
 
-    def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keys that a command line gives, with their values."""
-        told = {key: arguments[key.argument] for key in self.keys}
+    def read_keys(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return key -> value for the options that are given on a command line."""
+        values = {key: arguments[key.argument] for key in self.keys}
         return {
             key.name: key.gives if value is True else value
-            for key, value in told.items()
+            for key, value in values.items()
             if not (value is None or value is False or value == [])
         }
 
 
 def _metavar(annotation: Any) -> str | None:
-    """Name an option's value by its key's type: choices, names with commas; None for others."""
+    """Return an option's placeholder by its key's type: choices, "A,B" for names; else None."""
     if get_origin(annotation) is Literal:
         return "|".join(get_args(annotation))
     if isinstance(annotation, UnionType):
@@ -120,8 +131,8 @@ def _metavar(annotation: Any) -> str | None:
     return None
 
 
-def _help(field: FieldInfo, *, repeated: bool) -> str:
-    """Return a key's description, with its default if it has one that says something."""
+def _help_text(field: FieldInfo, *, repeated: bool) -> str:
+    """Return a key's description, with its default value if that is text or a number."""
     about, default = field.description or "", field.default
     if repeated:
         return f"{about} Repeat it for more."
@@ -135,79 +146,83 @@ _TABLE = KeyOptions(
     DestinationConfig,
     "",
     (
-        Key("table"),
-        Key("file_type", "--format", help="Format of the table."),
-        Key("mode"),
-        Key("partition_keys", "--partition-by"),
-        Key("merge_keys"),
+        KeyOption("table"),
+        KeyOption("file_type", "--format", help="Format of the table."),
+        KeyOption("mode"),
+        KeyOption("partition_keys", "--partition-by"),
+        KeyOption("merge_keys"),
     ),
 )
 _COLUMNS = KeyOptions(
     DestinationConfig,
     "Columns, by the source's names",
     (
-        Key("columns", "--column", "NAME=TYPE", kind=list[str]),
-        Key("rename", metavar="OLD=NEW", kind=list[str]),
-        Key("drop", metavar="NAME", kind=list[str]),
+        KeyOption("columns", "--column", "NAME=TYPE", kind=list[str]),
+        KeyOption("rename", metavar="OLD=NEW", kind=list[str]),
+        KeyOption("drop", metavar="NAME", kind=list[str]),
     ),
 )
-_ONCE = KeyOptions(DestinationConfig, "", (Key("once", kind=bool),))
+_ONCE = KeyOptions(DestinationConfig, "", (KeyOption("once", kind=bool),))
 _NEW_FILES = KeyOptions(
     FilesSource,
     "Only new files",
-    (Key("new_only", kind=bool), Key("again"), Key("ordered", kind=bool)),
+    (KeyOption("new_only", kind=bool), KeyOption("again"), KeyOption("ordered", kind=bool)),
 )
 _FORMAT = KeyOptions(
     FilesSource,
     _READING,
     (
-        Key("source_format", metavar="FORMAT"),
-        Key("records_path", metavar="PATH"),
-        Key("sheet", metavar="NAME"),
-        Key("columns_schema", "--schema", "FILE"),
+        KeyOption("source_format", metavar="FORMAT"),
+        KeyOption("records_path", metavar="PATH"),
+        KeyOption("sheet", metavar="NAME"),
+        KeyOption("columns_schema", "--schema", "FILE"),
     ),
 )
 _CSV = KeyOptions(
     None,
     _READING,
     (
-        Key("delimiter", help="CSV: between fields."),
-        Key("quote", help="CSV: around fields."),
-        Key("escape", help="CSV: before a literal quote."),
-        Key("encoding", help="CSV: such as latin-1."),
-        Key(
+        KeyOption("delimiter", help="CSV: character between fields."),
+        KeyOption("quote", help="CSV: character around fields."),
+        KeyOption("escape", help="CSV: character before a literal quote."),
+        KeyOption("encoding", help="CSV: encoding, such as latin-1."),
+        KeyOption(
             "null_values",
             "--null-value",
-            help="CSV: a text that means null; repeat it.",
+            help="CSV: text that means null; repeat it for more.",
             kind=list[str],
         ),
-        Key("header", "--no-header", help="CSV: no names.", kind=bool, gives=False),
-        Key("columns", metavar="A,B", help="CSV: names where there is no header."),
-        Key("skip_rows", metavar="COUNT", help="CSV: lines before the header.", kind=int),
-        Key("comment", help="CSV: begins lines to leave out."),
-        Key("decimal", help="CSV: decimal mark, . or ,"),
-        Key("thousands", help="CSV: between groups of digits; '' is none."),
-        Key("date_format", help="CSV: such as %d/%m/%Y."),
-        Key(
+        KeyOption(
+            "header", "--no-header", help="CSV: the file has no header.", kind=bool, gives=False
+        ),
+        KeyOption("columns", metavar="A,B", help="CSV: column names, if there is no header."),
+        KeyOption("skip_rows", metavar="COUNT", help="CSV: lines before the header.", kind=int),
+        KeyOption("comment", help="CSV: start of lines to leave out."),
+        KeyOption("decimal", help="CSV: decimal mark, . or ,"),
+        KeyOption("thousands", help="CSV: mark between groups of digits; '' for none."),
+        KeyOption("date_format", help="CSV: format of dates, such as %d/%m/%Y."),
+        KeyOption(
             "detect",
             "--no-detect",
-            help="CSV: plain unless said otherwise.",
+            help="CSV: assume commas, quotes and UTF-8; detect nothing.",
             kind=bool,
             gives=False,
         ),
-        Key("infer_types", "--no-infer", help="CSV: all columns are text.", kind=bool, gives=False),
+        KeyOption(
+            "infer_types", "--no-infer", help="CSV: make all columns text.", kind=bool, gives=False
+        ),
     ),
 )
-_FOLDERS = KeyOptions(DestinationConfig, _READING, (Key("partition_columns"),))
+_FOLDERS = KeyOptions(DestinationConfig, _READING, (KeyOption("partition_columns"),))
 _TAP = KeyOptions(
     TapSource,
     "Taps and tables",
     (
-        Key(
+        KeyOption(
             "tap",
             "--from-tap",
             "COMMAND",
-            "Start a Singer tap with the STATE that the tables hold, as one text: "
+            "Run a Singer tap with the STATE that the tables keep; the command is one text: "
             "'tap-github --config tap.json'.",
         ),
     ),
@@ -216,58 +231,58 @@ _TABLES = KeyOptions(
     TablesSource,
     "Taps and tables",
     (
-        Key(
+        KeyOption(
             "tables",
             "--from-table",
             "PLACE",
-            "A Delta table, by its folder or URI; repeat it for several, with --sql.",
+            "A Delta table's folder or URI; repeat it for several, with --sql.",
             list[str],
         ),
-        Key("incremental", kind=bool),
+        KeyOption("incremental", kind=bool),
     ),
 )
 _DATABASE = KeyOptions(
     DatabaseSource,
     "Databases",
     (
-        Key(
+        KeyOption(
             "database",
             "--from-database",
             "URI",
-            "Read a database: postgresql://me@host/shop, sqlite:///shop.db, duckdb:///shop.db or "
-            "what begins with jdbc: or a driver takes; passwords come from the environment.",
+            "Read a database: postgresql://me@host/shop, sqlite:///shop.db, duckdb:///shop.db, a "
+            "jdbc: URI or one of a driver; passwords come from the environment.",
         ),
-        Key("table", "--table-of", "NAME"),
-        Key("query", metavar="SQL"),
-        Key("cursor", metavar="COLUMN"),
-        Key("split_by", metavar="COLUMN"),
-        Key("deletes"),
-        Key("name", "--source-name", "NAME"),
-        Key("driver", metavar="NAME"),
+        KeyOption("table", "--table-of", "NAME"),
+        KeyOption("query", metavar="SQL"),
+        KeyOption("cursor", metavar="COLUMN"),
+        KeyOption("split_by", metavar="COLUMN"),
+        KeyOption("deletes"),
+        KeyOption("name", "--source-name", "NAME"),
+        KeyOption("driver", metavar="NAME"),
     ),
 )
 _POLICY = KeyOptions(
     DestinationConfig,
     "What to do with the data",
     (
-        Key(
+        KeyOption(
             "delete_when",
             metavar="CONDITION",
-            help="Records that remove their row from the table: `Op = 'D'`.",
+            help="Records to delete from the table, such as `Op = 'D'`.",
         ),
-        Key("on_bad_record"),
-        Key("max_bad_records", metavar="COUNT|SHARE"),
-        Key("unknown_fields"),
-        Key("schema_evolution"),
-        Key(
+        KeyOption("on_bad_record"),
+        KeyOption("max_bad_records", metavar="COUNT|SHARE"),
+        KeyOption("unknown_fields"),
+        KeyOption("schema_evolution"),
+        KeyOption(
             "internal_columns",
             _NO_INTERNAL,
-            help="Leave out the two columns that tell when a row was landed.",
+            help="Leave out the two columns with the times when a row was added and changed.",
             kind=bool,
             gives=False,
         ),
-        Key("internal_columns_prefix", "--internal-columns", "PREFIX"),
-        Key("give_up_after", metavar="SECONDS"),
+        KeyOption("internal_columns_prefix", "--internal-columns", "PREFIX"),
+        KeyOption("give_up_after", metavar="SECONDS"),
     ),
 )
 _CONFIG = (_TABLE, _COLUMNS, _ONCE, _FOLDERS, _POLICY)
@@ -278,7 +293,7 @@ def _land(
     source: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SOURCE", help="Files, folders or globs; `-` reads Singer from stdin."
+            metavar="SOURCE", help="Files, folders or globs; `-` reads Singer messages from stdin."
         ),
     ] = None,
     *,
@@ -289,7 +304,7 @@ def _land(
         bool,
         typer.Option(
             "--full-refresh",
-            help="Replace the table by what the source has, whatever was landed of it before.",
+            help="Read the source from the beginning, and replace the table's rows.",
         ),
     ] = False,
     run_id: RunId = None,
@@ -313,7 +328,7 @@ def _land(
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
         output.begin("planning" if only_plan else "landing")
-        given = keys(
+        given = collect_keys(
             {**_config_keys(arguments), "run_id": run_id, "engine": engine}, set_keys, spark
         )
         reading = _reading(arguments) | transform_options(sql, python, expect)
@@ -322,27 +337,27 @@ def _land(
         config = load_target(to, given)
         guard.protect(config, to, set_keys)
         refuse_secrets(given, type(config))
-        what = source_of(source or [], arguments, os.environ)
+        chosen = choose_source(source or [], arguments, os.environ)
         if only_plan:
             from lakeport.loading.plan import plan
 
-            found = plan(what, config, **reading)
+            planned = plan(chosen, config, **reading)
             if page is not None:
                 from lakeport.pages.file import build_plan_file
 
-                write_output(build_plan_file(found.to_dict()).html, page)
-            output.plan(found)
+                write_output(build_plan_file(planned.to_dict()).html, page)
+            output.plan(planned)
         else:
             from lakeport.loading import run
 
-            output.remarks = partial(about_internal, config, _NO_INTERNAL)
-            run.land(what, config, observer=observed(output, page), **reading)
+            output.remarks = partial(internal_columns_note, config, _NO_INTERNAL)
+            run.land(chosen, config, observer=with_page(output, page), **reading)
 
 
 def _parameters() -> list[Parameter]:
-    """Return what `land` takes, in the order of its help."""
-    ctx = parameter("ctx", typer.Context)
-    source, to, *own = own_parameters(_land)
+    """Return the parameters of the command `land`, in the order of its help."""
+    ctx = keyword_parameter("ctx", typer.Context)
+    source, to, *own = body_parameters(_land)
     before = (_TABLE, _COLUMNS, _ONCE, _NEW_FILES)
     after = (_FORMAT, _CSV, _FOLDERS, _TAP, _TABLES, _DATABASE, _POLICY)
     first, last = (
@@ -352,38 +367,38 @@ def _parameters() -> list[Parameter]:
 
 
 def land() -> Callable[..., None]:
-    """Return the command, with all its options in its signature."""
+    """Return the command `land`, with all its options in its signature."""
 
     def command(*, ctx: typer.Context, **arguments: Any) -> None:
         _land(ctx, **arguments)
 
-    return declare(command, _land, _parameters())
+    return make_command(command, _land, _parameters())
 
 
 def _config_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config keys of a command line.
+    """Return the config keys that a command line's options set.
 
     Raises:
-        ConfigError: a text without `=`, a column given twice, or options that exclude each other.
+        ConfigError: a text has no `=`, a column is given twice, or options exclude each other.
     """
-    given = {key: value for group in _CONFIG for key, value in group.given(arguments).items()}
+    given = {key: value for group in _CONFIG for key, value in group.read_keys(arguments).items()}
     for key, option in (("columns", "--column"), ("rename", "--rename")):
         if key in given:
-            given[key] = pairs(given[key], option, last=True)
-    internal_keys("internal_columns" in given, given.get("internal_columns_prefix"))
+            given[key] = parse_pairs(given[key], option, last=True)
+    internal_column_keys("internal_columns" in given, given.get("internal_columns_prefix"))
     if given.get("delete_when"):
         given["hard_delete"] = True
     return given
 
 
 def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `lakeport.land` that say how a source is read."""
-    given = _FORMAT.given(arguments)
+    """Return the arguments of `lakeport.land` about reading a source: format, schema, CSV."""
+    given = _FORMAT.read_keys(arguments)
     if file := given.pop("columns_schema", ""):
         from lakeport.sources.files.declared_columns import load_declaration
 
         given["schema"] = load_declaration(Path(file))
-    csv = _CSV.given(arguments)
+    csv = _CSV.read_keys(arguments)
     if csv.get("columns"):
         csv["columns"] = csv["columns"].split(",")
     if csv:
@@ -393,7 +408,13 @@ def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
-    """Standard output carries one thing: JSON, else the STATE of a tap on stdin, else words."""
+    """Return the command's output; stdout carries JSON, else a tap's STATE, else text.
+
+    Args:
+        json_out: whether `--json` is given.
+        state: the file for the STATE, if any.
+        streams_states: whether the source is Singer messages on stdin.
+    """
     if not state and (json_out or not streams_states):
         return Json() if json_out else Console()
     from lakeport.sources.singer.state import StateOutput
@@ -410,24 +431,24 @@ _KINDS = {
     "--from-tap": (_TAP, "tap", "a tap", "one with `--from-tap`"),
     "--from-table": (_TABLES, "tables", "a table", "one with `--from-table`"),
 }
-"""Kind of source -> its options, the key that names it, and two phrases for errors about it."""
+"""Kind of source -> its options, the key that names it, and two phrases for error messages."""
 
 
-def source_of(
+def choose_source(
     names: list[str], arguments: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Any:
-    """Return the one source of a command line, as `lakeport.land` takes it.
+    """Return the one source that a command line names, as `lakeport.land` takes it.
 
     Args:
-        names: files.
+        names: files, folders or globs.
         arguments: the other options.
-        environment: what `${NAME}` in a database's URI is taken from.
+        environment: variables for `${NAME}` in a database's URI.
 
     Raises:
-        ConfigError: it names none or several, or an option is about a kind that it does not.
+        ConfigError: it names none or several, or an option belongs to another kind of source.
     """
-    given = {kind: group.given(arguments) for kind, (group, *_) in _KINDS.items()}
-    kind = _kind(names, given)
+    given = {kind: group.read_keys(arguments) for kind, (group, *_) in _KINDS.items()}
+    kind = _source_kind(names, given)
     for other, (group, key, about, how) in _KINDS.items():
         for each in group.keys:
             if other != kind and each.name != key and given[other].get(each.name):
@@ -453,7 +474,8 @@ def source_of(
     return names[0] if len(names) == 1 else names
 
 
-def _kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
+def _source_kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the one kind of source that a command line names; else raise ConfigError."""
     named = [
         kind
         for kind, (_, key, *_) in _KINDS.items()
@@ -473,7 +495,7 @@ def _kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _database(given: dict[str, Any], environment: Mapping[str, str]) -> DatabaseSource:
-    """Return the database that a command line names.
+    """Return the database source that a command line names.
 
     Raises:
         ConfigError: an option is wrong, or the URI holds a password.
@@ -489,10 +511,10 @@ def _database(given: dict[str, Any], environment: Mapping[str, str]) -> Database
 
 
 def _tap(command: str) -> TapSource:
-    """Return the tap that a command line names.
+    """Return the source for a tap's command.
 
     Raises:
-        ConfigError: quotes in it are not closed, or it is empty.
+        ConfigError: the command is empty, or a quote in it is not closed.
     """
     try:
         words = shlex.split(command)

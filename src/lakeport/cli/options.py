@@ -1,4 +1,4 @@
-"""Options that several commands share, and what their texts mean."""
+"""Options that several commands share, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
 
 
 JsonOut = Annotated[
-    bool, typer.Option("--json", help="One JSON document instead of words, errors too.")
+    bool, typer.Option("--json", help="Print one JSON document instead of text, also for errors.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 RunId = Annotated[
     str | None,
-    typer.Option("--run-id", metavar="ID", help="The same run repeated adds nothing twice."),
+    typer.Option(
+        "--run-id", metavar="ID", help="Name of the run: repeating a run adds nothing twice."
+    ),
 ]
 SetKeys = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any key of the config; repeat it for more."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the config; repeat it for more."),
 ]
 EngineName = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="spark|threads",
-        help="What runs the tasks; default: spark. threads: without Java.",
+        help="Run tasks by Spark (the default), or by threads, which need no Java.",
     ),
 ]
 SparkKeys = Annotated[
     list[str] | None,
-    typer.Option("--spark", metavar="KEY=VALUE", help="A setting of Spark; repeat it for more."),
+    typer.Option("--spark", metavar="KEY=VALUE", help="Set a Spark option; repeat it for more."),
 ]
 StatePath = Annotated[
     Path | None,
@@ -49,37 +51,74 @@ StatePath = Annotated[
 ]
 
 
-def parameter(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
-    """Return a parameter of a command, as typer reads it from a signature."""
+TRANSFORM = "Transform and check rows"
+
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql",
+        metavar="QUERY",
+        help="Land the result of this Spark SQL query on `source`.",
+        rich_help_panel=TRANSFORM,
+    ),
+]
+PythonFunction = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="MODULE:FUNCTION",
+        help="Land the Spark DataFrame that this function returns for the source's.",
+        rich_help_panel=TRANSFORM,
+    ),
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="YAML",
+        help="Check rows before they are committed, such as `not_null: id`; repeat it for more.",
+        rich_help_panel=TRANSFORM,
+    ),
+]
+
+
+def keyword_parameter(
+    name: str, annotation: object, default: object = Parameter.empty
+) -> Parameter:
+    """Return a keyword parameter for a command's signature, from which typer makes an option."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def own_parameters(body: Callable[..., None]) -> list[Parameter]:
-    """Return the parameters of a command's function behind the first, by which it gets the rest."""
+def body_parameters(body: Callable[..., None]) -> list[Parameter]:
+    """Return a function's parameters as keyword ones, without the first and `**` parameters."""
     _, *own = signature(body, eval_str=True).parameters.values()
     own = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
     return [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
 
 
-def declare(
+def make_command(
     command: Callable[..., None], body: Callable[..., None], parameters: Sequence[Parameter]
 ) -> Callable[..., None]:
-    """Return a command that typer sees with these parameters, under its function's name."""
+    """Give a command a signature for typer, and its body's name and docstring; return it."""
     command.__name__, command.__doc__ = body.__name__, body.__doc__
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return command
 
 
 COMMON = (
-    parameter("set_keys", SetKeys, None),
-    parameter("json_out", JsonOut, False),
-    parameter("debug", Debug, False),
+    keyword_parameter("set_keys", SetKeys, None),
+    keyword_parameter("json_out", JsonOut, False),
+    keyword_parameter("debug", Debug, False),
 )
-"""Parameters that every command about a lake or a table has."""
+"""Parameters of every command about a lake or a table."""
 
 
-def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
-    """The config keys of the options about internal columns that are given.
+def internal_column_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
+    """Return the config keys for `--no-internal-columns` and `--internal-columns`; or {}.
+
+    Args:
+        left_out: whether `--no-internal-columns` is given.
+        prefix: the value of `--internal-columns`; None if it is not given.
 
     Raises:
         ConfigError: both are given.
@@ -92,26 +131,26 @@ def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def keys(
+def collect_keys(
     options: Mapping[str, Any], set_keys: Iterable[str] | None, spark: Iterable[str] | None
 ) -> dict[str, Any]:
-    """The config keys that a command line gives.
+    """Return the config keys that a command line sets by options, `--set` and `--spark`.
 
     Args:
-        options: key -> value of the options that stand for one key each, None when not given.
+        options: key -> the value of its option; None if it is not given.
         set_keys: texts `key=value`.
         spark: texts `setting=value`.
 
     Raises:
-        ConfigError: a text without `=`, or a key given twice.
+        ConfigError: a text has no `=`, or a key is given twice.
     """
     from lakeport.config.base import canonical_keys
 
     found = canonical_keys(options)
-    settings = pairs(spark, "--spark")
+    settings = parse_pairs(spark, "--spark")
     if settings:
         found["spark"] = settings
-    for key, value in pairs(set_keys, "--set").items():
+    for key, value in parse_pairs(set_keys, "--set").items():
         name = next(iter(canonical_keys({key: value})), key)
         if name in found:
             raise ConfigError(
@@ -124,8 +163,12 @@ def keys(
 def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> None:
     """Refuse secrets on the command line, which every user of the machine can read.
 
+    Args:
+        given: the keys of the command line.
+        model: the config class of the target.
+
     Raises:
-        ConfigError: naming the key, and where to put it instead.
+        ConfigError: a key is a secret; the hint says where to put it.
     """
     for key in sorted(given.keys() & model.secret_keys()):
         raise ConfigError(
@@ -141,16 +184,16 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
             )
 
 
-def pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
-    """Return texts `key=value` as a mapping.
+def parse_pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
+    """Parse texts `key=value` to a mapping; empty for None.
 
     Args:
-        texts: what was given, if anything.
-        option: how errors call it.
-        last: whether the last `=` counts, not the first one.
+        texts: the texts.
+        option: the option's name in errors.
+        last: whether to split at the last `=` instead of the first.
 
     Raises:
-        ConfigError: a text without `=`, or a key given twice.
+        ConfigError: a text has no `=`, or a key is given twice.
     """
     pairs: dict[str, str] = {}
     for text in texts or ():
@@ -166,22 +209,59 @@ def pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> di
     return pairs
 
 
-def about_internal(
+def transform_options(
+    sql: str | None,
+    python: str | None,
+    expect: Iterable[str] | None,
+    *,
+    no_expect: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments of `lakeport.land` for `--sql`, `--python` and `--expect`, if given.
+
+    Raises:
+        ConfigError: an expectation is no YAML mapping, or `--no-expect` is given beside one.
+    """
+    if no_expect and expect:
+        raise ConfigError("`--expect` and `--no-expect` exclude each other", "give one of them.")
+    parsed = [_parse_expectation(text) for text in expect or ()]
+    given = {"sql": sql, "python": python, "expect": parsed}
+    found: dict[str, Any] = {name: value for name, value in given.items() if value}
+    return {**found, "expect": ()} if no_expect else found
+
+
+def _parse_expectation(text: str) -> dict[str, Any]:
+    """Parse the YAML mapping of one `--expect`; raise ConfigError for other text."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"`--expect`: {text!r} is no mapping",
+            "write it as in YAML: --expect 'not_null: [id, name]', or with `otherwise`: "
+            "--expect '{check: \"price >= 0\", otherwise: quarantine}'.",
+        )
+    return found
+
+
+def internal_columns_note(
     config: DestinationConfig, otherwise: str, report: LandingReport
 ) -> tuple[str, ...]:
-    """Return a note on the internal columns of a new table; empty if the config mentions them.
+    """Return a note about a new table's internal columns; () if the config mentions them.
 
     Args:
-        config: that of the load.
-        otherwise: what leaves them out, such as an option.
-        report: that of the load.
+        config: the load's config.
+        otherwise: the option or key that leaves them out.
+        report: the load's report.
     """
-    said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
-    made = any(stream.rows and not stream.first_version for stream in report.streams)
-    if said or not made:
+    mentioned = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
+    is_new = any(stream.rows and not stream.first_version for stream in report.streams)
+    if mentioned or not is_new:
         return ()
     from lakeport.shape import apply_header_case, list_internal_columns
 
     names = list_internal_columns(config.internal_columns_prefix)
-    shown = " and ".join(apply_header_case(name, config.column_header_format) for name in names)
-    return (f"{shown} tell when rows came and changed; `{otherwise}` leaves them out",)
+    columns = " and ".join(apply_header_case(name, config.column_header_format) for name in names)
+    return (f"{columns} tell when rows came and changed; `{otherwise}` leaves them out",)

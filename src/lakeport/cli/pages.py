@@ -1,4 +1,4 @@
-"""`lakeport ui` and `lakeport page`: pages about a lake, served or written; those of loads, too."""
+"""`lakeport ui` and `lakeport page`, and `--page` of loads: serve or write HTML pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakeport.cli.output.console import Json, Output
-from lakeport.cli.output.formatting import shown
+from lakeport.cli.output.formatting import format_value
 from lakeport.cli.signals import ENDED
 from lakeport.cli.tables import Invocation, lake_command
 from lakeport.errors import ConfigError
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 Mask = Annotated[
     bool,
-    typer.Option("--mask", help="Leave out values: rows, bad records, minima and maxima."),
+    typer.Option("--mask", help="Show no values: no rows, bad records, minima and maxima."),
 ]
 PagePath = Annotated[
     Path | None,
-    typer.Option("--page", metavar="FILE", help="Write an HTML page of it, too."),
+    typer.Option("--page", metavar="FILE", help="Also write an HTML page about the run or plan."),
 ]
 
 
@@ -44,7 +44,7 @@ _Place = Annotated[
 ]
 
 
-@partial(lake_command, what=_Place)
+@partial(lake_command, name=_Place)
 def page(
     lake: Invocation,
     output_path: Annotated[
@@ -56,7 +56,7 @@ def page(
     ] = None,
     mask: Mask = False,
 ) -> None:
-    """Write a lake, a table or a run as one HTML file with pictures."""
+    """Write one HTML file with charts about a lake, a table or a run."""
     from lakeport.pages.file import build_page_file
 
     made = build_page_file(lake.config, run, masked=mask)
@@ -64,43 +64,44 @@ def page(
         sys.stdout.write(made.html)
         return
     write_output(made.html, Path(output_path))
-    _tell(lake.output, made, output_path)
+    _print_file(lake.output, made, output_path)
 
 
-def observed(output: Output, path: Path | None) -> Observer:
-    """The output of a load, which leaves the page of its run in a file, if there is a path.
+def with_page(output: Output, path: Path | None) -> Observer:
+    """Return the observer of a load that prints it, and writes a page if a path is given.
 
     Raises:
-        ConfigError: nothing can be written there.
+        ConfigError: the path can't be written to.
     """
     if path is None:
         return output
     check_output_path(path)
-    return fan_out(_LoadPage(path, output), output)
+    return fan_out(_LoadPageWriter(path, output), output)
 
 
-class _LoadPage(Observer):
-    """Leaves the page of a load in a file."""
+class _LoadPageWriter(Observer):
+    """Observer that writes a load's HTML page to a file when the load ends."""
 
     def __init__(self, path: Path, output: Output) -> None:
         self._path, self._output = path, output
 
     def on_finished(self, report: LandingReport) -> None:
-        """Write the page; what has landed has landed, if that fails."""
+        """Write the page; a failure is a warning, since the rows are committed."""
         from lakeport.pages.file import build_report_file
 
-        leave_page(build_report_file(report.to_dict()), self._path, self._output)
+        write_page(build_report_file(report.to_dict()), self._path, self._output)
 
 
-def leave_page(made: PageFile, path: Path, output: Output) -> None:
-    """Write the page of a run that has ended; a warning where it can't be written."""
+def write_page(made: PageFile, path: Path, output: Output) -> None:
+    """Write the page of a run that has ended; warn if it can't be written."""
     try:
         write_output(made.html, path)
     except ConfigError as error:
         output.on_warning(error.message)
 
 
-def _tell(output: Output, made: PageFile, path: str) -> None:
+def _print_file(output: Output, made: PageFile, path: str) -> None:
+    """Print a written file's path, size and number of pages."""
     written = len(made.html.encode())
     if isinstance(output, Json):
         facts = {"pages": made.pages, "left_out": made.left_out}
@@ -112,7 +113,7 @@ def _tell(output: Output, made: PageFile, path: str) -> None:
         if made.left_out
         else ""
     )
-    output.say(f"{shown(path)}: {format_size(written)}{what}{more}")
+    output.say(f"{format_value(path)}: {format_size(written)}{what}{more}")
 
 
 @lake_command
@@ -125,13 +126,15 @@ def ui(
             metavar="N",
             min=0,
             max=65535,
-            help="The port; by default a free one.",
+            help="The port; default: a free one.",
             show_default=False,
         ),
     ] = 0,
     host: Annotated[
         str,
-        typer.Option("--host", metavar="H", help="Another interface, such as 0.0.0.0 for all."),
+        typer.Option(
+            "--host", metavar="H", help="Network interface to serve on, such as 0.0.0.0 for all."
+        ),
     ] = LOOPBACK,
     mask: Mask = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")] = False,
@@ -148,16 +151,17 @@ def ui(
     pages = open_pages(lake.config, masked=mask)
     with open_listener(host, port) as (listener, address):
         token = secrets.token_urlsafe(32)
-        app = build_site(pages, address, token, lake.config.secrets(), _teller(lake))
+        app = build_site(pages, address, token, lake.config.secrets(), _error_printer(lake))
         browse = not no_open and sys.stdout.isatty() and has_display()
-        with suppress(KeyboardInterrupt):  # to be asked to end is how this ends
-            _announce(lake, address, token)
+        with suppress(KeyboardInterrupt):  # the regular end
+            _print_url(lake, address, token)
             with open_browser(address.url(token)) if browse else nullcontext():
                 build_server(app).run(sockets=[listener])
     raise typer.Exit(ENDED)
 
 
-def _announce(lake: Invocation, address: Address, token: str) -> None:
+def _print_url(lake: Invocation, address: Address, token: str) -> None:
+    """Print the URL of the pages, with a warning if other machines can reach it."""
     url, output = address.url(token), lake.output
     output.close()
     if not address.local:
@@ -171,12 +175,12 @@ def _announce(lake: Invocation, address: Address, token: str) -> None:
         output.say(f"until Ctrl-C, {lake.name} is served at {url}")
 
 
-def _teller(lake: Invocation) -> OnError:
-    """Log an error that ended a page, or print its trace; the page itself has its words."""
+def _error_printer(lake: Invocation) -> OnError:
+    """Return a callback that prints a page's error with its traceback; without --debug, nothing."""
     secrets = lake.config.secrets()
 
-    def tell(error: BaseException) -> None:
+    def print_error(error: BaseException) -> None:
         trace = scrub("".join(traceback.format_exception(error)), secrets)
         lake.output.failure(Failure.of(error).scrubbed(secrets), trace)
 
-    return tell if lake.debug else lambda error: None
+    return print_error if lake.debug else lambda error: None

@@ -1,4 +1,4 @@
-"""`lakeport run`: the loads of a lake's file."""
+"""`lakeport run`: run the loads of a lake file."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ _AGAIN = "`lakeport run {file} --resume` does what it did not come to."
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The lake's file, such as lake.yaml.")
-    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The lake file, such as lake.yaml.")],
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
             metavar="NAME",
-            help="Do this load alone, without those that it uses; repeat it for more.",
+            help="Run only this load, without those that it uses; repeat it for more.",
         ),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", metavar="TAG", help="Do the loads with this tag.")
+        str | None, typer.Option("--tag", metavar="TAG", help="Run only the loads with this tag.")
     ] = None,
     full_refresh: Annotated[
         list[str] | None,
         typer.Option(
             "--full-refresh",
             metavar="NAME",
-            help="Have this load read its source anew, from the beginning; repeat it for more.",
+            help="Have this load read its source from the beginning; repeat it for more.",
         ),
     ] = None,
     parallel: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Loads at a time; default: one for each core, 4 at most."
+            metavar="N",
+            min=1,
+            help="Number of loads to run at once; default: one for each core, 4 at most.",
         ),
     ] = None,
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Show what would be done, and write nothing.")
+        bool, typer.Option("--plan", help="Show what the run would do, and write nothing.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Do only what the last run of the file left undone.")
+        bool, typer.Option("--resume", help="Run only the loads that the file's last run left.")
     ] = False,
     page: PagePath = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """Do the loads of a lake's file, each once those that it uses are done."""
+    """Run the loads in a lake file, in order of their dependencies."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard:
         output.begin("running")
@@ -70,19 +70,19 @@ def run(
         if plan_only:
             from lakeport.pipeline.plan import plan_lake
 
-            show_plan(output, plan_lake(lake, only=_names(only), tag=tag or ""), page)
+            show_plan(output, plan_lake(lake, only=_split_names(only), tag=tag or ""), page)
             return
         run_lake(
             lake,
-            only=_names(only),
+            only=_split_names(only),
             tag=tag or "",
-            full_refresh=_names(full_refresh),
+            full_refresh=_split_names(full_refresh),
             parallel=parallel,
             resume=resume,
             observer=observer(output, page),
         )
 
 
-def _names(given: Iterable[str] | None) -> list[str]:
-    """Names, of which one option may hold several with commas."""
+def _split_names(given: Iterable[str] | None) -> list[str]:
+    """Split option values at commas; return all names."""
     return [name.strip() for text in given or () for name in text.split(",") if name.strip()]

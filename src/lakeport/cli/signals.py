@@ -1,4 +1,4 @@
-"""How a command is asked to end: SIGTERM raises, as SIGINT does, and neither gets lost."""
+"""Ends a command on SIGTERM or SIGINT: both raise an exception, and neither signal is lost."""
 
 from __future__ import annotations
 
@@ -24,70 +24,70 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 """Exit codes."""
 
-_WAKE: Final = signal.SIGURG  # nobody else sends it, and who gets it by mistake does nothing
+_WAKE: Final = signal.SIGURG  # nobody else sends it, and it is ignored by default
 _AGAIN_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 5.0
-_END_SECONDS: Final = 9.0  # after the first signal, for all that is tidied up,
-_SECOND_SECONDS: Final = 2.0  # after a second one,
-_WORDS_SECONDS: Final = 1.0  # and to say what is known, where that time was not enough
+_END_SECONDS: Final = 9.0  # for cleaning up, after the first signal
+_SECOND_SECONDS: Final = 2.0  # for cleaning up, after a second signal
+_WORDS_SECONDS: Final = 1.0  # for the last message, once that time is over
 _AGAIN, _END = b"\0", b"\xff"  # no signal has these numbers
 _IMPORT_SYSTEM: Final = "<frozen importlib"
 _USERS_CODE: Final = "lakeport.loading.transform.function"
-"""Runs functions of the user's. What those import may print what it finds alive at the end."""
+"""Runs the user's functions; their modules may report live objects at the interpreter's end."""
 
 
-_tellers: Final[list[Callable[[type[KeyboardInterrupt]], object]]] = []
+_callbacks: Final[list[Callable[[type[KeyboardInterrupt]], object]]] = []
 
 
 class _EndCode(int):
-    """A code of its own: 0 is also what finished work ends with."""
+    """Type of `ENDED`, to tell it from the 0 of a command that has finished its work."""
 
 
 ENDED: Final = _EndCode(0)
-"""Exit code of a command that goes on until it is asked to end."""
+"""Exit code of a command that runs until a signal ends it."""
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end (SIGTERM)."""
+    """SIGTERM was sent to the process."""
 
 
-def leave(code: int) -> NoReturn:
-    """End the process; at once where it was asked to end, as a request to a store may hang.
+def exit_process(code: int) -> NoReturn:
+    """End the process; after a signal, without waiting for threads.
 
-    The interpreter would wait for the threads that such requests are sent by.
+    The interpreter would wait for threads with requests to a store, which may hang.
     """
     if code in (INTERRUPTED, TERMINATED) or code is ENDED:
         atexit._run_exitfuncs()
         os._exit(code)
     if _USERS_CODE not in sys.modules:
-        gc.freeze()  # what goes anyway is not looked through for circles: a tenth of a small load
+        gc.freeze()  # searching all objects for cycles would take a tenth of a small load
     sys.exit(code)
 
 
 @contextmanager
-def last_words(tell: Callable[[type[KeyboardInterrupt]], object]) -> Iterator[None]:
-    """Have `tell` say what became of the command, where `endable` ends the process in the body."""
-    _tellers.append(tell)
+def on_forced_end(callback: Callable[[type[KeyboardInterrupt]], object]) -> Iterator[None]:
+    """Context manager that calls `callback` if the process is ended while its body runs on."""
+    _callbacks.append(callback)
     try:
         yield
     finally:
-        _tellers.remove(tell)
+        _callbacks.remove(callback)
 
 
 @contextmanager
-def endable() -> Iterator[None]:
-    """Have SIGTERM raise `Terminated` in the body, if this is the main thread; SIGINT as ever.
+def raise_on_signals() -> Iterator[None]:
+    """Context manager in whose body SIGTERM raises `Terminated`, SIGINT `KeyboardInterrupt`.
 
-    Python runs a signal's handler in the main thread, wherever that is, and some places are bad.
-    What is raised in a finalizer or a weak reference's callback is dropped there. What is raised
-    while something is imported may leave the import system's lock taken, so that every thread that
-    imports anything waits for ever; or a module that tries what it can import, such as pandas,
-    takes it for a package that is absent. Then it is raised a moment later instead. And a system
-    call that is about to begin when the signal comes is not interrupted by it: Python would hear of
-    it when the next input is there. So the main thread is interrupted again, by another signal.
+    It does nothing outside the main thread. Python runs a signal's handler in the main thread,
+    wherever that is, and some places are bad. An exception in a finalizer or a weak reference's
+    callback is dropped. An exception during an import may leave the import system's lock taken, so
+    that every thread that imports anything waits forever; or a module that tries imports, such as
+    pandas, takes it for an absent package. In these places the exception is raised a moment later
+    instead. A system call that begins as the signal comes is not interrupted: Python would see
+    the signal at the next input. So the main thread is interrupted again, by another signal.
 
-    Whatever the main thread and others wait for then, such as a store that hangs: the process ends
-    within ten seconds of the signal, and a second one leaves two.
+    Whatever the threads wait for, such as a store that hangs, the process ends within ten seconds
+    of the first signal, and within two of a second one.
 
     Raises:
         Terminated: SIGTERM came.
@@ -97,78 +97,88 @@ def endable() -> Iterator[None]:
         yield
         return
     with ExitStack() as before:
-        due = _Due(before)
-        due.hear(signal.SIGTERM, Terminated)
+        handlers = _SignalHandlers(before)
+        handlers.install(signal.SIGTERM, Terminated)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            due.hear(signal.SIGINT, KeyboardInterrupt)
+            handlers.install(signal.SIGINT, KeyboardInterrupt)
         yield
 
 
-class _Due:
-    """What was asked for and could not be raised yet; `before` puts handlers back."""
+class _SignalHandlers:
+    """Handlers that raise an exception for a signal, or delay it where it would be lost.
+
+    Args:
+        before: puts the previous handlers back when it is closed.
+    """
 
     def __init__(self, before: ExitStack) -> None:
         self._before = before
-        self._heard: dict[int, type[KeyboardInterrupt]] = {}
-        self._watch = _EndWatch()
-        before.callback(self._go_on)
-        self._imports = _imports(sys._getframe())
-        self._kinds: list[type[KeyboardInterrupt]] = []
+        self._exceptions: dict[int, type[KeyboardInterrupt]] = {}  # by signal number
+        self._deadline = _Deadline()
+        before.callback(self._cancel_end)
+        self._imports = _count_import_frames(sys._getframe())
+        self._delayed: list[type[KeyboardInterrupt]] = []
         self._unraisable = sys.unraisablehook
-        sys.unraisablehook = self._notice
+        sys.unraisablehook = self._on_unraisable
         before.callback(setattr, sys, "unraisablehook", self._unraisable)
-        self._handle(_WAKE, self._repeat)
-        self._nudge = before.enter_context(_nudging(self._ask))
+        self._set_handler(_WAKE, self._on_wake)
+        self._interrupt_again = before.enter_context(_interrupting(self._on_signals))
 
-    def _go_on(self) -> None:
-        self._watch.cancel()
+    def _cancel_end(self) -> None:
+        """Stop the deadline, and let waits take their full time again."""
+        self._deadline.cancel()
         clear_end_request()
 
-    def hear(self, number: signal.Signals, kind: type[KeyboardInterrupt]) -> None:
-        """Have a signal raise `kind`."""
-        self._heard[number] = kind
-        self._handle(number, lambda signum, frame: self._raise(kind, frame))
+    def install(self, number: signal.Signals, kind: type[KeyboardInterrupt]) -> None:
+        """Have a signal raise an exception of `kind`."""
+        self._exceptions[number] = kind
+        self._set_handler(number, lambda signum, frame: self._raise(kind, frame))
 
-    def _handle(
+    def _set_handler(
         self, number: signal.Signals, handler: Callable[[int, FrameType | None], None]
     ) -> None:
+        """Set a signal's handler, and have `before` put the previous one back."""
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
-    def _ask(self, numbers: bytes) -> None:
-        """Cut waits short, and limit the time that is left: in a thread, once signals came."""
-        for kind in [self._heard[number] for number in numbers if number in self._heard]:
-            self._watch.start(kind)
+    def _on_signals(self, numbers: bytes) -> None:
+        """Cut waits short and start the deadline; called in a thread with the signals' numbers."""
+        for kind in [self._exceptions[number] for number in numbers if number in self._exceptions]:
+            self._deadline.start(kind)
             request_end()
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
-        if _imports(frame) <= self._imports:
+        """Raise the exception, or delay it if the frame is within an import."""
+        if _count_import_frames(frame) <= self._imports:
             raise kind
-        self._later(kind)
+        self._delay(kind)
 
-    def _later(self, kind: type[KeyboardInterrupt]) -> None:
-        self._kinds.append(kind)
-        self._nudge()
+    def _delay(self, kind: type[KeyboardInterrupt]) -> None:
+        """Have the main thread interrupted again, to raise the exception then."""
+        self._delayed.append(kind)
+        self._interrupt_again()
 
-    def _notice(self, event: UnraisableHookArgs) -> None:
+    def _on_unraisable(self, event: UnraisableHookArgs) -> None:
+        """Delay an exception that a finalizer has dropped; pass others to the previous hook."""
         if issubclass(event.exc_type, KeyboardInterrupt):
-            self._later(event.exc_type)
+            self._delay(event.exc_type)
         else:
             self._unraisable(event)
 
-    def _repeat(self, signum: int, frame: FrameType | None) -> None:
-        if self._kinds:
-            self._raise(self._kinds.pop(), frame)
+    def _on_wake(self, signum: int, frame: FrameType | None) -> None:
+        """Raise a delayed exception, if there is one."""
+        if self._delayed:
+            self._raise(self._delayed.pop(), frame)
 
 
-class _EndWatch:
-    """Ends the process some seconds after it was asked to end, unless it has ended by then."""
+class _Deadline:
+    """Timer that ends the process some seconds after a signal, unless it has ended by then."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
         self._at = float("inf")
 
     def start(self, kind: type[KeyboardInterrupt]) -> None:
-        """Begin to count; at a second call, leave less time."""
+        """Start the timer; a second call shortens it."""
         seconds = _END_SECONDS if self._timer is None else _SECOND_SECONDS
         if time.monotonic() + seconds < self._at:
             if self._timer is not None:
@@ -179,79 +189,81 @@ class _EndWatch:
             self._timer.start()
 
     def cancel(self) -> None:
-        """Let the process go on."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
-    """Say what is known, and end the process, whatever its threads do."""
-    words = threading.Thread(target=_say_last_words, args=(kind,), daemon=True)
-    words.start()
-    words.join(_WORDS_SECONDS)
+    """Print the last message, within a second, and end the process, whatever its threads do."""
+    message = threading.Thread(target=_run_callback, args=(kind,), daemon=True)
+    message.start()
+    message.join(_WORDS_SECONDS)
     os._exit(TERMINATED if issubclass(kind, Terminated) else INTERRUPTED)
 
 
-def _say_last_words(kind: type[KeyboardInterrupt]) -> None:
-    for tell in _tellers[-1:]:
+def _run_callback(kind: type[KeyboardInterrupt]) -> None:
+    """Run the innermost callback of `on_forced_end`, then Python's exit functions."""
+    for callback in _callbacks[-1:]:
         with suppress(Exception):
-            tell(kind)
+            callback(kind)
     atexit._run_exitfuncs()
 
 
 @contextmanager
-def _nudging(came: Callable[[bytes], None]) -> Iterator[Callable[[], None]]:
+def _interrupting(on_signals: Callable[[bytes], None]) -> Iterator[Callable[[], None]]:
     """Interrupt the main thread again after each signal, at growing intervals, from a thread.
 
-    Python's handler in C tells of a signal by a byte in a pipe, whatever the main thread does.
+    Python's C code writes each signal's number into a pipe, whatever the main thread does.
 
     Args:
-        came: called in the thread with the numbers of signals that came.
+        on_signals: called in the thread with the numbers of signals that came.
 
     Yields:
-        What has it interrupted some more.
+        A function that starts these interrupts without a signal.
     """
     ours, pythons = os.pipe()
     os.set_blocking(pythons, False)
     main = threading.get_ident()
 
-    told = select.poll()
-    told.register(ours, select.POLLIN)
+    poll = select.poll()
+    poll.register(ours, select.POLLIN)
 
-    def nudge() -> None:
+    def interrupt() -> None:
         pause: float | None = None
         while True:
-            if not told.poll(pause and pause * 1000):
+            if not poll.poll(pause and pause * 1000):
                 signal.pthread_kill(main, _WAKE)
                 pause = pause * 2 if pause and pause < _LONGEST_SECONDS else None
                 continue
-            told_of = os.read(ours, 1024)
-            if _END in told_of:
+            numbers = os.read(ours, 1024)
+            if _END in numbers:
                 return
-            came(told_of)
-            if told_of.strip(bytes([_WAKE])):
+            on_signals(numbers)
+            if numbers.strip(bytes([_WAKE])):
                 pause = _AGAIN_SECONDS
 
-    thread = threading.Thread(target=nudge, name="lakeport-signals", daemon=True)
+    thread = threading.Thread(target=interrupt, name="lakeport-signals", daemon=True)
     before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
     thread.start()
     try:
-        yield lambda: _tell(pythons, _AGAIN)
+        yield lambda: _write_byte(pythons, _AGAIN)
     finally:
         signal.set_wakeup_fd(before)
-        _tell(pythons, _END)
+        _write_byte(pythons, _END)
         thread.join()
         os.close(ours)
         os.close(pythons)
 
 
-def _tell(pipe: int, byte: bytes) -> None:
-    with suppress(BlockingIOError):  # there is enough in it to be read
+def _write_byte(pipe: int, byte: bytes) -> None:
+    """Write a byte into a pipe; a full one wakes its reader anyway."""
+    with suppress(BlockingIOError):
         os.write(pipe, byte)
 
 
-def _imports(frame: FrameType | None) -> int:
-    """How many of the import system's frames are on the stack."""
+def _count_import_frames(frame: FrameType | None) -> int:
+    """Count the import system's frames on a stack."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)

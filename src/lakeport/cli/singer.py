@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.options import Debug, RunId, about_internal
+from lakeport.cli.options import Debug, RunId, internal_columns_note
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.config.load import load_target
@@ -24,7 +24,7 @@ _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-
 
 
 class Format(StrEnum):
-    """How `--about` is written."""
+    """Formats of `--about`."""
 
     TEXT = "text"
     JSON = "json"
@@ -42,20 +42,22 @@ def target(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="The settings, JSON or YAML, or ENV for the environment; repeat it for more. "
+            help="JSON or YAML file with settings, or ENV for the environment; repeat it for more. "
             "Default: ENV.",
         ),
     ] = None,
     source: Annotated[
-        str, typer.Option("--input", metavar="FILE", help="Read messages from it, not from stdin.")
+        str, typer.Option("--input", metavar="FILE", help="File of messages; default: stdin.")
     ] = "-",
     run_id: RunId = None,
-    about: Annotated[bool, typer.Option("--about", help="Show what this target is.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
+    about: Annotated[
+        bool, typer.Option("--about", help="Show this target's capabilities and settings.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="Format of `--about`.")] = Format.TEXT,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Land Singer messages; durable STATE goes to stdout, all words to stderr."""
+    """Land Singer messages; committed STATE goes to stdout, all text to stderr."""
     if version:
         _write(f"{NAME} v{_facts()['version']}")
     elif about:
@@ -65,18 +67,19 @@ def target(
 
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
+    """Land the messages of a file, or of stdin for `-`."""
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
     with Guard(output, debug, again=RUN_AGAIN) as guard:
         output.begin("landing")
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)
-        output.remarks = partial(about_internal, found, "internal_columns: false")
+        output.remarks = partial(internal_columns_note, found, "internal_columns: false")
         landing.land(source, found, observer=output, source_format="singer")
 
 
 def _facts() -> dict[str, Any]:
-    """What `--about` tells, under the SDK's names."""
+    """Return the facts for `--about`, under the SDK's names."""
     try:
         package = metadata("lakeport")
     except PackageNotFoundError:

@@ -14,15 +14,15 @@ import typer
 
 from lakeport.cli.options import (
     COMMON,
-    declare,
-    keys,
-    own_parameters,
-    parameter,
+    body_parameters,
+    collect_keys,
+    keyword_parameter,
+    make_command,
     refuse_secrets,
 )
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import moment, readable, shown
-from lakeport.cli.output.help import KEEP, LOOK, Guard, about, group
+from lakeport.cli.output.formatting import format_facts, format_time, format_value
+from lakeport.cli.output.help import KEEP, LOOK, Guard, command_help, make_group
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import EngineReport
 from lakeport.units import format_count, format_size
@@ -57,7 +57,7 @@ DELETES = (
     "some of the files may be deleted already",
     "no version that is kept needs them; the same command deletes the rest.",
 )
-"""Words and hint of an interrupted command: above of one that commits, here of one that deletes."""
+"""Message and hint for an interrupted command that commits (above) or deletes files (here)."""
 
 
 TableName = Annotated[
@@ -72,15 +72,17 @@ ToTarget = Annotated[
         "--to",
         "--config",
         metavar="TARGET",
-        help="A config file (or any target) with the store's credentials and endpoint.",
+        help="Config file, or any target, with the store's credentials and endpoint.",
     ),
 ]
 
 Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
+    int | None,
+    typer.Option("--version", metavar="N", min=0, help="Show the table as of version N."),
 ]
 Timestamp = Annotated[
-    str | None, typer.Option("--timestamp", metavar="TIME", help="As of this moment, ISO 8601.")
+    str | None,
+    typer.Option("--timestamp", metavar="TIME", help="Show the table as of this time (ISO 8601)."),
 ]
 _SPARE = (
     "engine",
@@ -91,19 +93,19 @@ _SPARE = (
     "bytes_added",
     "rows_added",
 )
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most N rows.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call of a command about a lake or a table: the output, the config, the table.
+    """One call of a command about a lake or a table.
 
     Attributes:
-        output: prints its result.
-        name: the lake or the table, as the command line names it.
-        config: the config of the lake, or of the table's store.
-        tables: the table alone; empty for a lake.
-        debug: whether errors come with their traceback.
+        output: prints the result.
+        name: the lake or table, as the command line names it.
+        config: config of the lake, or of the table's store.
+        tables: the one table; empty for a command about a lake.
+        debug: whether to print errors with their traceback.
     """
 
     output: Output
@@ -114,7 +116,7 @@ class Invocation:
 
     @property
     def table(self) -> Table:
-        """The table of a command about one."""
+        """The table of a command about a table; IndexError for a lake."""
         return self.tables[0]
 
     @property
@@ -122,43 +124,46 @@ class Invocation:
         """Whether the result is one JSON document."""
         return isinstance(self.output, Json)
 
-    def shown(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return facts as they are printed: for people with units."""
-        return facts if self.json else readable(facts)
+    def printable_facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts as the output prints them: with units for people, unchanged for JSON."""
+        return facts if self.json else format_facts(facts)
 
     def facts(self, facts: dict[str, Any]) -> None:
         """Print facts about the table."""
-        self.output.facts(self.name, self.shown(facts))
+        self.output.facts(self.name, self.printable_facts(facts))
 
 
-def lake_command(body: Body, what: object = Target) -> Body:
-    """Return a command about a lake from its function, with the options that all such have.
+def lake_command(body: Body, name: object = Target) -> Body:
+    """Decorate a function as a command about a lake, with the options of all such commands.
 
     Args:
-        body: gets an `Invocation`, and its own options by name.
-        what: the argument that names the lake.
+        body: called with an `Invocation`, and its own options by name.
+        name: the type of the argument that names the lake.
     """
-    return _command(body, [parameter("name", what), *own_parameters(body)], _READS)
+    return _build_command(body, [keyword_parameter("name", name), *body_parameters(body)], _READS)
 
 
 def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
-    """Return a decorator like `lake_command` for functions about a table.
+    """Return a decorator that makes a command about a table of a function.
 
     Args:
-        cut_off: words and hint of an interrupted command.
+        cut_off: message and hint for an interrupted command.
     """
 
     def decorate(body: Body) -> Body:
-        own = own_parameters(body)
+        own = body_parameters(body)
         needed = [each for each in own if each.default is each.empty]
-        to = parameter("to", ToTarget, None)
+        to = keyword_parameter("to", ToTarget, None)
         rest = [each for each in own if each not in needed]
-        return _command(body, [parameter("name", TableName), *needed, to, *rest], cut_off)
+        return _build_command(
+            body, [keyword_parameter("name", TableName), *needed, to, *rest], cut_off
+        )
 
     return decorate
 
 
-def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, str]) -> Body:
+def _build_command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, str]) -> Body:
+    """Build a command that calls `body` with an `Invocation`; `--to` marks one about a table."""
     of_table = any(each.name == "to" for each in parameters)
 
     def command(
@@ -167,20 +172,21 @@ def _command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, st
         output: Output = Json() if json_out else Console()
         to = own.pop("to", None)
         history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
-        told = cut_off[0], cut_off[1].replace("{history}", f"`{history}`")
-        with Guard(output, debug, cut_off=told) as guard:
+        message, hint = cut_off
+        words = message, hint.replace("{history}", f"`{history}`")
+        with Guard(output, debug, cut_off=words) as guard:
             output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
             from lakeport.config.load import load_target
             from lakeport.lake.table import Table
 
-            given = keys({}, set_keys, None)
+            given = collect_keys({}, set_keys, None)
             tables = (Table(name, to, **given),) if of_table else ()
             config = tables[0].config if tables else load_target(name, given)
             guard.protect(config, to if of_table else name, set_keys)
             refuse_secrets(given, type(config))
             body(Invocation(output, name, config, tables, debug), **own)
 
-    return declare(command, body, [*parameters, *COMMON])
+    return make_command(command, body, [*parameters, *COMMON])
 
 
 @lake_command
@@ -200,10 +206,10 @@ def runs(
         typer.Option("--run", metavar="ID", help="Show this run in full: its id, or `last`."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="At most so many runs.")
+        int, typer.Option("--limit", metavar="N", min=1, help="Show at most N runs.")
     ] = 20,
 ) -> None:
-    """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
+    """List a lake's runs, newest first. A `lakeport run` is one entry."""
     from lakeport.lake.runs import find_run
     from lakeport.lake.runs import runs as listed
     from lakeport.lake.tables import open_lake
@@ -225,7 +231,7 @@ def runs(
 
 
 def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None:
-    """Print the tables of a lake."""
+    """Print a list of a lake's tables."""
     if isinstance(output, Json):
         output.document([table.to_dict() for table in found])
         return
@@ -239,20 +245,21 @@ def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None
             format_count(table.rows),
             format_size(table.bytes),
             format_count(table.files),
-            "?" if table.last_change is None else moment(table.last_change),
+            "?" if table.last_change is None else format_time(table.last_change),
         )
         for table in found
     ]
     output.rows("", _TABLES, rows, _TABLES_SPARE)
     for table in found:
         if table.problem:
-            output.say(f"  {shown(table.name)}: {shown(table.problem)}", hanging=2)
+            output.say(f"  {format_value(table.name)}: {format_value(table.problem)}", hanging=2)
 
 
 def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
+    """Print runs as a table, then their errors."""
     rows = [
         (
-            moment(run.started),
+            format_time(run.started),
             run.run_id,
             format_count(run.rows),
             _of_loads(run) or ", ".join(run.streams) or "none",
@@ -265,39 +272,39 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
     output.rows("", _RUNS, rows, _RUNS_SPARE)
     for run in found:
         if run.error:
-            output.say(f"  {shown(run.run_id)}: {shown(run.error)}", hanging=2)
+            output.say(f"  {format_value(run.run_id)}: {format_value(run.error)}", hanging=2)
 
 
 def _show_run(output: Console, run: LakeRun) -> None:
-    """Everything that a report tells in words, but for what is empty."""
+    """Print all facts of a run's report, then its streams or loads; leave out empty values."""
     report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
     if engine := report.get("engine"):
-        told = str(EngineReport(**engine)), engine["application"]
-        report["engine"] = ", ".join(filter(None, told))
+        parts = str(EngineReport(**engine)), engine["application"]
+        report["engine"] = ", ".join(filter(None, parts))
     loads = [load for load in report.pop("loads", ()) if load["outcome"] != "left out"]
     streams = report.pop("streams", ())
     left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
     facts = {name: value for name, value in report.items() if name not in left_out}
-    output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
+    output.facts(f"run {run.run_id}", format_facts({k: v for k, v in facts.items() if _tells(v)}))
     for stream in streams:
         facts = {k: v for k, v in stream.items() if _tells(v)}
         shown_ = {k: v for k, v in facts.items() if k not in ("stream", "source_columns")}
-        output.facts(str(stream["stream"]), readable(shown_))
+        output.facts(str(stream["stream"]), format_facts(shown_))
     if loads:
         output.rows("", _LOADS, [_load(load) for load in loads], _LOADS_SPARE)
     for load in loads:
         if why := load["reason"] or (load["error"] or {}).get("message", ""):
-            output.say(f"  {shown(load['load'])}: {shown(why)}", hanging=2)
+            output.say(f"  {format_value(load['load'])}: {format_value(why)}", hanging=2)
 
 
 def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
-    """A load of a run of a lake's file; by its run's id it is shown in full."""
+    """Return the cells of one load of a `lakeport run`, the load's own run id last."""
     own = (load.get("report") or load)["run_id"] or "-"
     return load["load"], load["outcome"], format_count(load["rows"]), f"{load['seconds']:.1f}", own
 
 
 def _of_loads(run: LakeRun) -> str:
-    """Count a lake run's loads by their outcome, in words; empty for a load by itself."""
+    """Return the number of loads by outcome, in words; empty if the run is a single load."""
     ends = ", ".join(f"{format_count(number)} {end}" for end, number in run.outcomes.items())
     return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
 
@@ -306,19 +313,19 @@ def _tells(value: object) -> bool:
     return value not in (None, "", 0, [], {})
 
 
-table = group("Look at a table, now or as it was, and keep it in order.")
+table = make_group("Look at a table, as it is or as it was, and maintain it.")
 
 
 @table.command(
     "show",
-    **about(
+    **command_help(
         LOOK, "lakeport table show ./lake/flights", "lakeport table show ./lake/flights --version 3"
     ),
 )
 @table_command()
 def show(command: Invocation, version: Version = None, timestamp: Timestamp = None) -> None:
-    """Show a table's schema, partitions, size and version; of a lake its tables."""
-    moment = _moment(version, timestamp)
+    """Show a table's schema, partitions, size and version; for a lake, its tables."""
+    moment = _version_arguments(version, timestamp)
     now = all(part is None for part in moment.values())
     if several := command.table.tables() if now else []:
         show_tables(command.output, command.name, several)
@@ -326,11 +333,11 @@ def show(command: Invocation, version: Version = None, timestamp: Timestamp = No
         command.facts(command.table.describe(**moment).to_dict())
 
 
-@table.command("history", **about(LOOK, "lakeport table history ./lake/flights --limit 5"))
+@table.command("history", **command_help(LOOK, "lakeport table history ./lake/flights --limit 5"))
 @table_command()
 def history(command: Invocation, limit: Limit = 20) -> None:
-    """List a table's versions, the newest first."""
-    entries = [command.shown(entry.to_dict()) for entry in command.table.history(limit)]
+    """List a table's versions, newest first."""
+    entries = [command.printable_facts(entry.to_dict()) for entry in command.table.history(limit)]
     columns = list(dict.fromkeys(key for entry in entries for key in entry))
     rows = [[entry.get(column) for column in columns] for entry in entries]
     command.output.rows("", columns, rows, _SPARE)
@@ -338,7 +345,7 @@ def history(command: Invocation, limit: Limit = 20) -> None:
 
 @table.command(
     "preview",
-    **about(
+    **command_help(
         LOOK,
         "lakeport table preview ./lake/flights --limit 3",
         "lakeport table preview flights --to lake.yaml",
@@ -349,12 +356,12 @@ def preview(
     command: Invocation, version: Version = None, timestamp: Timestamp = None, limit: Limit = 10
 ) -> None:
     """Show some rows of a table."""
-    _show(command, command.table.preview(limit, **_moment(version, timestamp)))
+    _show_rows(command, command.table.preview(limit, **_version_arguments(version, timestamp)))
 
 
 @table.command(
     "query",
-    **about(
+    **command_help(
         LOOK,
         "lakeport table query ./lake/flights \\",
         '  "SELECT carrier, count(*) FROM t GROUP BY 1"',
@@ -373,32 +380,34 @@ def query(
             "--timeout",
             metavar="SECONDS",
             min=1,
-            help="Cancel the query after so many seconds, not counting Spark's start.",
+            help="Cancel the query after this time, not counting Spark's start.",
         ),
     ] = 600,
 ) -> None:
     """Run Spark SQL on a table."""
-    moment = _moment(version, timestamp)
-    _show(command, command.table.query(sql, limit=limit, timeout=timeout, **moment))
+    moment = _version_arguments(version, timestamp)
+    _show_rows(command, command.table.query(sql, limit=limit, timeout=timeout, **moment))
 
 
-def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:
+def _version_arguments(version: int | None, timestamp: str | None) -> dict[str, Any]:
+    """Return the arguments for a table's version; raise ConfigError if both are given."""
     if version is not None and timestamp is not None:
         raise ConfigError("`--version` and `--timestamp` both name a moment", "give one of them.")
     return {"version": version, "timestamp": timestamp}
 
 
-def _show(command: Invocation, rows: pa.Table) -> None:
+def _show_rows(command: Invocation, rows: pa.Table) -> None:
+    """Print the rows of an Arrow table."""
     columns = [column.to_pylist() for column in rows.columns]
     command.output.rows("", rows.column_names, list(zip(*columns, strict=True)))
 
 
-state = group("The Singer STATE that tables keep.")
+state = make_group("Show the Singer STATE that tables keep.")
 
 
 @table.command(
     "optimize",
-    **about(
+    **command_help(
         KEEP,
         "lakeport table optimize ./lake/flights",
         "lakeport table optimize ./lake/flights --zorder carrier",
@@ -408,21 +417,22 @@ state = group("The Singer STATE that tables keep.")
 def optimize(
     command: Invocation,
     zorder: Annotated[
-        str | None, typer.Option("--zorder", metavar="A,B", help="Columns to sort the rows by.")
+        str | None,
+        typer.Option("--zorder", metavar="A,B", help="Also sort rows by these columns (Z-order)."),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="CONDITION", help="Only partitions for which this holds."),
+        typer.Option("--where", metavar="CONDITION", help="Only partitions that meet this."),
     ] = None,
 ) -> None:
-    """Merge a table's small files, and sort its rows if asked to."""
+    """Merge a table's small files, and sort its rows with `--zorder`."""
     columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
     command.facts(command.table.optimize(zorder=columns, where=where).to_dict())
 
 
 @table.command(
     "vacuum",
-    **about(
+    **command_help(
         KEEP,
         "lakeport table vacuum ./lake/flights --dry-run",
         "lakeport table vacuum ./lake/flights --retain 30d",
@@ -436,17 +446,17 @@ def vacuum(
         typer.Option(
             "--retain",
             metavar="TIME",
-            help="Keep what was in use within this time: 168h, 7d; default: the table's own, a "
-            "week at least.",
+            help="Keep files that were in use within this time: 168h, 7d; default: the table's "
+            "own setting, a week at least.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would go, and delete nothing.")
+        bool, typer.Option("--dry-run", help="List the files, and delete nothing.")
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Allow less than 168 hours: what readers and writers use may go."
+            "--force", help="Allow less than 168 hours, at the risk of files that are in use."
         ),
     ] = False,
 ) -> None:
@@ -463,43 +473,48 @@ def vacuum(
     command.facts(facts)
 
 
-@table.command("alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double"))
+@table.command(
+    "alter", **command_help(KEEP, "lakeport table alter ./lake/t --column a --type double")
+)
 @table_command(COMMITS)
 def alter(
     command: Invocation,
     column: Annotated[
-        str, typer.Option("--column", metavar="NAME", help="The column, as the table has it.")
+        str, typer.Option("--column", metavar="NAME", help="The column's name in the table.")
     ],
     type_: Annotated[
         str,
-        typer.Option("--type", metavar="TYPE", help="Such as `double` or `decimal(10,2)`."),
+        typer.Option(
+            "--type", metavar="TYPE", help="The new type, such as `double` or `decimal(10,2)`."
+        ),
     ],
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Look at every value, and change nothing.")
+        bool, typer.Option("--plan", help="Check every value, and change nothing.")
     ] = False,
 ) -> None:
-    """Give a column another type, where every value stays what it is."""
+    """Change a column's type, if every value survives the change."""
     done = command.table.alter(column, type_, dry_run=plan_only).to_dict()
     if not (command.json or done["dry_run"]):
         del done["dry_run"]
     command.facts(done)
 
 
-@table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
+@table.command("restore", **command_help(KEEP, "lakeport table restore ./lake/flights --version 3"))
 @table_command(COMMITS)
 def restore(
     command: Invocation,
     version: Annotated[
-        int, typer.Option("--version", metavar="N", min=0, help="The version to bring back.")
+        int, typer.Option("--version", metavar="N", min=0, help="The version to restore.")
     ],
 ) -> None:
-    """Make a new version of a table with the contents of an older one."""
+    """Add a version to a table with the contents of an older version."""
     done = command.table.restore(version).to_dict()
     command.output.facts(f"{command.name} is as in version {version}", done)
 
 
 @table.command(
-    "undo", **about(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID")
+    "undo",
+    **command_help(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID"),
 )
 @table_command(COMMITS)
 def undo(
@@ -508,21 +523,23 @@ def undo(
         str, typer.Argument(metavar="RUN_ID", help="The run's id, or the name in its report.")
     ],
 ) -> None:
-    """Put a table back to what it was before a run, if nothing else has changed it since."""
+    """Restore a table to its version before a run, if nothing has changed it since."""
     done = command.table.undo(run_id).to_dict()
     command.output.facts(f"{command.name} is as before {run_id}", done)
 
 
-@table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))
+@table.command(
+    "compact-report", **command_help(KEEP, "lakeport table compact-report ./lake/flights")
+)
 @table_command()
 def compact_report(command: Invocation) -> None:
-    """Show which partitions have small files, and what `optimize` would do."""
+    """List partitions with small files, and what `optimize` would do."""
     found = command.table.compact_report().to_dict()
-    found["partitions"] = [command.shown(row) for row in found["partitions"]]
+    found["partitions"] = [command.printable_facts(row) for row in found["partitions"]]
     command.facts(found)
 
 
-@state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
+@state.command("show", **command_help(LOOK, "lakeport state show ./lake/users > state.json"))
 @table_command()
 def show_state(command: Invocation) -> None:
     """Print the Singer STATE that belongs to a table's rows."""

@@ -1,4 +1,4 @@
-"""`lakeport target`: a Singer target with the flags, log lines and exit codes of Mage's."""
+"""`lakeport target`: a Singer target with the flags, log lines and exit codes of Mage's targets."""
 
 from __future__ import annotations
 
@@ -16,51 +16,62 @@ from lakeport.cli.options import (
     SetKeys,
     SparkKeys,
     StatePath,
-    keys,
+    collect_keys,
     refuse_secrets,
 )
 from lakeport.cli.output.help import RUN_AGAIN, Guard
-from lakeport.mage.flags import Flags, caller, config_of, on_or_off, template
+from lakeport.mage.flags import Flags, config_template, load_flags_config, log_name, parse_switch
 from lakeport.mage.observer import LogLines, MageObserver
 
 _USAGE = 2
 _SIGNALS = 128
 
 
-def _switch(text: str) -> str:
-    """Refuse what is neither on nor off."""
+def _check_switch(text: str) -> str:
+    """Return a switch's value unchanged; raise BadParameter if it is neither on nor off."""
     try:
-        on_or_off(text)
+        parse_switch(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return text
 
 
 def target(
-    name: Annotated[str, typer.Argument(metavar="DESTINATION", help="Such as `local`.")],
+    name: Annotated[
+        str, typer.Argument(metavar="DESTINATION", help="The destination, such as `local`.")
+    ],
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="The destination's keys, YAML or JSON."),
+        typer.Option(
+            "--config", metavar="FILE", help="YAML or JSON file with the destination's keys."
+        ),
     ] = None,
     config_json: Annotated[
         str | None,
-        typer.Option("--config_json", metavar="JSON", help="The keys; wins over `--config`."),
+        typer.Option(
+            "--config_json", metavar="JSON", help="The keys as JSON; wins over `--config`."
+        ),
     ] = None,
     settings: Annotated[
         str | None,
         typer.Option(
-            "--settings", metavar="FILE", help="A block's YAML, where no other config is given."
+            "--settings", metavar="FILE", help="YAML file of a Mage block, without other configs."
         ),
     ] = None,
     catalog_json: Annotated[
         str | None,
         typer.Option(
-            "--catalog_json", "--catalog", metavar="JSON", help="Schemas that win over the tap's."
+            "--catalog_json",
+            "--catalog",
+            metavar="JSON",
+            help="Singer catalog whose schemas replace the tap's.",
         ),
     ] = None,
     input_file_path: Annotated[
         str | None,
-        typer.Option("--input_file_path", metavar="FILE", help="Singer lines; default: stdin."),
+        typer.Option(
+            "--input_file_path", metavar="FILE", help="File of Singer messages; default: stdin."
+        ),
     ] = None,
     state: StatePath = None,
     test_connection: Annotated[
@@ -74,7 +85,7 @@ def target(
         typer.Option(
             "--log_to_stdout",
             metavar="1|0",
-            callback=_switch,
+            callback=_check_switch,
             help="Log bare JSON lines to standard output.",
         ),
     ] = "0",
@@ -84,7 +95,7 @@ def target(
     engine: EngineName = None,
     debug: Debug = False,
 ) -> None:
-    """Land Singer messages from stdin as Mage's targets do: STATE on stdout, logs on stderr."""
+    """Land Singer messages from stdin like Mage's targets: STATE on stdout, logs on stderr."""
     begun = time.monotonic()
     flags = Flags(
         config=config,
@@ -93,7 +104,7 @@ def target(
         catalog_json=catalog_json,
         state=str(state) if state else None,
         input_file_path=input_file_path,
-        log_to_stdout=on_or_off(log_to_stdout),
+        log_to_stdout=parse_switch(log_to_stdout),
         show_templates=show_templates,
         test_connection=test_connection,
         debug=debug,
@@ -101,24 +112,24 @@ def target(
     out = sys.stdout if flags.log_to_stdout else sys.stderr
     lines = LogLines(name, out.buffer, bare=flags.log_to_stdout, debug=debug)
     observer = MageObserver(lines)
-    with Guard(observer, debug, _exit_code, again=RUN_AGAIN) as guard, lines.library():
+    with Guard(observer, debug, _exit_code, again=RUN_AGAIN) as guard, lines.redirect_library_log():
         if flags.show_templates and not flags.test_connection:
-            sys.stdout.write(json.dumps(template(name)))
+            sys.stdout.write(json.dumps(config_template(name)))
             return
-        lines.caller = caller(name)
-        given = keys({"run_id": run_id, "engine": engine}, set_keys, spark)
-        made = config_of(name, flags, given)
-        guard.protect(made)
-        lines.protect(made.secrets())
-        refuse_secrets(given, type(made))
+        lines.caller = log_name(name)
+        given = collect_keys({"run_id": run_id, "engine": engine}, set_keys, spark)
+        target_config = load_flags_config(name, flags, given)
+        guard.protect(target_config)
+        lines.protect(target_config.secrets())
+        refuse_secrets(given, type(target_config))
         from lakeport.mage import running
 
         if flags.test_connection:
-            running.test_connection(made, lines, since=begun)
+            running.test_connection(target_config, lines, since=begun)
         else:
-            running.land(made, flags, observer)
+            running.land(target_config, flags, observer)
 
 
 def _exit_code(code: int) -> int:
-    """Mage's codes: 2 for the command line and the config, 1 for all else; signals have theirs."""
+    """Return Mage's exit code for lakeport's: 2 for config errors, 1 for others, signals' own."""
     return code if code <= _USAGE or code > _SIGNALS else 1

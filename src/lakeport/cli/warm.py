@@ -1,4 +1,4 @@
-"""`lakeport warm`: the Spark that stays between loads."""
+"""`lakeport warm`: start, list and stop warm sessions, which keep Spark between loads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.help import SET_UP, Guard, about, group
+from lakeport.cli.output.help import SET_UP, Guard, command_help, make_group
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.process import is_running
@@ -25,7 +25,7 @@ from lakeport.host.warm import (
 )
 from lakeport.html.text import format_duration
 
-warm = group("Keep one Spark between loads, so that small ones need not wait for it to start.")
+warm = make_group("Keep Spark running between loads, so that small ones start at once.")
 
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 30.0
@@ -33,26 +33,26 @@ _COLUMNS = ("process", "suits", "up", "idle", "ends_after", "running", "served",
 _SPARE = ("version", "served", "up", "ends_after")
 
 
-@warm.command(**about(SET_UP, "lakeport warm start --idle 30m --memory 4g"))
+@warm.command(**command_help(SET_UP, "lakeport warm start --idle 30m --memory 4g"))
 def start(
     idle: Annotated[
-        str, typer.Option("--idle", metavar="TIME", help="End after so long without a run.")
+        str, typer.Option("--idle", metavar="TIME", help="End after this time without a run.")
     ] = "15m",
     memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="Largest heap of its JVM.")
+        str, typer.Option("--memory", metavar="SIZE", help="Largest heap of the session's JVM.")
     ] = MEMORY,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """Start a warm session for this user, unless one runs that suits this shell."""
+    """Start a warm session for this user, unless one with this shell's settings runs."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug, cut_off=("no warm session was started", "")):
         heap_mb({"spark.driver.memory": memory})
-        seconds = _seconds(idle)
+        seconds = _parse_idle(idle)
         running = find_session()
         if running is None:
             output.begin("starting a warm session")
-            _fetch_jars(output)
+            _cache_delta_jars(output)
         told = _ask(running or start_session(seconds, memory), "status")
         if not told:
             raise start_failure()
@@ -66,9 +66,9 @@ def start(
         )
 
 
-@warm.command(**about(SET_UP, "lakeport warm status"))
+@warm.command(**command_help(SET_UP, "lakeport warm status"))
 def status(json_out: JsonOut = False, debug: Debug = False) -> None:
-    """Show the warm sessions of this user, and whether they suit this shell."""
+    """List this user's warm sessions, and whether they suit this shell's settings."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         rows = [_row(told) for session in connect_sessions() if (told := _ask(session, "status"))]
@@ -78,9 +78,9 @@ def status(json_out: JsonOut = False, debug: Debug = False) -> None:
             output.facts("no warm session runs", {})
 
 
-@warm.command(**about(SET_UP, "lakeport warm stop"))
+@warm.command(**command_help(SET_UP, "lakeport warm stop"))
 def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
-    """End the warm sessions of this user; runs under way go on to their end."""
+    """End this user's warm sessions, once their current runs are done."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         ended, waiting = 0, 0
@@ -94,8 +94,8 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
         output.facts("warm sessions", {"ended": ended, "ending with their last run": waiting})
 
 
-def _fetch_jars(output: Output) -> None:
-    """Have Delta's jars in the cache: a session has those that were there when it started."""
+def _cache_delta_jars(output: Output) -> None:
+    """Download Delta's jars to the cache, as a session can only use jars from before its start."""
     from lakeport.engine.spark.jvm.jars import ensure_jars
 
     try:
@@ -104,7 +104,8 @@ def _fetch_jars(output: Output) -> None:
         output.on_warning(f"{problem.message}; the session has no Spark for Delta tables")
 
 
-def _seconds(text: str) -> float:
+def _parse_idle(text: str) -> float:
+    """Return the seconds of `--idle`; raise ConfigError if it is no time above 0."""
     from lakeport.config.values import parse_seconds
 
     try:
@@ -117,6 +118,7 @@ def _seconds(text: str) -> float:
 
 
 def _row(told: dict[str, Any]) -> tuple[object, ...]:
+    """Return a session's cells under `_COLUMNS`, from its answer."""
     return (
         told["process"],
         _suits(told["facts"]),
@@ -130,7 +132,7 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _suits(theirs: dict[str, str]) -> str:
-    """`yes`, or what differs between the session and this process."""
+    """Return "yes", or "no: " and the facts in which a session differs from this process."""
     try:
         here = process_facts()
     except WarmSessionUnavailable as reason:
@@ -140,10 +142,10 @@ def _suits(theirs: dict[str, str]) -> str:
     return f"no: another {', '.join(other)}" if other else "yes"
 
 
-def _ask(session: Channel, what: str) -> dict[str, Any]:
-    """What a session answers; nothing if it has just ended."""
+def _ask(session: Channel, command: str) -> dict[str, Any]:
+    """Send a session a command, such as "status"; return its answer, or {} if it has ended."""
     try:
-        session.send({"do": what})
+        session.send({"do": command})
         return session.receive(_ANSWER_SECONDS)[0]
     except OSError:
         return {}
@@ -152,6 +154,7 @@ def _ask(session: Channel, what: str) -> dict[str, Any]:
 
 
 def _await_end(process: int) -> None:
+    """Wait until a process has ended, 30 seconds at most."""
     end = time.monotonic() + _END_SECONDS
     while is_running(process) and time.monotonic() < end:
         time.sleep(0.02)

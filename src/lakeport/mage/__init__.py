@@ -1,6 +1,6 @@
-"""The door for users of Mage: its flags, its log lines, its keys, its classes.
+"""Compatibility with Mage: its destination classes, flags, log lines and config keys.
 
-What it accepts and where lakeport differs is in docs/mage.md and docs/compatibility.md.
+docs/mage.md describes them; docs/compatibility.md lists the differences.
 """
 
 from __future__ import annotations

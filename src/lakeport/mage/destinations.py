@@ -28,10 +28,10 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading import run
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import running
-from lakeport.mage.flags import Flags, config_of, template
+from lakeport.mage.flags import Flags, config_template, load_flags_config
 from lakeport.mage.observer import LogLines, MageObserver
-from lakeport.mage.records import bare_records, batch_lines, batch_table
-from lakeport.mage.running import SchemaNotes, land
+from lakeport.mage.records import to_arrow_table, to_singer_lines, unwrap_records
+from lakeport.mage.running import StreamSchemas, land
 from lakeport.model import Mode
 from lakeport.writers.naming import table_name
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 
 class Destination:
-    """A destination as Mage's users make it; the subclasses name which.
+    """Base class of Mage's destination classes; a subclass sets `destination`.
 
     Args:
-        argument_parser: takes the process's command line apart; its flags win over the arguments.
+        argument_parser: parses the process's command line; its flags win over the arguments.
         batch_processing: without effect: batches are cut by size, never at every record.
-        catalog: streams whose schema this is, as `--catalog_json`.
+        catalog: Singer catalog whose schemas replace the tap's, as `--catalog_json`.
         config: the destination's keys.
-        config_file_path: a YAML or JSON file with them, where `config` is not given.
+        config_file_path: YAML or JSON file with the keys, if `config` is not given.
         debug: log more.
-        input_file_path: file with the lines that `process` reads, instead of its argument.
+        input_file_path: file of Singer messages for `process`, instead of its argument.
         log_to_stdout: log bare JSON lines on standard output.
-        logger: takes the log lines instead.
-        settings: a block's content, where neither of the two configs is given.
-        settings_file_path: the file of a block.
+        logger: receives the log lines instead.
+        settings: a block's content, if neither of the two configs is given.
+        settings_file_path: a block's file.
         show_templates: `process` prints the config's keys and lands nothing.
-        state_file_path: file that keeps the durable STATE; default: it goes to standard output.
+        state_file_path: file to keep the committed STATE in; default: standard output.
         test_connection: `process` tests the connection and lands nothing.
     """
 
@@ -96,39 +96,39 @@ class Destination:
         )
         self.batch_processing = batch_processing
         self.logger = logger
-        self._schemas = SchemaNotes()
+        self._schemas = StreamSchemas()
         self._overwritten: set[str] = set()
 
     @classmethod
     def with_config(cls, loader: ConfigLoader, **config: Any) -> Self:
-        """A destination with the credentials of a profile of `io_config.yaml`.
+        """Make a destination with the credentials of a profile of `io_config.yaml`.
 
         Args:
             loader: a `ConfigFileLoader`, lakeport's or Mage's.
-            config: the other keys, which win over the profile's.
+            config: other keys, which win over the profile's.
         """
         return cls(config={**destination_keys(loader, cls.destination), **config})
 
     @cached_property
     def config(self) -> DestinationConfig:
-        """The config, checked.
+        """The checked config.
 
         Raises:
-            ConfigError: naming what is wrong with it, or that there is none.
+            ConfigError: it names what is wrong, or that there is no config.
         """
         more = {} if self._catalog is None else {"catalog": self._catalog}
         if self._values is not None:
             found = load_target(for_destination(self.destination, self._values), more)
         else:
-            found = config_of(self.destination, self._flags, more)
+            found = load_flags_config(self.destination, self._flags, more)
         if found.file_type == "delta" or "schema_evolution" in found.model_fields_set:
             return found
-        # Pipelines that have landed files of several types go on, and are told.
+        # Existing pipelines with files of several types go on, with a warning.
         return found.model_copy(update={"schema_evolution": "loose"})
 
     @cached_property
     def _observer(self) -> MageObserver:
-        """Writes log lines; where the config is known, its secrets are masked in them."""
+        """Observer that writes log lines, to the logger, stdout or stderr."""
         bare, debug = self._flags.log_to_stdout, self._flags.debug
         binary = getattr(
             sys.stdout if bare else sys.stderr, "buffer", None
@@ -143,24 +143,24 @@ class Destination:
             True.
 
         Raises:
-            DestinationError: all that would make a load fail, and what to change.
-            ConfigError: something is wrong with the config.
+            DestinationError: it names everything that would make a load fail, and what to change.
+            ConfigError: the config is wrong.
         """
         self._observer.lines.protect(self.config.secrets())
         running.test_connection(self.config, self._observer.lines)
         return True
 
     def process(self, input_buffer: BinaryIO | Any) -> LandingReport | None:
-        """Land the Singer lines of a binary stream, as `lakeport target` does.
+        """Land the Singer messages of a binary stream, as `lakeport target` does.
 
         Args:
-            input_buffer: such as `sys.stdin.buffer`.
+            input_buffer: the stream, such as `sys.stdin.buffer`.
 
         Returns:
-            What was landed; None where nothing was to be.
+            The load's report; None with `test_connection` or `show_templates`.
 
         Raises:
-            LakeportError: what failed, after it was logged as Mage's orchestrator reads it.
+            LakeportError: the load failed; the error was logged for Mage's orchestrator.
         """
         observer = self._observer
         try:
@@ -168,14 +168,14 @@ class Destination:
                 self.test_connection()
                 return None
             if self._flags.show_templates:
-                json.dump(template(self.destination), sys.stdout)
+                json.dump(config_template(self.destination), sys.stdout)
                 return None
             observer.lines.protect(self.config.secrets())
-            source = self._schemas.reading(_binary(input_buffer))
-            with observer.lines.library():
+            source = self._schemas.record_from(_binary_stream(input_buffer))
+            with observer.lines.redirect_library_log():
                 return land(self.config, self._flags, observer, source)
         except LakeportError as error:
-            self._failed(error)
+            self._log_failure(error)
             raise
 
     def process_schema(
@@ -201,47 +201,44 @@ class Destination:
         stream: str,
         tags: Mapping[str, Any] | None = None,
     ) -> LandingReport | None:
-        """Land records of one stream.
+        """Land records of one stream; return the report, or None if there are no records.
 
-        With a schema, from the catalog, from `process`, from `process_schema` or beside a record,
-        they are checked as Singer records. Without one, types come from all the values: whole
-        numbers are INT64, numbers DOUBLE, `Decimal` DECIMAL, dates and times what they are, lists
-        and mappings LIST and STRUCT; what no one type holds is JSON text.
+        With a schema, from the catalog, `process`, `process_schema` or a record, they are checked
+        as Singer records. Without one, types are inferred from all values: whole numbers become
+        INT64, numbers DOUBLE, `Decimal` DECIMAL, lists and mappings LIST and STRUCT; dates and
+        times keep their type; values without a common type become JSON text.
 
         Args:
-            record_data: `{"record": {...}}` as Mage hands them over, or the records themselves.
+            record_data: `{"record": {...}}` as Mage passes them, or the records themselves.
             stream: the stream's name.
-            tags: for the log.
-
-        Returns:
-            What was landed; None if there are no records.
+            tags: tags of the log line.
 
         Raises:
-            LakeportError: what failed. Records of which none has landed stay with the caller.
+            LakeportError: the load failed; the records were not landed.
         """
-        records = bare_records(record_data, stream, self._schemas)
+        records = unwrap_records(record_data, stream, self._schemas)
         if not records:
             return None
         schema = self._schemas.get(stream)
         declared = schema is not None or stream in self.config.catalog
-        lines = batch_lines(records, stream, schema) if declared else None
+        lines = to_singer_lines(records, stream, schema) if declared else None
         return self._land(
-            batch_table(records) if lines is None else io.BytesIO(lines),
+            to_arrow_table(records) if lines is None else io.BytesIO(lines),
             stream,
             tags or {},
             source_format="" if lines is None else "singer",
         )
 
     def export(self, df: Any, table: str | None = None, **keys: Any) -> LandingReport:
-        """Land a frame.
+        """Land a frame; return the load's report.
 
         Args:
-            df: a pandas, Spark, Polars or Arrow frame, or what else `lakeport.land` takes.
+            df: a pandas, Spark, Polars or Arrow frame, or another source of `lakeport.land`.
             table: the table's name; default: the config's.
-            keys: keys of the config for this export, such as `mode` or `partition_keys`.
+            keys: config keys for this export, such as `mode` or `partition_keys`.
 
         Raises:
-            LakeportError: what failed and what to do.
+            LakeportError: the load failed.
         """
         self._observer.lines.protect(self.config.secrets())
         try:
@@ -249,12 +246,13 @@ class Destination:
                 keys["table"] = table
             return run.land(df, self.config, observer=self._observer, **keys)
         except LakeportError as error:
-            self._failed(error)
+            self._log_failure(error)
             raise
 
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
+        """Land one stream's records; only the first batch of a table overwrites it."""
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
         table = table_name(self.config.table_pattern, stream)
         if self.config.mode is Mode.OVERWRITE and table in self._overwritten:
@@ -266,7 +264,7 @@ class Destination:
         return report
 
     def _next_mode(self, stream: str) -> str:
-        """An overwrite is one for the whole run: what comes later is added to it."""
+        """Return "append" for later records of an overwritten table; refuse partitioned tables."""
         schema = self.config.catalog.get(stream) or self._schemas.get(stream)
         if self.config.partition_keys or (schema is not None and schema.partition_keys):
             raise ConfigError(
@@ -276,41 +274,43 @@ class Destination:
             )
         return "append"
 
-    def _failed(self, error: LakeportError) -> None:
+    def _log_failure(self, error: LakeportError) -> None:
+        """Log an error, with its traceback in debug mode."""
         trace = traceback.format_exc() if self._flags.debug else ""
         self._observer.failure(Failure.of(error), trace)
 
 
 class AmazonS3(Destination):
-    """Tables as Parquet or CSV files in a bucket of S3."""
+    """Destination for Parquet or CSV files in an S3 bucket."""
 
     destination = "amazon_s3"
 
 
 class GoogleCloudStorage(Destination):
-    """Tables as Parquet or CSV files in a bucket of Google Cloud Storage."""
+    """Destination for Parquet or CSV files in a bucket of Google Cloud Storage."""
 
     destination = "google_cloud_storage"
 
 
 class DeltaLakeS3(Destination):
-    """Delta tables in a bucket of S3."""
+    """Destination for Delta tables in an S3 bucket."""
 
     destination = "delta_lake_s3"
 
 
 class DeltaLakeAzure(Destination):
-    """A Delta table in a container of Azure."""
+    """Destination for a Delta table in an Azure container."""
 
     destination = "delta_lake_azure"
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:
+    """Return a path as text; None for None."""
     return None if path is None else os.fspath(path)
 
 
-def _binary(stream: Any) -> BinaryIO:
-    """The bytes of a stream that may have been opened as text."""
+def _binary_stream(stream: Any) -> BinaryIO:
+    """Return the binary stream below a text stream; a binary stream unchanged."""
     if isinstance(stream, io.StringIO):
         return io.BytesIO(stream.getvalue().encode())
     binary: BinaryIO = getattr(stream, "buffer", stream)

@@ -1,4 +1,4 @@
-"""The command line of Mage's destinations: flags, the config that they give, and its template."""
+"""The command line of Mage's destinations: its flags, and the config and template for them."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _KEYS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Flags:
-    """The flags of a Mage destination's command line.
+    """Values of the flags on a Mage destination's command line.
 
     Attributes:
         config: path of a YAML or JSON config.
         config_json: a config as JSON text.
         settings: path of a block's YAML.
         catalog_json: a catalog as JSON text.
-        state: path of the file that keeps the durable STATE.
-        input_file_path: file with the Singer lines; standard input if None.
-        log_to_stdout: whether logs are bare JSON lines on standard output.
-        show_templates: only print the config's template.
-        test_connection: only test the connection.
-        debug: more logs, and tracebacks.
+        state: path of the file to keep the committed STATE in.
+        input_file_path: file of Singer messages; None: standard input.
+        log_to_stdout: whether to log bare JSON lines on standard output.
+        show_templates: whether to print the config's template and end.
+        test_connection: whether to test the connection and end.
+        debug: whether to log more, with tracebacks.
     """
 
     config: str | None = None
@@ -75,7 +75,7 @@ class Flags:
     def parse(
         cls, parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     ) -> Flags:
-        """The flags on a command line, taken apart by the caller's parser; it exits with 2.
+        """Parse a command line with the caller's parser, which exits with 2 if it is wrong.
 
         Example:
             >>> Flags.parse(argparse.ArgumentParser(), ["--log_to_stdout", "False"]).log_to_stdout
@@ -84,7 +84,7 @@ class Flags:
         for field in fields(cls):
             name = f"--{field.name}"
             if field.name == "log_to_stdout":
-                parser.add_argument(name, type=on_or_off, default=False, metavar="1|0")
+                parser.add_argument(name, type=parse_switch, default=False, metavar="1|0")
             elif field.default is False:
                 parser.add_argument(name, action="store_true")
             else:
@@ -94,14 +94,14 @@ class Flags:
         return cls(**{name: value for name, value in given.items() if name in known})
 
 
-def on_or_off(text: str) -> bool:
-    """A switch that takes a value.
+def parse_switch(text: str) -> bool:
+    """Parse the value of a switch, such as 1, true, no or off; blank text is off.
 
     Raises:
-        ValueError: neither on nor off.
+        ValueError: it is neither on nor off.
 
     Example:
-        >>> on_or_off("1"), on_or_off("False")
+        >>> parse_switch("1"), parse_switch("False")
         (True, False)
     """
     word = text.strip().lower()
@@ -110,11 +110,11 @@ def on_or_off(text: str) -> bool:
     return word in _ON
 
 
-def json_object(text: str, flag: str) -> dict[str, Any]:
-    """The object in a flag's JSON text, which no error quotes: it may hold secrets.
+def parse_json_object(text: str, flag: str) -> dict[str, Any]:
+    """Parse a flag's JSON object; errors don't quote it, as it may hold secrets.
 
     Raises:
-        ConfigError: it is no JSON, no object, or gives a key twice.
+        ConfigError: it is no JSON object, or repeats a key.
     """
     try:
         value = json.loads(text)
@@ -129,33 +129,35 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
         raise ConfigError(f"`{flag}` is no JSON object", "give keys and values in braces.")
     from lakeport.config.files import parse_text
 
-    return parse_text(text, f"`{flag}`")  # which refuses a key that is given twice
+    return parse_text(text, f"`{flag}`")  # refuses a repeated key
 
 
-def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> DestinationConfig:
-    """The config that the flags give: `config_json`, else `config`, else `settings`, whole.
+def load_flags_config(
+    destination: str, flags: Flags, overrides: Mapping[str, Any]
+) -> DestinationConfig:
+    """Build the config from `config_json`, else from `config`, else from `settings`.
 
-    An empty one counts as none, and a config that another one outdoes is not even read.
+    An empty one counts as absent, and only the one that is used is read.
 
     Args:
-        destination: its name.
-        flags: where the keys are.
-        overrides: keys that win over them.
+        destination: the destination's name.
+        flags: the flags of the command line.
+        overrides: keys that win.
 
     Raises:
-        ConfigError: naming what is wrong.
+        ConfigError: it names what is wrong.
     """
     from lakeport.config.load import for_destination, load_file, load_target, prefix_errors
 
     overrides = dict(overrides)
     if flags.catalog_json:
-        overrides["catalog"] = _catalog(flags.catalog_json)
+        overrides["catalog"] = _parse_catalog_flag(flags.catalog_json)
     if flags.config_json is not None:
-        values = json_object(flags.config_json, "--config_json")
+        values = parse_json_object(flags.config_json, "--config_json")
         if values:
             with prefix_errors("`--config_json`"):
                 config = load_target(for_destination(destination, values), overrides)
-            return config.with_warnings(*_exposed(config, values))
+            return config.with_warnings(*_secret_warnings(config, values))
     path = flags.config
     if flags.settings and (not path or _is_empty(path)):
         path = flags.settings
@@ -165,23 +167,26 @@ def config_of(destination: str, flags: Flags, overrides: Mapping[str, Any]) -> D
 
 
 def _is_empty(path: str) -> bool:
+    """Whether a config file holds no keys: nothing, or `{}`."""
     from lakeport.config.files import read_text
 
     return "".join(read_text(Path(path)).split()) in ("", "{}")
 
 
-def _catalog(text: str) -> dict[str, CatalogStream]:
+def _parse_catalog_flag(text: str) -> dict[str, CatalogStream]:
+    """Parse `--catalog_json`; raise ConfigError if it is no catalog."""
     from lakeport.config.mage.io_config import parse_catalog
 
     try:
-        return parse_catalog(json_object(text, "--catalog_json"))
+        return parse_catalog(parse_json_object(text, "--catalog_json"))
     except ValueError as error:
         raise ConfigError(
             f"`--catalog_json` {error}", "give the catalog of the source, or leave it out."
         ) from None
 
 
-def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str, ...]:
+def _secret_warnings(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a warning if `--config_json` holds secrets, which other users can read; else ()."""
     from lakeport.config.files import collect_texts
 
     if collect_texts(dict(values)).isdisjoint(config.secrets()):
@@ -192,24 +197,24 @@ def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str,
     )
 
 
-def caller(destination: str) -> str:
-    """The name under which a destination logs: that of its class.
+def log_name(destination: str) -> str:
+    """Return the name of a destination in log lines, which is its class's.
 
     Example:
-        >>> caller("amazon_s3"), caller("local")
+        >>> log_name("amazon_s3"), log_name("local")
         ('AmazonS3', 'Local')
     """
     return destination.title().replace("_", "")
 
 
-def template(destination: str) -> dict[str, Any]:
-    """A destination's keys and their defaults; null where there is none.
+def config_template(destination: str) -> dict[str, Any]:
+    """Return the main keys of a destination with their defaults; None for a key without one.
 
     Raises:
         ConfigError: there is no destination of that name.
 
     Example:
-        >>> list(template("local")["config"])
+        >>> list(config_template("local")["config"])
         ['path', 'table', 'file_type', 'mode']
     """
     from lakeport.config.base import config_class

@@ -1,12 +1,12 @@
-"""Mage's io classes, as `@data_exporter` blocks use them: one frame, one object, named by its key.
+"""Mage's io classes for `@data_exporter` blocks: they read and write one object as a frame.
 
 ```
 from lakeport.mage.io import S3, ConfigFileLoader
 
 S3.with_config(ConfigFileLoader("io_config.yaml", "default")).export(df, "bucket", "a/b.parquet")
 ```
-An object of that name is replaced, whole or not at all. To add rows to a table, use the
-destinations in `lakeport.mage`.
+An existing object is replaced, whole or not at all. To add rows to a table, use the destinations
+in `lakeport.mage`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FORMATS = ("csv", "json", "parquet")
 
 
 class _ObjectStore:
-    """What the three have in common.
+    """Base class of the io classes: reads objects of a store.
 
     Args:
         config: keys of the destination: credentials, region, endpoint.
@@ -58,10 +58,13 @@ class _ObjectStore:
 
     @classmethod
     def with_config(cls, loader: ConfigLoader) -> Self:
-        """With the credentials of a profile of `io_config.yaml`, lakeport's loader or Mage's.
+        """Make a store with the credentials of a profile of `io_config.yaml`.
+
+        Args:
+            loader: a `ConfigFileLoader`, lakeport's or Mage's.
 
         Raises:
-            ConfigError: a setting names something that is not set.
+            ConfigError: a setting names a variable that is not set.
         """
         return cls(**destination_keys(loader, cls.destination))
 
@@ -73,14 +76,14 @@ class _ObjectStore:
         limit: int | None = None,
         **reading: Any,
     ) -> pd.DataFrame:
-        """Read one object as a pandas frame, its first `limit` rows.
+        """Read one object as a pandas frame; with `limit`, its first rows.
 
         Raises:
-            SourceError: there is no such object, or not of that format.
+            SourceError: there is no such object, or it has another format.
         """
         import pandas as pd
 
-        kind = _format(format, object_key)
+        kind = _format_of(format, object_key)
         storage = self._storage(bucket_name)
         content = storage.get(_key(object_key))
         if content is None:
@@ -90,7 +93,7 @@ class _ObjectStore:
             )
         read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[kind]
         try:
-            content = _rebased(content) if kind == "parquet" else content
+            content = _rebase_calendar(content) if kind == "parquet" else content
             frame: pd.DataFrame = read(io.BytesIO(content), **reading)
         except (ValueError, OSError) as error:
             where = storage.uri(_key(object_key))
@@ -101,19 +104,21 @@ class _ObjectStore:
         return frame if limit is None else frame.head(limit)
 
     def exists(self, bucket_name: str, prefix: str) -> bool:
-        """Whether there is an object of that name, or one below it."""
+        """Whether the bucket has an object named `prefix`, or one below it."""
         return next(iter(self._storage(bucket_name).list(_key(prefix))), None) is not None
 
     def _storage(self, bucket: str) -> Storage:
-        values = {"destination": self.destination, **self._place(bucket), **self._config}
+        """Open the storage of a bucket or container."""
+        values = {"destination": self.destination, **self._bucket_keys(bucket), **self._config}
         return open_storage(load_target(values))
 
-    def _place(self, bucket: str) -> dict[str, str]:
+    def _bucket_keys(self, bucket: str) -> dict[str, str]:
+        """Return the config keys that name a bucket or container."""
         raise NotImplementedError
 
 
-class _Bucket(_ObjectStore):
-    """What S3 and Google Cloud Storage have in common."""
+class _BucketStore(_ObjectStore):
+    """Base class of S3 and Google Cloud Storage: also writes objects."""
 
     def export(
         self,
@@ -123,40 +128,44 @@ class _Bucket(_ObjectStore):
         format: str | None = None,  # noqa: A002  # the name that blocks use
         **writing: Any,
     ) -> None:
-        """Write a frame as one object, in place of one that has that name.
+        """Write a frame as one object; replace an existing one.
 
         Args:
-            data: a pandas frame, one that can become one (Polars, Spark, Arrow), or the path of a
-                local file, which is uploaded as it is.
-            bucket_name: the bucket, or the container.
+            data: a pandas, Polars, Spark or Arrow frame, or the path of a local file, which is
+                uploaded unchanged.
+            bucket_name: the bucket.
             object_key: the object's name.
             format: csv, json or parquet; default: by the name's ending.
-            writing: for pandas' `to_csv`, `to_json` or `to_parquet`.
+            writing: arguments of pandas' `to_csv`, `to_json` or `to_parquet`.
 
         Raises:
-            LakeportError: what failed and what to do.
+            LakeportError: the object could not be written.
         """
-        content = _content(data, format, object_key, writing)
+        content = _encode(data, format, object_key, writing)
         self._storage(bucket_name).put(_key(object_key), content)
 
-    def _place(self, bucket: str) -> dict[str, str]:
+    def _bucket_keys(self, bucket: str) -> dict[str, str]:
         return {"bucket": bucket}
 
 
-class S3(_Bucket):
-    """Objects in S3 and stores that speak its protocol."""
+class S3(_BucketStore):
+    """Reads and writes objects in S3 and in stores with its protocol."""
 
     destination = "amazon_s3"
 
 
-class GoogleCloudStorage(_Bucket):
-    """Objects in Google Cloud Storage."""
+class GcsObjects(_BucketStore):
+    """Reads and writes objects in Google Cloud Storage."""
 
     destination = "google_cloud_storage"
 
 
+GoogleCloudStorage = GcsObjects
+"""Mage's name of the class."""
+
+
 class AzureBlobStorage(_ObjectStore):
-    """Blobs in a container of Azure; `upload_kwargs={"overwrite": True}` replaces one."""
+    """Reads and writes blobs in Azure containers; replaces one with `{"overwrite": True}` only."""
 
     destination = "delta_lake_azure"
 
@@ -176,18 +185,18 @@ class AzureBlobStorage(_ObjectStore):
             container_name: the container.
             blob_path: the blob's name.
             format: csv, json or parquet; default: by the name's ending.
-            upload_kwargs: `overwrite` is the one that counts.
-            writing: for pandas' `to_csv`, `to_json` or `to_parquet`.
+            upload_kwargs: `{"overwrite": True}` replaces an existing blob.
+            writing: arguments of pandas' `to_csv`, `to_json` or `to_parquet`.
 
         Raises:
-            ObjectExists: there is such a blob, and `overwrite` is not set.
-            LakeportError: what else failed and what to do.
+            ObjectExists: the blob exists, and `overwrite` is not set.
+            LakeportError: the blob could not be written.
         """
         upload = dict(upload_kwargs or {})
         overwrite = bool(upload.pop("overwrite", False))
         if upload:
             raise unknown_name_error("upload argument", next(iter(upload)), ["overwrite"])
-        content = _content(data, format, blob_path, writing)
+        content = _encode(data, format, blob_path, writing)
         try:
             self._storage(container_name).put(_key(blob_path), content, create_only=not overwrite)
         except ObjectExists as error:
@@ -195,11 +204,12 @@ class AzureBlobStorage(_ObjectStore):
                 error.message, 'name another blob, or give `upload_kwargs={"overwrite": True}`.'
             ) from None
 
-    def _place(self, bucket: str) -> dict[str, str]:
+    def _bucket_keys(self, bucket: str) -> dict[str, str]:
         return {"table_uri": f"abfss://{bucket}/table"}
 
 
-def _content(data: Any, named: str | None, key: str, writing: dict[str, Any]) -> bytes:
+def _encode(data: Any, format_name: str | None, key: str, writing: dict[str, Any]) -> bytes:
+    """Return a frame encoded as csv, json or parquet, or the bytes of a local file."""
     if isinstance(data, (str, os.PathLike)):
         try:
             return Path(data).read_bytes()
@@ -208,8 +218,8 @@ def _content(data: Any, named: str | None, key: str, writing: dict[str, Any]) ->
                 f"can't read {os.fspath(data)}: {error.strerror}",
                 "name a file that exists and that you may read.",
             ) from None
-    kind = _format(named, key)
-    frame = _pandas(data)
+    kind = _format_of(format_name, key)
+    frame = _to_pandas(data)
     buffer = io.BytesIO()
     write = {"csv": frame.to_csv, "json": frame.to_json, "parquet": frame.to_parquet}[kind]
     try:
@@ -223,7 +233,8 @@ def _content(data: Any, named: str | None, key: str, writing: dict[str, Any]) ->
     return buffer.getvalue()
 
 
-def _pandas(data: Any) -> pd.DataFrame:
+def _to_pandas(data: Any) -> pd.DataFrame:
+    """Convert a frame to pandas; raise SourceError for other values."""
     import pandas as pd
 
     if isinstance(data, pd.DataFrame):
@@ -238,14 +249,15 @@ def _pandas(data: Any) -> pd.DataFrame:
     )
 
 
-def _format(named: str | None, key: str) -> str:
-    kind = str(getattr(named, "value", named) or Path(key).suffix.removeprefix(".")).lower()
+def _format_of(name: str | None, key: str) -> str:
+    """Return csv, json or parquet, by a format's name, else by an object's ending."""
+    kind = str(getattr(name, "value", name) or Path(key).suffix.removeprefix(".")).lower()
     if kind not in _FORMATS:
         raise unknown_name_error("file format", kind, _FORMATS)
     return kind
 
 
-def _rebased(content: bytes) -> bytes:
+def _rebase_calendar(content: bytes) -> bytes:
     """Return a Parquet file with the dates and timestamps of the hybrid calendar rebased."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -261,7 +273,7 @@ def _rebased(content: bytes) -> bytes:
 
 
 def _key(key: str) -> str:
-    """A key without slashes at its ends.
+    """Return an object's key without slashes at its ends.
 
     Raises:
         ConfigError: it is empty.

@@ -1,9 +1,9 @@
-"""What a load tells, as Mage's log lines.
+"""Writes a load's progress as Mage's log lines.
 
 On standard error a line is `LEVEL [time] {json}`; with `--log_to_stdout` it is the bare JSON on
-standard output. The orchestrator adds up the whole numbers among `tags` under `records`,
-`records_inserted`, `records_updated`, so each is told once a batch; the last `error` and `state`
-count. A bare line of level ERROR or EXCEPTION ends its run as failed, so warnings are WARNING.
+standard output. Mage's orchestrator sums the tags `records`, `records_inserted` and
+`records_updated`, so each batch logs them once; the last `error` and `state` count. A bare line of
+level ERROR or EXCEPTION fails the orchestrator's run, so warnings have level WARNING.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LIBRARY = logging.getLogger("lakeport")
 
 
 class LogLines:
-    """Writes log lines, secrets masked. Safe to call from several threads.
+    """Writes Mage's log lines with secrets masked; safe to call from several threads.
 
     Args:
-        caller: who speaks, such as `AmazonS3`.
-        out: where the lines go; a logger gets each at its level, as the JSON alone.
-        bare: whether a line is the JSON alone.
-        debug: whether lines of level DEBUG are written.
+        caller: the destination's name in the lines, such as `AmazonS3`.
+        out: a stream, or a logger, which gets the bare JSON of each line at its level.
+        bare: whether a line is only the JSON.
+        debug: whether to write lines of level DEBUG.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class LogLines:
         self._secrets: tuple[str, ...] = ()
 
     def protect(self, secrets: Iterable[str]) -> None:
-        """Mask these values from now on."""
+        """Mask these values in all lines from now on."""
         self._secrets = (*self._secrets, *secrets)
 
     def log(self, level: Level, message: str, tags: Mapping[str, Any] | None = None) -> None:
-        """Write one line, at once and in one piece."""
+        """Write one line and flush it; skip DEBUG lines without `debug`."""
         if level == "DEBUG" and not self._debug:
             return
         now = datetime.now(UTC)
@@ -62,7 +62,7 @@ class LogLines:
             "caller": self.caller,
             "level": level,  # EXCEPTION is a value of its own beside ERROR
             "message": scrub(message, self._secrets),
-            "tags": self._masked(tags or {}),
+            "tags": self._mask(tags or {}),
             "timestamp": int(now.timestamp()),
             "uuid": uuid.uuid4().hex,
             "type": "LOG",
@@ -78,25 +78,25 @@ class LogLines:
         self._out.write(f"{line}\n".encode())
         self._out.flush()
 
-    def _masked(self, value: Any) -> Any:
-        """Nested values with secrets masked in every text; the JSON around them stays whole."""
+    def _mask(self, value: Any) -> Any:
+        """Return nested values with secrets masked in every text."""
         if isinstance(value, Mapping):
-            return {scrub(str(key), self._secrets): self._masked(v) for key, v in value.items()}
+            return {scrub(str(key), self._secrets): self._mask(v) for key, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._masked(item) for item in value]
+            return [self._mask(item) for item in value]
         return scrub(value, self._secrets) if isinstance(value, str) else value
 
     @contextmanager
-    def library(self) -> Iterator[None]:
-        """Have what lakeport's modules log in the body come out as lines, and nowhere else.
+    def redirect_library_log(self) -> Iterator[None]:
+        """Context manager in whose body records of lakeport's loggers are written as lines only.
 
-        Lines that a logger of lakeport's own gets would come back as such: there is no change then.
+        It does nothing if `out` is a logger of lakeport's own, which would get its own lines.
         """
         if isinstance(self._out, logging.Logger) and f"{self._out.name}.".startswith("lakeport."):
             yield
             return
         before = _LIBRARY.handlers, _LIBRARY.level, _LIBRARY.propagate
-        _LIBRARY.handlers, _LIBRARY.propagate = [_Handler(self)], False
+        _LIBRARY.handlers, _LIBRARY.propagate = [_LineHandler(self)], False
         _LIBRARY.setLevel(logging.DEBUG if self._debug else logging.INFO)
         try:
             yield
@@ -105,15 +105,15 @@ class LogLines:
             _LIBRARY.setLevel(level)
 
 
-class _Handler(logging.Handler):
-    """Writes records as lines; none above WARNING, since a tap's error is not this run's."""
+class _LineHandler(logging.Handler):
+    """Log handler that writes lines, at most at WARNING: a tap's error is not the load's."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Write one log record as a line."""
         level: Level = "DEBUG"
         if record.levelno >= logging.WARNING:
             level = "WARNING"
@@ -123,10 +123,10 @@ class _Handler(logging.Handler):
 
 
 class MageObserver:
-    """Tells a load as log lines.
+    """Observer that writes a load's progress, report and errors as Mage's log lines.
 
     Args:
-        lines: writes them.
+        lines: writes the lines.
     """
 
     def __init__(self, lines: LogLines) -> None:
@@ -135,11 +135,11 @@ class MageObserver:
         self.options = ""
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Tell how much was read, for `--debug`; not as `records`, which are added up."""
+        """Log how much was read, for `--debug`; as `read`, since `records` would be summed."""
         self.lines.log("DEBUG", "Reading.", {"stream": stream, "read": records, "bytes": size})
 
     def on_landed(self, landed: Landed) -> None:
-        """Tell a batch, with the numbers that the orchestrator adds up."""
+        """Log a batch, with the numbers that the orchestrator sums."""
         self.landed += 1
         tags: dict[str, Any] = {
             "stream": landed.stream,
@@ -161,7 +161,7 @@ class MageObserver:
         self.lines.log("INFO", "Export data completed.", tags)
 
     def on_state(self, state: bytes) -> None:
-        """Log a STATE that went out."""
+        """Log a committed STATE."""
         tags = {"state": json.loads(state)}
         self.lines.log("INFO", "State for bookmark properties update completed.", tags)
 
@@ -170,7 +170,7 @@ class MageObserver:
         self.lines.log("WARNING", text)
 
     def on_finished(self, report: LandingReport) -> None:
-        """Tell what was set aside or left out, and the sums of a load that came to its end."""
+        """Log rejected records, dropped fields and warnings, and a successful load's totals."""
         for stream in report.streams:
             tags = {"stream": stream.stream}
             if stream.rejected:
@@ -198,7 +198,7 @@ class MageObserver:
             self.lines.log("INFO", f"{self.lines.caller} process completed.", sums)
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Log an error; its traceback goes into `errors`, if it was asked for."""
+        """Log an error, with its traceback, if given, in the tag `errors`."""
         tags: dict[str, Any] = {
             "error": failure.message + (f"\n\nHint: {failure.hint}" if failure.hint else ""),
             "error_type": failure.type,
@@ -213,4 +213,4 @@ class MageObserver:
         self.lines.log("EXCEPTION", text, tags)
 
     def close(self) -> None:
-        """Do nothing: each line was written at once."""
+        """Do nothing: each line was flushed."""

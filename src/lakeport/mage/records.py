@@ -1,4 +1,4 @@
-"""Records as Python values -> Singer lines of a known schema, or columns with types by rules."""
+"""Converts Python records to Singer messages of a known schema, or to an Arrow table."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from lakeport.errors import InputError, SourceError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.mage.running import SchemaNotes
+    from lakeport.mage.running import StreamSchemas
     from lakeport.sources.singer.messages import SchemaMessage
 
 
-_WRAPPING = {"record", "schema", "stream", "tags"}
+_ENVELOPE_KEYS = {"record", "schema", "stream", "tags"}
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 
 
-def bare_records(
-    record_data: Sequence[Mapping[str, Any]], stream: str, schemas: SchemaNotes
+def unwrap_records(
+    record_data: Sequence[Mapping[str, Any]], stream: str, schemas: StreamSchemas
 ) -> list[Mapping[str, Any]]:
-    """The records without what Mage puts around them; a schema beside one of them is taken.
+    """Return records without Mage's envelope; store a schema that stands in an envelope.
 
-    Names are text, and values are Python's own: what numpy and pandas have for them is not told
-    apart from them, and their NaN, NaT and NA are null.
+    Names become text. Values of numpy and pandas become Python's, their NaN, NaT and NA null.
 
     Raises:
-        InputError: something else than a mapping, keys that are one name as text, or a time in
+        InputError: a record is no mapping, has two keys with the same text, or a time with
             nanoseconds.
     """
     records = []
@@ -42,12 +41,12 @@ def bare_records(
                 "give a list of dictionaries; frames are for `export`.",
             )
         wrapped = item.get("record")
-        if isinstance(wrapped, Mapping) and item.keys() <= _WRAPPING:
+        if isinstance(wrapped, Mapping) and item.keys() <= _ENVELOPE_KEYS:
             schema = item.get("schema")
             if isinstance(schema, Mapping) and schemas.get(stream) is None:
                 schemas.declare(stream, schema, {})
             item = wrapped
-        record = _plain(item)
+        record = _to_python(item)
         if len(record) < len(item):
             raise InputError(
                 f"record {number} of stream {stream!r} has two keys of one name",
@@ -57,13 +56,13 @@ def bare_records(
     return records
 
 
-def batch_lines(
+def to_singer_lines(
     records: Sequence[Mapping[str, Any]], stream: str, schema: SchemaMessage | None
 ) -> bytes:
-    """Singer lines: the schema, unless the catalog has it, and the records.
+    """Return Singer messages as lines: the schema, if given, then the records.
 
     Example:
-        >>> batch_lines([{"id": 1}], "users", None)
+        >>> to_singer_lines([{"id": 1}], "users", None)
         b'{"type": "RECORD", "stream": "users", "record": {"id":1}}\\n'
     """
     lines = []
@@ -77,15 +76,15 @@ def batch_lines(
         }
         lines.append(json.dumps(message).encode())
     head = f'{{"type": "RECORD", "stream": {json.dumps(stream)}, "record": '.encode()
-    lines += [head + _json(record) + b"}" for record in records]
+    lines += [head + _to_json(record) + b"}" for record in records]
     return b"\n".join(lines) + b"\n"
 
 
-def batch_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Columns of records without a schema, in the order in which they first came.
+def to_arrow_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return records as an Arrow table with inferred types, columns in order of appearance.
 
     Example:
-        >>> table = batch_table([{"a": 1, "b": {"x": 1}}, {"a": 2.5, "b": "text"}])
+        >>> table = to_arrow_table([{"a": 1, "b": {"x": 1}}, {"a": 2.5, "b": "text"}])
         >>> [str(t) for t in table.schema.types], table["b"].to_pylist()
         (['double', 'string'], ['{"x":1}', 'text'])
     """
@@ -97,10 +96,10 @@ def batch_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _column(name: str, values: list[Any]) -> pa.Array:
-    """One type for all values, none of them changed; JSON text where tables have none.
+    """Return values as an Arrow array of their common type, or as JSON text if they have none.
 
     Raises:
-        InputError: a text that is no Unicode.
+        InputError: a text is not valid Unicode.
     """
     import pyarrow as pa
 
@@ -122,7 +121,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         OverflowError,
         SourceError,
     ):
-        texts = [v if v is None or isinstance(v, str) else _json(v).decode() for v in values]
+        texts = [v if v is None or isinstance(v, str) else _to_json(v).decode() for v in values]
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
         raise InputError(
@@ -131,71 +130,74 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         ) from None
 
 
-def _plain(value: Any) -> Any:
-    """A value as Python's own types have it; NaN is null, and names in mappings are text."""
+def _to_python(value: Any) -> Any:
+    """Convert a value of numpy or pandas to Python's types; NaN becomes None, names text."""
     kind = type(value)
-    if kind in _PLAIN:  # most are, and the tests below cost several times as much
+    if kind in _PLAIN:  # most are, and the checks below cost several times as much
         return value if value == value else None
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _to_python(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [_to_python(item) for item in value]
     library = kind.__module__.partition(".")[0]
     if library == "pandas":
-        value = _of_pandas(value)
+        value = _from_pandas(value)
     elif library == "numpy":
-        return _plain((_micros(value) if value.dtype.kind in "mM" else value).tolist())
+        return _to_python((_to_micros(value) if value.dtype.kind in "mM" else value).tolist())
     return None if isinstance(value, float) and value != value else value
 
 
-def _of_pandas(value: Any) -> Any:
+def _from_pandas(value: Any) -> Any:
+    """Convert a scalar of pandas; refuse nanoseconds."""
     import pandas as pd
 
     if value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):
-        return value.to_pydatetime(warn=False) if not value.nanosecond else _too_fine()
+        return value.to_pydatetime(warn=False) if not value.nanosecond else _refuse_nanoseconds()
     if isinstance(value, pd.Timedelta):
-        return value.to_pytimedelta() if not value.nanoseconds else _too_fine()
+        return value.to_pytimedelta() if not value.nanoseconds else _refuse_nanoseconds()
     return value
 
 
-def _micros(value: Any) -> Any:
-    """numpy's times in the one unit that become Python's own; others become bare numbers."""
+def _to_micros(value: Any) -> Any:
+    """Convert numpy times to microseconds, the unit of Python's times; refuse nanoseconds."""
     import numpy as np
 
     found = value.astype(f"{value.dtype.kind}8[us]")
     same = (found.astype(value.dtype) == value) | np.isnat(value)
-    return found if np.all(same) else _too_fine()
+    return found if np.all(same) else _refuse_nanoseconds()
 
 
-def _too_fine() -> NoReturn:
+def _refuse_nanoseconds() -> NoReturn:
+    """Raise the error for a time that microseconds can't hold."""
     raise InputError(
         "a record holds a time that microseconds can't hold",
         "round it in the source, for example with `floor('us')`.",
     )
 
 
-def _json(value: Any) -> bytes:
-    """JSON of Python values: decimals as numbers, dates and times in ISO 8601.
+def _to_json(value: Any) -> bytes:
+    """Return Python values as JSON: decimals as numbers, dates and times in ISO 8601.
 
-    An infinite number is the word that Python has for it, which is bad where JSON is read: msgspec
-    alone would make it null.
+    An infinite number becomes `Infinity`, which a reader of JSON refuses; msgspec alone would
+    write null.
     """
     import msgspec
 
     try:
         text = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode(value)
-        if b"null" not in text or not _infinite(value):
+        if b"null" not in text or not _has_infinity(value):
             return text
-    except (OverflowError, ValueError, TypeError):  # a long number, or a text that is no Unicode
+    except (OverflowError, ValueError, TypeError):  # a long number, or invalid Unicode
         pass
     return json.dumps(value, default=str, separators=(",", ":")).encode()
 
 
-def _infinite(value: Any) -> bool:
+def _has_infinity(value: Any) -> bool:
+    """Whether a value is or holds an infinite number."""
     if isinstance(value, Mapping):
-        return any(map(_infinite, value.values()))
+        return any(map(_has_infinity, value.values()))
     if isinstance(value, list):
-        return any(map(_infinite, value))
+        return any(map(_has_infinity, value))
     return isinstance(value, float) and math.isinf(value)

@@ -1,6 +1,6 @@
-"""What Mage's targets do: land Singer lines, note their schemas, and test the connection.
+"""The work of Mage's targets: land Singer messages, keep their schemas, test the connection.
 
-A test of the connection is answered before Mage's orchestrator gives up, with one error for all.
+A test of the connection ends within the 10 seconds that Mage's orchestrator waits.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -32,7 +32,7 @@ _WORD = b'"SCHEMA"'
 _LONGEST = 4 << 20
 
 SECONDS = 6.0
-"""From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
+"""Limit of the store's test from the command's start; starting Python may take the rest of 10 s."""
 
 _SPARK_SECONDS = 8.0
 
@@ -43,16 +43,16 @@ def land(
     observer: MageObserver,
     source: BinaryIO | None = None,
 ) -> LandingReport:
-    """Land Singer lines; a line that is no JSON object is logged, counted and skipped.
+    """Land Singer messages; log, count and skip lines that are no JSON object.
 
     Args:
-        config: where to.
-        flags: `state` and `input_file_path` count here.
-        observer: is told how the load goes on.
-        source: the lines, where no file is named; default: standard input.
+        config: the target.
+        flags: `state` and `input_file_path` are used.
+        observer: logs the load's progress.
+        source: the messages, if no file is named; default: standard input.
 
     Raises:
-        LakeportError: as `lakeport.land` does.
+        LakeportError: as from `lakeport.land`.
     """
     path = Path(flags.state) if flags.state else None
     sink = StateOutput(path=path) if path else StateOutput(stream=sys.stdout.buffer)
@@ -72,40 +72,41 @@ def land(
         )
 
 
-class SchemaNotes:
+class StreamSchemas:
     """The latest schema of each stream."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, SchemaMessage] = {}
 
     def get(self, stream: str) -> SchemaMessage | None:
-        """A stream's schema."""
+        """Return a stream's schema; None if it has none."""
         return self._schemas.get(stream)
 
     def declare(self, stream: str, schema: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Take a stream's JSON schema, and the keys of its SCHEMA message."""
+        """Store a stream's JSON schema, with the keys of its SCHEMA message."""
         keys, parts = (tuple(row.get(name) or ()) for name in ("key_properties", "partition_keys"))
         self._schemas[stream] = SchemaMessage(stream, schema, keys, parts)
 
-    def reading(self, source: BinaryIO) -> BinaryIO:
-        """The same stream; the SCHEMA lines that are read from it are taken."""
-        return cast(BinaryIO, _Noting(source, self._note))
+    def record_from(self, source: BinaryIO) -> BinaryIO:
+        """Return a stream that reads from `source` and stores the schemas of its SCHEMA lines."""
+        return cast(BinaryIO, _SchemaReader(source, self._store_line))
 
-    def _note(self, line: bytes) -> None:
+    def _store_line(self, line: bytes) -> None:
+        """Store the schema of a line if it is a SCHEMA message."""
         try:
             message = decode_message(line.strip(), 0)
         except InputError:
-            return  # the load itself tells what is wrong with it
+            return  # the load reports what is wrong with it
         if isinstance(message, SchemaMessage):
             self._schemas[message.stream] = message
 
 
-class _Noting(io.RawIOBase):
-    """Passes bytes on, and hands over the lines that hold the word SCHEMA."""
+class _SchemaReader(io.RawIOBase):
+    """Stream that reads from another one, and passes lines with the word SCHEMA to a callback."""
 
-    def __init__(self, source: BinaryIO, note: Any) -> None:
+    def __init__(self, source: BinaryIO, on_line: Callable[[bytes], None]) -> None:
         self._source = source
-        self._note = note
+        self._on_line = on_line
         self._begun = b""
 
     def readable(self) -> bool:
@@ -117,11 +118,11 @@ class _Noting(io.RawIOBase):
         if data is None:
             data = self._source.read(len(view))
         view[: len(data)] = data
-        self._look(data)
+        self._scan(data)
         return len(data)
 
-    def _look(self, data: bytes) -> None:
-        """Look at the whole lines so far; keep what has begun, if it is no line without end."""
+    def _scan(self, data: bytes) -> None:
+        """Search the complete lines; keep the first 4 MiB of an incomplete one."""
         end = data.rfind(b"\n") + 1 if data else 0
         if data and not end:
             self._begun = (self._begun + data)[:_LONGEST]
@@ -132,22 +133,22 @@ class _Noting(io.RawIOBase):
         while at >= 0:
             stop = lines.find(b"\n", at)
             stop = len(lines) if stop < 0 else stop
-            self._note(lines[lines.rfind(b"\n", 0, at) + 1 : stop])
+            self._on_line(lines[lines.rfind(b"\n", 0, at) + 1 : stop])
             at = lines.find(_WORD, stop)
 
 
 def test_connection(
     config: DestinationConfig, lines: LogLines, *, since: float | None = None
 ) -> None:
-    """Test the connection, and log what was found.
+    """Test the connection, and log the result of each check.
 
     Args:
         config: the destination's config.
-        lines: takes a line for each thing that was looked at.
-        since: the moment (`time.monotonic`) from which the time counts; default: now.
+        lines: receives a line for each check.
+        since: start of the time limit (`time.monotonic`); default: now.
 
     Raises:
-        DestinationError: all that would make a load fail, and what to change.
+        DestinationError: it names everything that would make a load fail, and what to change.
         MissingDependency: the destination's SDK is not installed.
     """
     begun = time.monotonic() if since is None else since

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from lakeport.cli.app import main
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.loads import Loads
+from lakeport.cli.output.loads import ConsoleLoads
 from lakeport.config.load import load_target
 from lakeport.host.activity import Activity
 from lakeport.loading.progress import ProgressState
@@ -179,7 +179,7 @@ def test_a_terminal_has_a_line_for_each_load_and_a_table(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     out = Terminal()
-    loads = Loads(Console(out, io.StringIO()))
+    loads = ConsoleLoads(Console(out, io.StringIO()))
     for name in ("flights", "orders"):
         loads.on_begun(name)
     loads.on_landed("flights", Landed("flights", "/lake/flights", 0, 1200, ("f",), 9))

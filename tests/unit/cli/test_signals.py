@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.cli.signals import Terminated, endable
+from lakeport.cli.signals import Terminated, raise_on_signals
 
 ASKED = (
     ("signum", "raised"),
@@ -52,7 +52,7 @@ def test_what_a_finalizer_drops_is_raised_again(
     signum: signal.Signals, raised: type[KeyboardInterrupt]
 ) -> None:
     dropped: list[type[BaseException]] = []
-    with pytest.raises(raised), endable():
+    with pytest.raises(raised), raise_on_signals():
         Finalized(signum, dropped)
         time.sleep(30)
     assert dropped == [raised]
@@ -92,7 +92,7 @@ def test_an_import_under_way_does_not_keep_its_lock(
     signum: signal.Signals, raised: type[KeyboardInterrupt]
 ) -> None:
     try:
-        with pytest.raises(raised), endable(), BusyImports(signum):
+        with pytest.raises(raised), raise_on_signals(), BusyImports(signum):
             with suppress(ImportError):
                 import_module("lakeport_has_no_such_module")
             time.sleep(30)
@@ -121,7 +121,7 @@ def test_a_signal_that_interrupts_no_system_call(
     thread.start()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signum})
     try:
-        with pytest.raises(raised), endable():
+        with pytest.raises(raised), raise_on_signals():
             os.read(reading, 4)
         assert late == []
     finally:
@@ -149,7 +149,7 @@ def test_a_module_that_drops_what_is_raised_in_it_does_not_keep_the_signal(
         "    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(raised), endable():
+    with pytest.raises(raised), raise_on_signals():
         import_module(name)
         time.sleep(30)
 
@@ -159,8 +159,8 @@ def test_a_program_that_is_itself_imported_ends(
 ) -> None:
     (tmp_path / "imported_program.py").write_text(
         "import os, signal, time\n"
-        "from lakeport.cli.signals import endable\n"
-        "with endable():\n"
+        "from lakeport.cli.signals import raise_on_signals\n"
+        "with raise_on_signals():\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    time.sleep(30)\n"
     )
@@ -174,7 +174,7 @@ def test_a_program_that_is_itself_imported_ends(
 def test_handlers_are_put_back() -> None:
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGURG)
     before = [signal.getsignal(number) for number in numbers]
-    with endable():
+    with raise_on_signals():
         assert signal.getsignal(signal.SIGTERM) is not before[0]
     assert [signal.getsignal(number) for number in numbers] == before
     assert signal.set_wakeup_fd(-1) == -1
@@ -183,7 +183,7 @@ def test_handlers_are_put_back() -> None:
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with endable():
+    with raise_on_signals():
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -201,7 +201,8 @@ def go_on(numbers):
     time.sleep(600)
 
 signals._END_SECONDS, signals._SECOND_SECONDS = map(float, sys.argv[1].split())
-with signals.endable(), signals.last_words(lambda kind: print(kind.__name__, flush=True)):
+tell = signals.on_forced_end(lambda kind: print(kind.__name__, flush=True))
+with signals.raise_on_signals(), tell:
     go_on(sys.argv[2].split())
 """
 
@@ -226,7 +227,7 @@ def test_a_command_that_does_not_end_is_ended(
 
 ENDING = """
 import sys
-from lakeport.cli.signals import leave
+from lakeport.cli.signals import exit_process
 
 class Loud:
     def __del__(self):
@@ -235,7 +236,7 @@ class Loud:
 circle = Loud()
 circle.itself = circle
 del circle
-leave(3)
+exit_process(3)
 """
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError
-from lakeport.mage.records import bare_records, batch_lines, batch_table
-from lakeport.mage.running import SchemaNotes
+from lakeport.mage.records import to_arrow_table, to_singer_lines, unwrap_records
+from lakeport.mage.running import StreamSchemas
 
 DAY = datetime(2024, 3, 4, tzinfo=UTC)
 NAN = float("nan")
@@ -41,7 +41,7 @@ def test_values_have_the_type_that_holds_all_of_them(
     values: list[Any], type_: pa.DataType | None, expected: list[Any] | None
 ) -> None:
     """What numpy and pandas wrap is not told apart; what tables don't have is JSON text."""
-    column = batch_table(bare_records([{"a": v} for v in values], "s", SchemaNotes()))["a"]
+    column = to_arrow_table(unwrap_records([{"a": v} for v in values], "s", StreamSchemas()))["a"]
     assert type_ is None or column.type == type_
     assert expected is None or column.to_pylist() == expected
 
@@ -58,25 +58,27 @@ def test_values_have_the_type_that_holds_all_of_them(
 )
 def test_times_lose_no_digits(value: Any) -> None:
     with pytest.raises(InputError, match="microseconds can't hold"):
-        bare_records([{"a": [value]}], "s", SchemaNotes())
+        unwrap_records([{"a": [value]}], "s", StreamSchemas())
 
 
 def test_json_text_is_json() -> None:
-    table = batch_table([{"a": {"at": DAY, "x": Decimal("1.50")}}, {"a": [date(2024, 3, 4)]}])
+    table = to_arrow_table([{"a": {"at": DAY, "x": Decimal("1.50")}}, {"a": [date(2024, 3, 4)]}])
     assert table["a"].to_pylist() == ['{"at":"2024-03-04T00:00:00Z","x":1.50}', '["2024-03-04"]']
 
 
 def test_lines_hold_numbers_as_numbers() -> None:
-    records = bare_records([{"d": Decimal("1.50"), "n": np.int64(2), "x": NAN}], "s", SchemaNotes())
-    assert b'"record": {"d":1.50,"n":2,"x":null}}' in batch_lines(records, "s", None)
+    records = unwrap_records(
+        [{"d": Decimal("1.50"), "n": np.int64(2), "x": NAN}], "s", StreamSchemas()
+    )
+    assert b'"record": {"d":1.50,"n":2,"x":null}}' in to_singer_lines(records, "s", None)
     endless = [{"a": [{"x": float("inf")}]}]
-    assert b'"record": {"a":[{"x":Infinity}]}}' in batch_lines(endless, "s", None)
+    assert b'"record": {"a":[{"x":Infinity}]}}' in to_singer_lines(endless, "s", None)
 
 
 def test_names_that_are_no_text() -> None:
-    table = batch_table(bare_records([{1: "a", None: 2}], "s", SchemaNotes()))
+    table = to_arrow_table(unwrap_records([{1: "a", None: 2}], "s", StreamSchemas()))
     assert table.to_pylist() == [{"1": "a", "None": 2}]
     with pytest.raises(InputError, match="record 1 of stream 's' has two keys of one name"):
-        bare_records([{1: "a", "1": "b"}], "s", SchemaNotes())
+        unwrap_records([{1: "a", "1": "b"}], "s", StreamSchemas())
     with pytest.raises(InputError, match="column 'a' has a text"):
-        batch_table([{"a": "\ud800"}])
+        to_arrow_table([{"a": "\ud800"}])

@@ -27,10 +27,10 @@ from lakeport.loading import run as landing
 from lakeport.loading.report import LandingReport
 from lakeport.mage import running
 from lakeport.mage.destinations import Destination
-from lakeport.mage.flags import Flags, template
+from lakeport.mage.flags import Flags, config_template
 from lakeport.mage.observer import LogLines
 from lakeport.model import Landed, StreamReport
-from tests.unit.config.kit import config_of
+from tests.unit.config.kit import load_flags_config
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 REPORT = LandingReport("r1", "/lake", NOW, NOW, 0.5)
@@ -133,7 +133,7 @@ def test_one_config_counts_whole(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent.yaml")
 
     def path(**flags: str) -> tuple[str, str, str | None]:
-        made: Any = config_of("local", Flags(**flags), {}, environ={})
+        made: Any = load_flags_config("local", Flags(**flags), {}, environ={})
         return made.path, str(made.mode), made.table
 
     assert path(config_json='{"path": "/json"}', config=absent, settings=absent) == (
@@ -173,9 +173,9 @@ def test_every_form_of_a_config(tmp_path: Path, text: str, flag: str) -> None:
         given = str(file)
     elif not text.startswith("{"):
         with pytest.raises(ConfigError, match="is no valid JSON at character 1"):
-            config_of("local", Flags(config_json=text), {}, environ={})
+            load_flags_config("local", Flags(config_json=text), {}, environ={})
         return
-    made: Any = config_of("local", Flags(**{flag: given}), {"run_id": "r"}, environ={})
+    made: Any = load_flags_config("local", Flags(**{flag: given}), {"run_id": "r"}, environ={})
     assert (made.path, made.table, made.run_id) == ("/lake", "t", "r")
 
 
@@ -202,16 +202,16 @@ def test_every_form_of_a_config(tmp_path: Path, text: str, flag: str) -> None:
 )
 def test_wrong_configs_are_named(flags: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        config_of("amazon_s3", Flags(**flags), {}, environ={})
+        load_flags_config("amazon_s3", Flags(**flags), {}, environ={})
     assert words in str(caught.value) and "canary" not in str(caught.value)
 
 
 def test_secrets_in_config_json_are_taken_with_a_warning() -> None:
     """Mage's orchestrator gives the whole config on the command line: it has to work."""
-    made = config_of("amazon_s3", Flags(config_json=json.dumps(S3)), {}, environ={})
+    made = load_flags_config("amazon_s3", Flags(config_json=json.dumps(S3)), {}, environ={})
     assert made.secrets() == ("AKcanary", "canary/5f3a")
     assert "every user of this machine" in made.warnings[0] and "canary" not in made.warnings[0]
-    assert not config_of(
+    assert not load_flags_config(
         "amazon_s3", Flags(config_json='{"bucket": "lake"}'), {}, environ={}
     ).warnings
 
@@ -234,7 +234,7 @@ def test_flags_by_argparse() -> None:
 def test_templates_hold_valid_keys(fake: FakeLoad, capsys: Cap, destination: str) -> None:
     assert main(["target", destination, "--show_templates"]) == 0
     out, err = capsys.readouterr()
-    assert err == "" and not out.endswith("\n") and json.loads(out) == template(destination)
+    assert err == "" and not out.endswith("\n") and json.loads(out) == config_template(destination)
     keys = json.loads(out)["config"]
     fill = {
         "bucket": "lake",

@@ -1,1 +1,1 @@
-"""What helps to begin and to go on: folders to start from, and the pages of the documentation."""
+"""Help for users: `lakeport init` with its starter folders, and the documentation's pages."""

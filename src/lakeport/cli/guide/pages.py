@@ -1,4 +1,4 @@
-"""`lakeport docs` and `lakeport explain`: the pages that come with lakeport."""
+"""`lakeport docs` and `lakeport explain`: show the documentation that comes with lakeport."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package
 
 def docs(
     page: Annotated[
-        str, typer.Argument(metavar="PAGE", help="Such as sources; without it: the list.")
+        str, typer.Argument(metavar="PAGE", help="The page, such as sources; default: list all.")
     ] = "",
     where: Annotated[bool, typer.Option("--path", help="Print the file's path.")] = False,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Print the JSON Schema of a lake's file, for editors."),
+        typer.Option("--schema", help="Print the JSON Schema of lake files, for editors."),
     ] = False,
 ) -> None:
     """Show a page of the documentation."""
@@ -49,7 +49,7 @@ def docs(
             listed = [each for each in known.items() if not each[0].startswith(_ELSEWHERE)]
             output.facts(_PAGES, {name: _title(path) for name, path in listed})
             return
-        name = _named(page.removesuffix(".md"), list(known))
+        name = _find_page(page.removesuffix(".md"), list(known))
         found = known[name]
         if where:
             typer.echo(found)
@@ -60,24 +60,22 @@ def docs(
 def explain(
     code: Annotated[
         str,
-        typer.Argument(
-            metavar="CODE", help="An error's name or an exit code; without it: the list."
-        ),
+        typer.Argument(metavar="CODE", help="An error's name or an exit code; default: list all."),
     ] = "",
 ) -> None:
-    """Tell what an error means, what is behind it, and what to do."""
+    """Explain an error: what it means, its causes, and what to do."""
     output = Console()
     with Guard(output):
-        classes = _classes()
+        classes = _error_classes()
         if not code:
             listed = sorted(classes.items(), key=lambda each: each[1].exit_code)
-            rows = [(name, each.exit_code, _about(name)) for name, each in listed]
+            rows = [(name, each.exit_code, _error_title(name)) for name, each in listed]
             output.rows("", ("error", "exit code", "about"), rows)
             return
         found = [each for each in classes.values() if code == str(each.exit_code)]
         named = {name.lower(): each for name, each in classes.items()}.get(code.lower())
         if named is None and not found:
-            raise _unknown("error", code, list(classes), _CODES)
+            raise _unknown_error("error", code, list(classes), _CODES)
         wanted = [named] if named is not None else found
         known = pages()
         names = [f"errors/{each.__name__}" for each in wanted]
@@ -85,10 +83,10 @@ def explain(
 
 
 def pages() -> dict[str, Path]:
-    """The pages that come with lakeport, by their names: paths without the suffix.
+    """Return the documentation's pages as name -> file; a name is a path without suffix.
 
     Raises:
-        ConfigError: they are not there.
+        ConfigError: the documentation is not installed.
     """
     folder = next((place for place in _PLACES if (place / "index.md").is_file()), None)
     if folder is None:
@@ -99,7 +97,8 @@ def pages() -> dict[str, Path]:
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
 
 
-def _classes() -> dict[str, type[LakeportError]]:
+def _error_classes() -> dict[str, type[LakeportError]]:
+    """Return the public error classes by name."""
     found = (getattr(errors, name) for name in errors.__all__)
     return {
         each.__name__: each
@@ -108,74 +107,77 @@ def _classes() -> dict[str, type[LakeportError]]:
     }
 
 
-def _about(error: str) -> str:
+def _error_title(error: str) -> str:
+    """Return the title of an error's page, without the error's name."""
     return _title(pages()[f"errors/{error}"]).partition(": ")[2]
 
 
-def _named(name: str, known: list[str]) -> str:
-    """The page that is meant: by its whole name, or by the last part alone.
+def _find_page(name: str, known: list[str]) -> str:
+    """Return the full name of a page, by its full name or its last part.
 
     Raises:
-        ConfigError: there is none, or several are called so.
+        ConfigError: there is no such page, or there are several.
     """
     if name in known:
         return name
     last = name.rpartition("/")[2].lower()
     found = [each for each in known if each.rpartition("/")[2].lower() == last]
     if len(found) != 1:
-        raise _unknown("page", name, found or known, "`lakeport docs` lists all.")
+        raise _unknown_error("page", name, found or known, "`lakeport docs` lists all.")
     return found[0]
 
 
-def _unknown(what: str, name: str, known: list[str], otherwise: str) -> ConfigError:
+def _unknown_error(kind: str, name: str, known: list[str], otherwise: str) -> ConfigError:
+    """Return the error for an unknown name, with three similar known names, or all."""
     lower = {each.lower(): each for each in known}
     near = [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     listed = ", ".join(near) if near else ", ".join(known)
-    return ConfigError(f"there is no {what} {name!r}", f"there are {listed}; {otherwise}")
+    return ConfigError(f"there is no {kind} {name!r}", f"there are {listed}; {otherwise}")
 
 
 def _title(path: Path) -> str:
+    """Return the heading in a page's first line."""
     with path.open(encoding="utf-8") as page:
         return page.readline().lstrip("# ").strip()
 
 
 def _show(text: str, name: str) -> None:
-    """Print a page: formatted on a terminal, as it is elsewhere."""
+    """Print a page: formatted on a terminal, as Markdown elsewhere."""
     if sys.stdout.isatty():
-        print_page(text, name)
+        print_markdown(text, name)
     else:
         typer.echo(text.rstrip("\n"))
 
 
-def print_page(text: str, name: str) -> None:
-    """Print a page, formatted, for a terminal, where nobody can follow a link to a file.
+def print_markdown(text: str, name: str) -> None:
+    """Print a page formatted for a terminal, with commands in place of links to pages.
 
     Args:
-        text: its Markdown.
-        name: what `lakeport docs` calls it.
+        text: the page's Markdown.
+        name: the page's name for `lakeport docs`.
     """
     from rich.console import Console as Terminal
     from rich.markdown import Heading, Markdown
 
     class LeftHeading(Heading):
-        """A heading that begins where the text does."""
+        """A heading that is aligned to the left."""
 
         def __rich_console__(self, console: Any, options: Any) -> Any:
             self.text.justify = "left"
             yield self.text
 
     class Page(Markdown):
-        """Markdown with such headings."""
+        """Markdown with left-aligned headings."""
 
         elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012
 
-    Terminal().print(Page(with_commands(text, name), hyperlinks=False))
+    Terminal().print(Page(replace_links(text, name), hyperlinks=False))
 
 
-def with_commands(text: str, name: str) -> str:
-    """A page's text, in which links to others are the commands that show them.
+def replace_links(text: str, name: str) -> str:
+    """Return a page's text with links to other pages replaced by commands that show them.
 
-    >>> with_commands("See [types](../types.md#dates).", "errors/SchemaConflict")
+    >>> replace_links("See [types](../types.md#dates).", "errors/SchemaConflict")
     'See types (`lakeport docs types`).'
     """
 

@@ -1,1 +1,1 @@
-"""What the command line says: for people, or for machines."""
+"""Output of the commands: text and tables for people, or JSON."""

@@ -1,7 +1,4 @@
-"""The one output, in two forms: lines, bars and tables for people; one JSON document for machines.
-
-Nothing else in lakeport prints.
-"""
+"""Output of a command: text and tables for people, or one JSON document. Nothing else prints."""
 
 from __future__ import annotations
 
@@ -17,25 +14,25 @@ from lakeport.cli.output import progress
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
     REPORT_SPARE,
-    cells,
-    closing_line,
+    add_options,
+    batch_line,
     column_lines,
-    fitted,
-    footnotes,
+    escape_controls,
+    fit_columns,
+    format_pairs,
+    format_value,
+    format_words,
     is_list_of_objects,
-    jsonable,
-    landed_line,
-    nearby,
-    pairs,
-    phrase,
-    printable,
+    report_notes,
     report_row,
-    shown,
-    stacked,
+    shorten_paths,
+    stack_rows,
+    summary_line,
     table_lines,
     terminal_width,
-    with_options,
-    wrapped,
+    text_width,
+    to_jsonable,
+    wrap,
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
@@ -45,26 +42,26 @@ if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan, StreamPlan
     from lakeport.pipeline.report import PipelineReport
 
-_WIDEST = 60
-_LONGEST = 400
-_LISTED = 100  # columns of a line that lists columns, where lines are of any length
+_WIDEST = 60  # characters of a table's cell with spaces
+_LONGEST = 400  # characters of a table's cell without spaces
+_LISTED = 100  # width of a list of columns, if the output is no terminal
 
 StateSink = Callable[[bytes], None]
 Remarks = Callable[[LandingReport], Sequence[str]]
 
 
-class _Streams(Observer):
-    """Where a command writes, and the loads that it observes: what both forms of output share.
+class _OutputBase(Observer):
+    """Base class of both outputs: the streams to write to, and counts of the observed load.
 
     Args:
-        out: where the result goes; default: standard output.
-        err: where errors go, and warnings for people; default: standard error.
-        states: takes each STATE that may go out; default: only the report has it.
+        out: stream for the result; default: standard output.
+        err: stream for errors and warnings; default: standard error.
+        states: receives each committed STATE; default: only the report has it.
 
     Attributes:
-        landed: batches that landed so far.
-        options: added to the commands about a table that texts name.
-        remarks: what a command adds to the report of a load, for people.
+        landed: number of batches landed so far.
+        options: options to add to `lakeport table` commands in texts.
+        remarks: makes a command's notes below the report of a load, for people.
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class _Streams(Observer):
         self.remarks: Remarks = lambda report: ()
 
     def on_state(self, state: bytes) -> None:
-        """Hand the STATE on."""
+        """Pass a committed STATE to `states`."""
         if self._states:
             self._states(state)
 
@@ -94,46 +91,47 @@ class _Streams(Observer):
             self._rows += landed.rows
 
     def begin(self, label: str) -> None:
-        """Show what goes on from now on, until there is a result; machines are shown nothing."""
+        """Show progress until there is a result; JSON output shows none."""
 
     def close(self) -> None:
-        """Show nothing more of what goes on."""
+        """Stop showing progress."""
 
 
-class Console(_Streams):
-    """For people: what goes on and tables on a terminal, plain lines elsewhere."""
+class Console(_OutputBase):
+    """Output for people: progress and tables on a terminal, plain lines elsewhere."""
 
     @cached_property
     def _width(self) -> int:
+        """Width of the terminal in columns; 0 if the output is no terminal."""
         return terminal_width(self._out)
 
     @property
     def interactive(self) -> bool:
-        """Whether it writes to a terminal."""
+        """Whether the output is a terminal."""
         return bool(self._width)
 
     def begin(self, label: str) -> None:
-        """Show what goes on from now on, until something else is to be said for good."""
+        """Show progress until something is printed."""
         progress.begin(label, self._out, self._err)
 
     def on_landed(self, landed: Landed) -> None:
-        """Count the batch, and print it as a line where lines are kept."""
+        """Count the batch; print it as a line if the output is no terminal."""
         super().on_landed(landed)
         with self._lock:
             if self._width:
                 landings = pluralize(self.landed, "batch"), pluralize(self._rows, "row")
                 progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
-                self.say(landed_line(landed))
+                self.say(batch_line(landed))
 
     def on_warning(self, text: str) -> None:
         """Print a warning."""
-        line = f"Warning: {shown(text)}"
+        line = f"Warning: {format_value(text)}"
         with self._lock:
-            self._aside(line)
+            self._print_message(line)
 
     def on_finished(self, report: LandingReport) -> None:
-        """Print the report."""
+        """Print the report of a load."""
         self.close()
         if report.streams:
             known = all(stream.table_name in ("", stream.stream) for stream in report.streams)
@@ -146,21 +144,21 @@ class Console(_Streams):
                 continue
             for line in column_lines(stream, min(_LISTED, self._width or _LISTED)):
                 self.say(line)
-        for note in (*footnotes(report), *self.remarks(report)):
+        for note in (*report_notes(report), *self.remarks(report)):
             self.say(f"  {note}", 2)
-        self.say(closing_line(report))
+        self.say(summary_line(report))
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
-        """Print one pair on each line."""
+        """Print a title and one name with its value a line; lists of objects become tables."""
         self.close()
-        self.say(shown(title))
+        self.say(format_value(title))
         plain = [
-            (shown(name), self._typed(phrase(value)))
+            (format_value(name), self._shorten(format_words(value)))
             for name, value in facts.items()
             if not is_list_of_objects(value)
         ]
-        longest = max(map(cells, facts), default=0)
-        for line in pairs(plain, self._width, indent=2, first=longest):
+        longest = max(map(text_width, facts), default=0)
+        for line in format_pairs(plain, self._width, indent=2, first=longest):
             self._write(line)
         for value in facts.values():
             if is_list_of_objects(value):
@@ -174,12 +172,12 @@ class Console(_Streams):
         rows: Sequence[Sequence[object]],
         spare: Sequence[str] = (),
     ) -> None:
-        """Print a table; on a terminal as much of it as fits, and what is missing."""
+        """Print a table; on a terminal, only the columns that fit, and the others' names."""
         self.close()
         if title:
-            self.say(shown(title))
-        names = [shown(column) for column in columns]
-        told = [[_whole(value) for value in row] for row in rows]
+            self.say(format_value(title))
+        names = [format_value(column) for column in columns]
+        told = [[_cell_text(value) for value in row] for row in rows]
         if self._width:
             self._table(names, told, spare)
             return
@@ -187,15 +185,15 @@ class Console(_Streams):
             self._write(line)
 
     def say(self, text: str, hanging: int = 0) -> None:
-        """Print a sentence; where it takes several lines, those below are indented so far."""
-        for line in wrapped(self._typed(text), self._width, hanging):
+        """Print a text; if it is wrapped, continuation lines are indented by `hanging`."""
+        for line in wrap(self._shorten(text), self._width, hanging):
             self._write(line)
 
     def plan(self, plan: LandingPlan) -> None:
         """Print a plan, stream by stream."""
         self.close()
         does = {"append": "append to", "merge": "merge into"}.get(plan.mode, plan.mode)
-        tables = f"{plan.file_type} tables in {shown(plan.target)}"
+        tables = f"{plan.file_type} tables in {format_value(plan.target)}"
         self.say(f"nothing is written: a load would {does} {tables}")
         for stream in plan.streams:
             self.facts(stream.stream, _plan_facts(stream))
@@ -203,7 +201,7 @@ class Console(_Streams):
             told = 3 if any(change for _, _, change in columns) else 2
             names = ("column", "type", "change")[:told]
             self.rows("", names, [column[:told] for column in columns])
-        self.say(f"engine: {shown(plan.engine)}")
+        self.say(f"engine: {format_value(plan.engine)}")
         for warning in plan.warnings:
             self.on_warning(warning)
 
@@ -211,26 +209,27 @@ class Console(_Streams):
         """Print an error and its hint."""
         self.close()
         if trace:
-            self._error(printable(trace.rstrip()))
-        words = f"Error: {printable(failure.message)}"
+            self._error(escape_controls(trace.rstrip()))
+        words = f"Error: {escape_controls(failure.message)}"
         if failure.hint:
-            words += f"\n\nHint: {printable(failure.hint)}"
+            words += f"\n\nHint: {escape_controls(failure.hint)}"
         if terminal_width(self._err) and failure.type in errors.__all__:
             words += f"\n\nMore: `lakeport explain {failure.type}`"
-        self._aside(words)
+        self._print_message(words)
 
     def close(self) -> None:
-        """Free the terminal."""
+        """Stop showing progress."""
         progress.end()
 
-    def _aside(self, text: str) -> None:
+    def _print_message(self, text: str) -> None:
+        """Print a warning or an error to `err`, wrapped to its terminal."""
         width = terminal_width(self._err)
-        self._error("\n".join(wrapped(self._typed(text, width), width)))
+        self._error("\n".join(wrap(self._shorten(text, width), width)))
 
-    def _typed(self, text: str, width: int | None = None) -> str:
-        """Return a text with its commands and paths as the user types them in this folder."""
-        text = with_options(text, self.options)
-        return nearby(text) if (self._width if width is None else width) else text
+    def _shorten(self, text: str, width: int | None = None) -> str:
+        """Return a text with complete commands and, on a terminal, short paths."""
+        text = add_options(text, self.options)
+        return shorten_paths(text) if (self._width if width is None else width) else text
 
     def _write(self, line: str) -> None:
         with progress.hide():
@@ -245,27 +244,28 @@ class Console(_Streams):
     def _table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]
     ) -> None:
-        kept, missing = fitted(columns, rows, self._width, spare)
+        """Print a table on a terminal: the columns that fit, or a line a value."""
+        kept, missing = fit_columns(columns, rows, self._width, spare)
         if not kept:
-            for line in stacked(columns, rows, self._width):
+            for line in stack_rows(columns, rows, self._width):
                 self._write(line)
             return
         header, *lines = table_lines(
             [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
         )
-        for line in (header, "-" * max(map(cells, (header, *lines))), *lines):
+        for line in (header, "-" * max(map(text_width, (header, *lines))), *lines):
             self._write(line)
         if missing:
             self.say(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")
 
 
-class Json(_Streams):
-    """For machines: the result as one JSON document, an error as one on standard error."""
+class Json(_OutputBase):
+    """Output of one JSON document: the result, or an error on standard error."""
 
     _failed: LandingReport | PipelineReport | None = None
 
     def on_finished(self, report: LandingReport | PipelineReport) -> None:
-        """Write the report; that of a failed load comes with its error, as one document."""
+        """Write the report; keep a failed load's until its error comes, for one document."""
         if report.ok:
             self._text(report.to_json())
         else:
@@ -292,14 +292,14 @@ class Json(_Streams):
 
     def document(self, value: object) -> None:
         """Write a value: the command's whole result."""
-        self._text(json.dumps(jsonable(value)))
+        self._text(json.dumps(to_jsonable(value)))
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one.
+        """Write `{"error": {"type", "message", "hint", "trace"}}` to standard error.
 
-        Of a load that had begun, the report with this error in it is the one document.
+        For a failed load, write its report with this error to standard output instead.
         """
-        hint = with_options(failure.hint, self.options)
+        hint = add_options(failure.hint, self.options)
         error = {"type": failure.type, "message": failure.message, "hint": hint}
         if trace:
             error["trace"] = trace
@@ -315,16 +315,17 @@ class Json(_Streams):
 
 
 Output = Console | Json
-"""Prints facts, rows, plans and failures: a command's result in one of both forms."""
+"""Prints facts, rows, plans and failures, as text or as JSON."""
 
 
-def _whole(value: object) -> str:
-    """A cell of a table: prose may be cut, what has no spaces is a number, an id or a name."""
-    text = shown(value)
-    return shown(text, _WIDEST if " " in text else _LONGEST)
+def _cell_text(value: object) -> str:
+    """Return a table's cell, cut to 60 characters if it has spaces, else to 400."""
+    text = format_value(value)
+    return format_value(text, _WIDEST if " " in text else _LONGEST)
 
 
 def _plan_facts(stream: StreamPlan) -> dict[str, object]:
+    """Return the facts to print about a stream of a plan."""
     state = "a new table"
     if stream.exists:
         state = f"version {stream.version}" if stream.version is not None else "exists"

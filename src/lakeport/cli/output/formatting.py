@@ -1,7 +1,7 @@
-"""Values as people read them: numbers, sizes, tables, and text that can't drive a terminal.
+"""Formats values for people: numbers, sizes and tables; control characters are escaped.
 
 ```
-fits ─▶ as it is    too wide ─▶ fewer columns, and which    two don't fit ─▶ a line a value
+a table that fits ─▶ all columns    too wide ─▶ fewer columns    no two fit ─▶ a line a value
 ```
 """
 
@@ -34,7 +34,7 @@ _MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def terminal_width(stream: TextIO) -> int:
-    """The columns of the terminal that a stream writes to; 0 where it is none."""
+    """Return the width of a stream's terminal in columns; 0 if it is no terminal."""
     if not stream.isatty():
         return 0
     told = os.environ.get("COLUMNS", "")
@@ -46,10 +46,10 @@ def terminal_width(stream: TextIO) -> int:
         return 80
 
 
-def nearby(text: str) -> str:
-    """A text with the paths below the working folder as someone who is there types them.
+def shorten_paths(text: str) -> str:
+    """Return a text with paths below the working folder shortened to `./...`.
 
-    >>> nearby(f"there is no table in {os.getcwd()}/lake")
+    >>> shorten_paths(f"there is no table in {os.getcwd()}/lake")
     'there is no table in ./lake'
     """
     try:
@@ -59,47 +59,48 @@ def nearby(text: str) -> str:
     return re.sub(rf"(?<![^\s'\"=,(]){re.escape(here)}/", "./", text) if here else text
 
 
-def with_options(text: str, options: str) -> str:
-    """Add options to each command about a table that a text names; return the text.
+def add_options(text: str, options: str) -> str:
+    """Return a text with options added to each `lakeport table` command in it.
 
-    >>> with_options("`lakeport table history s3://b/t` tells.", " --to prod.yaml")
+    >>> add_options("`lakeport table history s3://b/t` tells.", " --to prod.yaml")
     '`lakeport table history s3://b/t --to prod.yaml` tells.'
     """
     return _TABLE.sub(lambda found: found[0] + options, text) if options else text
 
 
-def cells(text: str) -> int:
-    """The columns that a text takes.
+def text_width(text: str) -> int:
+    """Return the columns that a text takes on a terminal.
 
-    >>> cells("name"), cells("名前"), cells("e\u0301")
+    >>> text_width("name"), text_width("名前"), text_width("e\u0301")
     (4, 4, 1)
     """
     if text.isascii():
         return len(text)
-    return sum(_cells(char) for char in text)
+    return sum(map(_character_width, text))
 
 
-def _cells(char: str) -> int:
+def _character_width(char: str) -> int:
+    """Return the columns that a character takes: 0, 1 or 2."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def padded(text: str, width: int, *, right: bool = False) -> str:
-    """A text with spaces to a width, on its left where it is to stand to the right."""
-    space = " " * (width - cells(text))
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Pad a text with spaces to a width, on the right, or on the left with `right`."""
+    space = " " * (width - text_width(text))
     return space + text if right else text + space
 
 
-def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
-    """A text's lines, broken between words; what stands in backticks stays whole if it can.
+def wrap(text: str, width: int, hanging: int = 0) -> list[str]:
+    """Wrap a text between words; text in backticks stays on one line if it fits. Return lines.
 
     Args:
-        text: one line or several, each with an indentation of its own.
-        width: the columns there are; 0 for as many as are needed.
-        hanging: how much further the lines that follow a broken one are indented.
+        text: one line or several, each with its own indentation.
+        width: columns of a line; 0: don't wrap.
+        hanging: additional indentation of continuation lines.
 
-    >>> wrapped("the same command with `--run-id X` adds nothing", 24)
+    >>> wrap("the same command with `--run-id X` adds nothing", 24)
     ['the same command with', '`--run-id X` adds', 'nothing']
     """
     if not width:
@@ -107,14 +108,15 @@ def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
     lines: list[str] = []
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip(" ")))
-        lines += _broken(line, width, indent, indent + " " * hanging)
+        lines += _wrap_line(line, width, indent, indent + " " * hanging)
     return lines
 
 
-def _broken(line: str, width: int, indent: str, following: str) -> Iterator[str]:
+def _wrap_line(line: str, width: int, indent: str, following: str) -> Iterator[str]:
+    """Yield the lines of one wrapped line; `following` indents the second and later ones."""
     current, empty = indent, True
     for space, word in _words(line, width - len(following)):
-        if not empty and cells(current) + len(space) + cells(word) > width:
+        if not empty and text_width(current) + len(space) + text_width(word) > width:
             yield current
             current, empty = following, True
         current, empty = f"{current}{'' if empty else space}{word}", False
@@ -122,41 +124,40 @@ def _broken(line: str, width: int, indent: str, following: str) -> Iterator[str]
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
-    """Words, with the spaces before each; those in backticks as one if there is room for it.
+    """Yield words with the spaces before each; text in backticks is one word if it fits.
 
-    A command is one in any case: a terminal breaks it, and what is copied from there is whole.
+    A command is one word in any case: if the terminal wraps it, it can still be copied whole.
     """
     for space, piece in _PIECE.findall(line):
-        whole = cells(piece) <= room or "`lakeport " in piece
+        whole = text_width(piece) <= room or "`lakeport " in piece
         first, *others = [piece] if whole else piece.split()
         yield space, first
         for word in others:
             yield " ", word
 
 
-def fitted(
+def fit_columns(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str] = ()
 ) -> tuple[list[int], list[str]]:
-    """Which columns of a table to show side by side.
+    """Choose the columns of a table that fit a terminal.
 
     Args:
-        columns: their names.
-        rows: their cells.
-        width: the columns of the terminal.
-        spare: the columns to leave out first, in this order; wide ones if none is named. Then
-            those on the right go. The first one stays.
+        columns: names of the columns.
+        rows: cells of the rows.
+        width: the terminal's width in columns.
+        spare: columns to leave out first, in this order; default: wide ones. Then columns are left
+            out from the right. The first column stays.
 
     Returns:
-        The columns' numbers, and the names of those that are left out; no number at all where not
-        even two fit.
+        The chosen columns' indices, and the names of the others; both empty if no two fit.
 
     >>> rows = [("flights", "336,776", "/data/lake/flights")]
-    >>> fitted(("stream", "rows", "table"), rows, 20)
+    >>> fit_columns(("stream", "rows", "table"), rows, 20)
     ([0, 1], ['table'])
-    >>> fitted(("stream", "rows", "table"), rows, 12)
+    >>> fit_columns(("stream", "rows", "table"), rows, 12)
     ([], [])
     """
-    widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(columns, *rows, strict=True)]
     names = spare or [
         name
         for wide, name in sorted(zip(widths, columns, strict=True), reverse=True)
@@ -177,13 +178,14 @@ def fitted(
 
 
 def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
+    """Return the width of a row with these columns."""
     return sum(widths[place] for place in kept) + 2 * (len(kept) - 1)
 
 
-def stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """A table as blocks of lines with a name and a value.
+def stack_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Yield a table's rows as blocks of lines, each with a column's name and value.
 
-    >>> print("\\n".join(stacked(("id", "note"), [("1", "a few words")], 12)))
+    >>> print("\\n".join(stack_rows(("id", "note"), [("1", "a few words")], 12)))
     id    1
     note  a few
           words
@@ -191,48 +193,48 @@ def stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     for number, row in enumerate(rows):
         if number:
             yield ""
-        yield from pairs(list(zip(columns, row, strict=True)), width)
+        yield from format_pairs(list(zip(columns, row, strict=True)), width)
 
 
-def pairs(
+def format_pairs(
     facts: Sequence[tuple[str, str]], width: int, indent: int = 0, first: int = 0
 ) -> Iterator[str]:
-    """Names and values, a line each; a value that is too long goes on below itself.
+    """Yield a line for each name and value; long values continue below themselves.
 
     Args:
         facts: the names and values.
-        width: the columns of the terminal; 0 for as many as are needed.
+        width: the terminal's width in columns; 0: don't wrap.
         indent: spaces before the names.
-        first: how wide the names are at least.
+        first: smallest width of the names.
     """
-    first = max(first, *(cells(name) for name, _ in facts), 0)
+    first = max(first, *(text_width(name) for name, _ in facts), 0)
     start = indent + first + 2
     for name, value in facts:
-        label = " " * indent + padded(name, first)
-        lines = wrapped(value, max(width - start, 1)) if width else [value]
-        if width and any(cells(line) > width - start for line in lines):
+        label = " " * indent + pad(name, first)
+        lines = wrap(value, max(width - start, 1)) if width else [value]
+        if width and any(text_width(line) > width - start for line in lines):
             yield label.rstrip()
-            yield from wrapped(f"{' ' * (indent + 2)}{value}", width)
+            yield from wrap(f"{' ' * (indent + 2)}{value}", width)
             continue
         for place, line in enumerate(lines):
-            yield f"{padded(label if place == 0 else '', start)}{line}".rstrip()
+            yield f"{pad(label if place == 0 else '', start)}{line}".rstrip()
 
 
-def moment(value: datetime) -> str:
-    """A moment to the second, in UTC.
+def format_time(value: datetime) -> str:
+    """Format a time to the second, in UTC.
 
     Example:
-        >>> moment(datetime.fromisoformat("2024-03-04T16:30:45.123+01:00"))
+        >>> format_time(datetime.fromisoformat("2024-03-04T16:30:45.123+01:00"))
         '2024-03-04 15:30:45Z'
     """
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-def shown(value: object, longest: int = 0) -> str:
-    r"""A value as one line of text, control characters escaped, cut to `longest` characters.
+def format_value(value: object, longest: int = 0) -> str:
+    r"""Format a value as one line; escape control characters, cut it to `longest` (0: don't cut).
 
     Example:
-        >>> shown("a\x1b[2J\nb"), shown(None), shown("abcdef", 4)
+        >>> format_value("a\x1b[2J\nb"), format_value(None), format_value("abcdef", 4)
         ('a\\x1b[2J\\nb', 'null', 'abc…')
     """
     if value is None:
@@ -245,18 +247,18 @@ def shown(value: object, longest: int = 0) -> str:
     return f"{text[: longest - 1]}…" if 0 < longest < len(text) else text
 
 
-def printable(text: str) -> str:
-    r"""A text of several lines, control characters within them escaped.
+def escape_controls(text: str) -> str:
+    r"""Escape control characters in a text, except for line breaks.
 
     Example:
-        >>> printable("no table in a\x1b[2J\n\nHint: b")
+        >>> escape_controls("no table in a\x1b[2J\n\nHint: b")
         'no table in a\\x1b[2J\n\nHint: b'
     """
-    return "\n".join(map(shown, text.split("\n")))
+    return "\n".join(map(format_value, text.split("\n")))
 
 
 def _iso(value: date) -> str:
-    """A date or a moment as ISO 8601 has it, spaced for people.
+    """Format a date or time as ISO 8601 with a space in place of the T.
 
     >>> _iso(datetime(2024, 3, 4, 15, 30, tzinfo=UTC))
     '2024-03-04 15:30:00Z'
@@ -264,32 +266,32 @@ def _iso(value: date) -> str:
     return value.isoformat().replace("T", " ").replace("+00:00", "Z")
 
 
-def phrase(value: object) -> str:
-    """A value in words: a list with commas, a mapping as pairs, whole numbers with thousands.
+def format_words(value: object) -> str:
+    """Format a value in words: a list with commas, a mapping as pairs, whole numbers as 12,000.
 
     Example:
-        >>> phrase(["a", "b"]), phrase({"a": 1}), phrase([]), phrase(12000)
+        >>> format_words(["a", "b"]), format_words({"a": 1}), format_words([]), format_words(12000)
         ('a, b', 'a=1', 'none', '12,000')
     """
     if isinstance(value, Mapping):
-        value = [f"{key}={shown(item)}" for key, item in value.items()]
+        value = [f"{key}={format_value(item)}" for key, item in value.items()]
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown(item) for item in value) or "none"
+        return ", ".join(format_value(item) for item in value) or "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return shown(value)
+    return format_value(value)
 
 
 def is_list_of_objects(value: object) -> TypeGuard[list[Mapping[str, object]]]:
-    """Whether a value is a list of mappings, to show as a table."""
+    """Whether a value is a list of mappings, which is printed as a table."""
     return bool(value) and isinstance(value, list) and all(isinstance(v, Mapping) for v in value)
 
 
-def readable(facts: Mapping[str, object]) -> dict[str, object]:
-    """Facts as people read them: sizes with their unit, moments to the second.
+def format_facts(facts: Mapping[str, object]) -> dict[str, object]:
+    """Return facts with sizes and times formatted for people; others are unchanged.
 
     Example:
-        >>> readable({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
+        >>> format_facts({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
         {'bytes': '1.2 KB', 'last_change': '2024-03-04 15:30:45Z'}
     """
     found: dict[str, object] = {}
@@ -297,17 +299,17 @@ def readable(facts: Mapping[str, object]) -> dict[str, object]:
         if "bytes" in name and isinstance(value, int):
             found[name] = format_size(value)
         elif name in _MOMENTS and isinstance(value, str):
-            found[name] = moment(datetime.fromisoformat(value))
+            found[name] = format_time(datetime.fromisoformat(value))
         else:
             found[name] = value
     return found
 
 
-def jsonable(value: object) -> object:
-    """A value as JSON can hold it: bytes in Base64, what JSON lacks as text.
+def to_jsonable(value: object) -> object:
+    """Convert a value to types of JSON: bytes to Base64, NaN, dates and others to text.
 
     Example:
-        >>> jsonable({"a": float("nan"), "b": b"x", "c": [date(2024, 3, 4)]})
+        >>> to_jsonable({"a": float("nan"), "b": b"x", "c": [date(2024, 3, 4)]})
         {'a': 'nan', 'b': 'eA==', 'c': ['2024-03-04']}
     """
     if value is None or isinstance(value, (bool, int, str)):
@@ -317,20 +319,20 @@ def jsonable(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
+        return {str(key): to_jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
+        return [to_jsonable(item) for item in value]
     return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
 
 
-def landed_line(landed: Landed) -> str:
-    """One landed batch as one line.
+def batch_line(landed: Landed) -> str:
+    """Return the line about a landed or skipped batch.
 
     Example:
-        >>> landed_line(Landed("flights", "/lake/flights", 0, 9, ("a",), 1200, version=3))
+        >>> batch_line(Landed("flights", "/lake/flights", 0, 9, ("a",), 1200, version=3))
         'flights: batch 1 landed, 9 rows, 1 file, 1.2 KB, version 3'
     """
-    start = f"{shown(landed.stream)}: batch {landed.sequence + 1}"
+    start = f"{format_value(landed.stream)}: batch {landed.sequence + 1}"
     if landed.skipped:
         why = landed.notes[0] if landed.notes else "this run had landed it before"
         return f"{start} skipped, {why}"
@@ -340,44 +342,46 @@ def landed_line(landed: Landed) -> str:
 
 
 def report_row(stream: StreamReport) -> tuple[str, ...]:
-    """One stream's cells under `REPORT_COLUMNS`."""
+    """Return a stream's cells under `REPORT_COLUMNS`."""
     versions = "-"
     if stream.first_version is not None:
         first, last = stream.first_version, stream.last_version
         versions = str(first) if first == last else f"{first}-{last}"
     return (
-        shown(stream.stream),
+        format_value(stream.stream),
         format_count(stream.rows),
         format_count(stream.files),
         format_size(stream.bytes),
         versions,
         f"{stream.seconds:.1f}",
-        shown(stream.table),
+        format_value(stream.table),
     )
 
 
-def closing_line(report: LandingReport) -> str:
-    """What a run came to, as one line.
+def summary_line(report: LandingReport) -> str:
+    """Return the last line about a run: rows, target, duration, run id and engine.
 
     Example:
         >>> now = datetime.fromisoformat("2024-03-04T15:30:45+00:00")
-        >>> closing_line(LandingReport("r1", "/lake", now, now, 0.4))
+        >>> summary_line(LandingReport("r1", "/lake", now, now, 0.4))
         '0 rows landed in /lake, 0.4 s, run r1'
     """
-    landed, run = pluralize(report.rows, "row"), f"run {shown(report.run_id)}"
+    landed, run = pluralize(report.rows, "row"), f"run {format_value(report.run_id)}"
     by = f", {report.engine}" if report.engine.name else ""
     if report.ok:
-        return f"{landed} landed in {shown(report.target)}, {report.seconds:.1f} s, {run}{by}"
+        return (
+            f"{landed} landed in {format_value(report.target)}, {report.seconds:.1f} s, {run}{by}"
+        )
     return f"{landed} landed before the error, {run}{by}"
 
 
 def column_lines(stream: StreamReport, width: int) -> list[str]:
-    """The columns that a stream landed, with their types, on as many lines as anyone reads.
+    """Return lines with a stream's columns and their types, four at most, then "and N more".
 
-    No name is cut: what has no room is left out, and counted.
+    Names are not cut: those that don't fit are left out.
 
     Args:
-        stream: the stream.
+        stream: the stream's report.
         width: characters of a line.
 
     Example:
@@ -385,25 +389,25 @@ def column_lines(stream: StreamReport, width: int) -> list[str]:
         >>> column_lines(StreamReport("people", columns=columns), 34)
         ['  people: id integer, name string,', '    born date, city string']
     """
-    told = [f"{shown(name)} {type_}" for name, type_ in stream.columns.items()]
+    told = [f"{format_value(name)} {type_}" for name, type_ in stream.columns.items()]
     fit = [each.replace(" ", _KEPT) for each in told if len(each) + 5 <= width]
-    lines = wrapped(f"  {shown(stream.stream)}: {', '.join(fit)}", width, hanging=2)
+    lines = wrap(f"  {format_value(stream.stream)}: {', '.join(fit)}", width, hanging=2)
     kept = [line.replace(_KEPT, " ") for line in lines[:_MOST_LINES]]
     left = len(told) - len(fit) + sum(len(line.split()) for line in lines[_MOST_LINES:])
     more = [f"    and {left} more"] if left else []
     return [*kept, *more] if told else []
 
 
-def footnotes(report: LandingReport) -> list[str]:
-    """Everything about a run that its table has no column for."""
+def report_notes(report: LandingReport) -> list[str]:
+    """Return notes and warnings about a run that its table has no column for."""
     notes = []
     for stream in report.streams:
-        name = shown(stream.stream)
+        name = format_value(stream.stream)
         if stream.rejected:
             notes.append(f"{name}: {pluralize(stream.rejected, 'bad record')} set aside")
         for field, number in stream.dropped.items():
             records = pluralize(number, "record")
-            notes.append(f"{name}: undeclared field {shown(field)} dropped from {records}")
+            notes.append(f"{name}: undeclared field {format_value(field)} dropped from {records}")
         if stream.skipped_batches:
             batches = pluralize(stream.skipped_batches, "batch")
             notes.append(f"{name}: {batches} skipped, landed before")
@@ -418,36 +422,36 @@ def footnotes(report: LandingReport) -> list[str]:
             files = pluralize(stream.removed_files, "file")
             known = f" ({pluralize(stream.removed_rows, 'row')})" if stream.removed_rows else ""
             notes.append(f"{name}: {files} replaced{known}")
-        notes += [shown(note) for note in stream.notes]
-        notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
+        notes += [format_value(note) for note in stream.notes]
+        notes += [f"{name}: {format_value(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         verb = "belongs" if report.stray_lines == 1 else "belong"
         notes.append(f"{pluralize(report.stray_lines, 'line')} {verb} to no stream")
-    notes += [f"bad records are in {shown(uri)}" for uri in report.quarantine]
-    notes += [shown(warning) for warning in report.warnings]
+    notes += [f"bad records are in {format_value(uri)}" for uri in report.quarantine]
+    notes += [format_value(warning) for warning in report.warnings]
     return notes
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as aligned lines; columns of numbers to the right.
+    """Return a table as aligned lines; columns of numbers are aligned to the right.
 
     Example:
         >>> table_lines(("stream", "rows"), [("flights", "336,776"), ("airports", "1,458")])
         ['stream       rows', 'flights   336,776', 'airports    1,458']
     """
     texts = [list(columns), *(list(row) for row in rows)]
-    widths = [max(cells(row[i]) for row in texts) for i in range(len(columns))]
-    right = [numeric(row[i] for row in texts[1:]) for i in range(len(columns))]
+    widths = [max(text_width(row[i]) for row in texts) for i in range(len(columns))]
+    right = [are_numbers(row[i] for row in texts[1:]) for i in range(len(columns))]
     return [
         "  ".join(
-            padded(text, width, right=left)
+            pad(text, width, right=left)
             for text, width, left in zip(row, widths, right, strict=True)
         ).rstrip()
         for row in texts
     ]
 
 
-def numeric(texts: Iterable[str]) -> bool:
-    """Whether all these cells are numbers, sizes included."""
+def are_numbers(texts: Iterable[str]) -> bool:
+    """Whether all cells are numbers or sizes, and at least one is known."""
     found = [text for text in texts if text not in ("-", "?", "null")]
     return bool(found) and all(map(_NUMBER.fullmatch, found))

@@ -1,4 +1,4 @@
-"""Help pages: commands and options in groups, and examples at the end."""
+"""Help texts in groups with examples, and `Guard`, which turns a command's errors to output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
-from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, last_words
+from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, on_forced_end
 from lakeport.errors import LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure
@@ -47,24 +47,23 @@ _COMPLETION: Final = {
 _TYPE: Final = re.compile(r"<[^>]*>")
 
 RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
-"""The hint of a load with the option `--run-id` that is asked to end."""
+"""Hint when a signal ends a load that has the option `--run-id`."""
 
 _DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
 
 
-def about(
+def command_help(
     group: str, *examples: str, words: str = "", late: Callable[[], Any] | None = None
 ) -> dict[str, Any]:
-    r"""How a command is shown: `app.command("land", **about(LAND, "lakeport land a.csv ..."))`.
+    r"""Return the arguments of `app.command` about a command's help.
 
     Args:
-        group: the heading that the program's help has it under.
-        examples: command lines, which end its own help.
+        group: the command's heading in the program's help.
+        examples: command lines, at the end of its own help.
         words: a paragraph before them.
-        late: makes the command with its options, of what takes a while to load; default: it is
-            there already.
+        late: makes the command with its options when they are needed, if that takes long.
 
-    >>> about(LOOK, "lakeport tables ./lake")["epilog"]
+    >>> command_help(LOOK, "lakeport tables ./lake")["epilog"]
     '\x08\nExamples:\n  lakeport tables ./lake'
     """
     lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
@@ -73,8 +72,8 @@ def about(
     return {"cls": kind, "rich_help_panel": group, "epilog": epilog}
 
 
-def group(text: str) -> typer.Typer:
-    """Return a group of commands, with its help, which its name alone shows."""
+def make_group(text: str) -> typer.Typer:
+    """Return a group of commands that prints its help if no command is given."""
 
     def help_alone(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
@@ -90,22 +89,22 @@ def group(text: str) -> typer.Typer:
 
 
 class _Command(TyperCommand):
-    """A command whose options stand under the headings that they name."""
+    """A command whose help lists options under their headings."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What may stand behind the command's name."""
+        """Return the arguments for the usage line, without braces."""
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, options, and the options of each heading."""
+        """Write the arguments, the options, and the options under each heading."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
                 name = param.metavar or (param.name or "").upper()
-                record = (_named(record[0], name, param.param_type_name), record[1])
+                record = (_with_placeholder(record[0], name, param.param_type_name), record[1])
                 plain = "Arguments" if param.param_type_name == "argument" else "Options"
                 heading = getattr(param, "rich_help_panel", None) or plain
                 sections.setdefault(heading, []).append(record)
@@ -113,7 +112,7 @@ class _Command(TyperCommand):
 
 
 class _LateCommand(_Command):
-    """A command whose options are made when they are asked for."""
+    """A command whose options are made when they are first needed."""
 
     def __init__(self, late: Callable[[], Any], **given: Any) -> None:
         super().__init__(**given)
@@ -129,44 +128,46 @@ class _LateCommand(_Command):
         return super().get_params(ctx)
 
 
-def _named(shown: str, name: str, kind: str) -> str:
-    """What a parameter is called in a help page, its value by a name, not by Python's type.
+def _with_placeholder(text: str, name: str, kind: str) -> str:
+    """Return a parameter's text in help with its placeholder in place of Python's type.
 
-    >>> _named("--table <str>", "TABLE", "option"), _named("SQL <str>", "SQL", "argument")
-    ('--table TABLE', 'SQL')
+    >>> [_with_placeholder("--table <str>", "TABLE", "option")]
+    ['--table TABLE']
     """
-    return name if kind == "argument" else _TYPE.sub(name, shown)
+    return name if kind == "argument" else _TYPE.sub(name, text)
 
 
 class Commands(TyperGroup):
-    """A program or a group of commands; its help has the commands under their groups' headings."""
+    """A program or a group of commands whose help lists commands under headings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take a shell's name behind the options about completion, which else ask what runs."""
+        """Parse arguments; the completion options may be followed by a shell's name."""
         if ctx.parent is None and len(args) == 2 and args[0] in _COMPLETION:
             param: Any = None  # they have no use for it
             _COMPLETION[args[0]](ctx, param, args[1])  # ends the process
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, those of groups of commands by their whole names."""
+        """Write the commands under their headings, with their full names."""
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
-        for name, command in _leaves(self, ""):
+        for name, command in _walk_commands(self, ""):
             group = getattr(command, "rich_help_panel", None) or SET_UP
             sentence = (command.help or "").strip().partition("\n")[0]
             sections.setdefault(group, []).append((name, sentence))
         _write(formatter, sections)
 
 
-def _leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _walk_commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each visible command of a group and its subgroups, with its full name."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from _leaves(command, f"{path}{name} ")
+            yield from _walk_commands(command, f"{path}{name} ")
         elif not command.hidden:
             yield f"{path}{name}", command
 
 
 def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
+    """Write sections of names and texts; leave out empty ones."""
     for heading, rows in sections.items():
         if rows:
             with formatter.section(heading):
@@ -174,14 +175,14 @@ def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
 
 
 class Guard:
-    """Runs a command's body: `with Guard(output, debug) as guard: ...`.
+    """Context manager around a command's body that prints its error and ends with its exit code.
 
     Args:
-        output: prints or logs the error that ends the command, and has counted what landed.
-        debug: whether errors come with their traceback.
+        output: prints or logs the error, and has counted the batches that landed.
+        debug: whether to print errors with their traceback.
         exit_code: makes the process's exit code from the error's; default: the same.
-        cut_off: what a command that is asked to end says, and its hint; default: what a load says.
-        again: the hint of a load that is asked to end; default: none.
+        cut_off: message and hint when a signal ends the command; default: those of a load.
+        again: hint when a signal ends a load; default: none.
     """
 
     def __init__(
@@ -206,27 +207,28 @@ class Guard:
         to: str | None = None,
         set_keys: Iterable[str] | None = None,
     ) -> None:
-        """Mask this config's secrets in everything that an error says from now on.
+        """Mask a config's secrets in all errors from now on.
 
         Args:
-            config: has the secrets.
-            to: the target as the command line names it: commands that hints name get it as `--to`
-                if it is a config file.
-            set_keys: the command line's `--set`, of which they get those about the store.
+            config: the config.
+            to: the target as the command line names it; if it is a config file, commands in hints
+                get it as `--to`.
+            set_keys: the command line's `--set`; commands in hints get those about the store.
         """
         self._secrets += config.secrets()
-        self._output.options = self._output.options or _options(type(config), to, set_keys or ())
+        options = _store_options(type(config), to, set_keys or ())
+        self._output.options = self._output.options or options
 
     def __enter__(self) -> Guard:
-        self._listening.enter_context(last_words(self._tell_cut_off))
+        self._listening.enter_context(on_forced_end(self._report_forced_end))
         if not self._debug:
-            # py4j logs stack traces when the JVM goes, of which `_tell` speaks in one sentence.
-            self._listen("", logging.NullHandler())
-            self._listen("lakeport", logging.StreamHandler())
+            # py4j logs stack traces when the JVM ends; `_report` prints one sentence instead.
+            self._add_handler("", logging.NullHandler())
+            self._add_handler("lakeport", logging.StreamHandler())
         return self
 
-    def _listen(self, name: str, handler: logging.Handler) -> None:
-        """Add a handler for as long as the body runs, unless there is one, as of an outer guard."""
+    def _add_handler(self, name: str, handler: logging.Handler) -> None:
+        """Add a log handler while the body runs, unless the logger has one already."""
         logger = logging.getLogger(name)
         if not logger.handlers:
             logger.addHandler(handler)
@@ -243,21 +245,22 @@ class Guard:
             self._output.close()
         finally:
             if error is not None and not isinstance(error, (typer.Exit, SystemExit)):
-                code = self._tell(error)
+                code = self._report(error)
                 raise typer.Exit(self._exit_code(code)) from None
 
-    def _tell_cut_off(self, kind: type[KeyboardInterrupt]) -> None:
-        """Tell that the command is ended from outside, while it still does something."""
+    def _report_forced_end(self, kind: type[KeyboardInterrupt]) -> None:
+        """Print that a signal ends the command while its body still runs."""
         end = kind()
         if unknown := Cancellation.all_unknown_commits():
             end.add_note(unknown)
         with suppress(Exception):
             self._output.close()
-        self._tell(end)
+        self._report(end)
 
-    def _tell(self, error: BaseException) -> int:
+    def _report(self, error: BaseException) -> int:
+        """Print an error; return its exit code."""
         if isinstance(error, BrokenPipeError):
-            mute_stdout()
+            discard_stdout()
             return 1
         failure, code = self._failure_of(error)
         text = ""
@@ -267,17 +270,22 @@ class Guard:
         return code
 
     def _failure_of(self, error: BaseException) -> tuple[Failure, int]:
+        """Return an error's words and its exit code."""
         if isinstance(error, LakeportError):
             return Failure.of(error), error.exit_code
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            said, hint = self._cut_off or (self._durable(_unknown(error)), self._again)
-            failure = Failure(word.title(), f"{word}; {said}", hint)
+            message, hint = self._cut_off or (
+                self._durable_batches(_join_notes(error)),
+                self._again,
+            )
+            failure = Failure(word.title(), f"{word}; {message}", hint)
             return failure, TERMINATED if ended else INTERRUPTED
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 
-    def _durable(self, unknown: str) -> str:
+    def _durable_batches(self, unknown: str) -> str:
+        """Return which batches of a load are durable, in words; `unknown`: uncertain commits."""
         landed = self._output.landed
         if not landed:
             return unknown or "nothing was landed"
@@ -285,8 +293,8 @@ class Guard:
         return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
 
 
-def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
-    """Return the options that a command about one table needs to reach its target's store."""
+def _store_options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
+    """Return the options for a command about a table to connect to its store; may be empty."""
     from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
 
@@ -298,14 +306,14 @@ def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> 
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _unknown(error: BaseException) -> str:
-    """Join the notes of an error and its causes, which name commits whose outcome is unknown."""
+def _join_notes(error: BaseException) -> str:
+    """Join the notes of an error and its causes; they name commits whose outcome is unknown."""
     notes = (getattr(each, "__notes__", ()) for each in walk_causes(error, contexts=True))
     return "; ".join(chain.from_iterable(notes))
 
 
-def mute_stdout() -> None:
-    """Send what is still buffered for a reader that went away to nowhere."""
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null, once its reader is gone; buffered text would raise an error."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""How a run of a lake's file goes on, and what came of it: a line for each load, then a table."""
+"""Output of `lakeport run`: a line for each load while it runs, then a table, or JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import cells, padded, shown
-from lakeport.cli.pages import leave_page
+from lakeport.cli.output.formatting import format_value, pad, text_width
+from lakeport.cli.pages import write_page
 from lakeport.host.scratch import check_output_path, write_output
 from lakeport.loading.progress import ProgressState, format_duration, format_line
 from lakeport.loading.report import fan_out
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("load", "rows", "rejected", "seconds", "outcome", "table")
 _SPARE: Final = ("table", "seconds", "rejected")
-_MOST: Final = 12  # loads that are shown while they run
-_LONGEST: Final = 24  # characters of a load's name there
+_MOST: Final = 12  # running loads that are shown
+_LONGEST: Final = 24  # characters of a running load's name
 
 
-class Loads(PipelineObserver):
-    """For people: a line for each load that runs on a terminal, for each that ended elsewhere.
+class ConsoleLoads(PipelineObserver):
+    """Prints a run for people: running loads on a terminal, else a line for each ended load.
 
     Args:
-        console: what the command speaks through.
+        console: the command's output.
     """
 
     def __init__(self, console: Console) -> None:
@@ -42,27 +42,27 @@ class Loads(PipelineObserver):
         self._lock = threading.Lock()
         self._running: dict[str, tuple[float, int]] = {}  # load -> since when, rows landed so far
         self._ended = self._failed = 0
-        progress.tell(self.lines)
+        progress.set_lines(self.lines)
 
     def on_begun(self, load: str) -> None:
-        """Begin its line."""
+        """Start the load's line."""
         with self._lock:
             self._running[load] = time.monotonic(), 0
 
     def on_landed(self, load: str, landed: Landed) -> None:
-        """Count the batch, and its rows."""
+        """Count the batch and its rows."""
         with self._lock:
             self._console.landed += 1
-            if load in self._running:  # it may outlast an interrupt
+            if load in self._running:  # an interrupted load may still land batches
                 began, rows = self._running[load]
                 self._running[load] = began, rows + landed.rows
 
     def on_warning(self, load: str, text: str) -> None:
-        """Print it."""
+        """Print the warning with the load's name."""
         self._console.on_warning(f"{load}: {text}" if load else text)
 
     def on_ended(self, report: LoadReport) -> None:
-        """End its line; where lines are kept, say what it came to."""
+        """Remove the load's line; print its outcome if the output is no terminal."""
         with self._lock:
             self._running.pop(report.load, None)
             self._ended += 1
@@ -71,7 +71,7 @@ class Loads(PipelineObserver):
             self._console.say(_ended_line(report))
 
     def on_finished(self, report: PipelineReport) -> None:
-        """Print what became of every load."""
+        """Print a table of all loads, their notes and the totals."""
         self._console.close()
         told = [load for load in report.loads if load.outcome != "left out"]
         if not told and report.resumes:
@@ -80,24 +80,23 @@ class Loads(PipelineObserver):
         self._console.rows("", _COLUMNS, [_row(load) for load in told], _SPARE)
         for load in told:
             for note in _notes(load):
-                self._console.say(f"  {shown(load.load)}: {shown(note)}", hanging=2)
+                self._console.say(f"  {format_value(load.load)}: {format_value(note)}", hanging=2)
         self._console.say(_closing_line(report))
 
     def lines(self, moment: ProgressState, width: int) -> list[str]:
-        """A line for each load that runs: since when, the rows that it has landed, what it does."""
+        """Return a line for each running load: duration, landed rows, activity; 12 at most."""
         with self._lock:
             running = dict(self._running)
         if not running:
             return [f"{moment.label} ..."]
         does = {each.of: each for each in moment.activities}
-        first = min(_LONGEST, max(map(cells, running)))
+        first = min(_LONGEST, max(map(text_width, running)))
         told = []
         for name, (began, rows) in list(running.items())[:_MOST]:
-            start = (
-                f"{padded(shown(name, first), first)}  {format_duration(moment.now - began):>5}  "
-            )
+            label = pad(format_value(name, first), first)
+            start = f"{label}  {format_duration(moment.now - began):>5}  "
             landed = f"{pluralize(rows, 'row')} landed" if rows else ""
-            room = width - cells(start) - len(landed) - 2
+            room = width - text_width(start) - len(landed) - 2
             now = (
                 format_line(replace(does[name], name=""), moment.now, room) if name in does else ""
             )
@@ -111,10 +110,10 @@ class Loads(PipelineObserver):
 
 
 class JsonLoads(PipelineObserver):
-    """For machines: the report as one JSON document.
+    """Prints a run's report as one JSON document.
 
     Args:
-        json: what the command speaks through.
+        json: the command's output.
     """
 
     def __init__(self, json: Json) -> None:
@@ -125,19 +124,19 @@ class JsonLoads(PipelineObserver):
         self._json.on_landed(landed)
 
     def on_finished(self, report: PipelineReport) -> None:
-        """Write the report; that of a failed run comes with its error, as one document."""
+        """Write the report; one of a failed run is written with its error later."""
         self._json.on_finished(report)
 
 
-class _PipelinePage(PipelineObserver):
-    """Leaves the page of a run in a file."""
+class _RunPageWriter(PipelineObserver):
+    """Observer that writes a run's HTML page to a file when the run ends."""
 
     def __init__(self, path: Path, output: Output) -> None:
         self._path, self._output = path, output
 
     def on_finished(self, report: PipelineReport) -> None:
-        """Write the page; what has landed has landed, if that fails."""
-        leave_page(
+        """Write the page; a failure is a warning, since the rows are committed."""
+        write_page(
             build_single_page_file(build_pipeline_run_page(report.to_dict())),
             self._path,
             self._output,
@@ -145,20 +144,20 @@ class _PipelinePage(PipelineObserver):
 
 
 def observer(output: Output, page: Path | None) -> PipelineObserver:
-    """Return the observer of a run that prints it, and leaves its page in a file if one is named.
+    """Return the observer that prints a run, and writes a page if a path is given.
 
     Raises:
-        ConfigError: nothing can be written there.
+        ConfigError: the path can't be written to.
     """
-    shown = JsonLoads(output) if isinstance(output, Json) else Loads(output)
+    printer = JsonLoads(output) if isinstance(output, Json) else ConsoleLoads(output)
     if page is None:
-        return shown
+        return printer
     check_output_path(page)
-    return fan_out(_PipelinePage(page, output), shown)
+    return fan_out(_RunPageWriter(page, output), printer)
 
 
 def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
-    """Print what a run would do, the steps, then each load; write its page if a file is named."""
+    """Print a run's plan: its steps, then each load; write a page if a path is given."""
     if page is not None:
         write_output(build_single_page_file(build_pipeline_plan_page(plan)).html, page)
     if not isinstance(output, Console):
@@ -167,13 +166,13 @@ def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
     output.close()
     output.say(f"nothing is written: a run would do {pluralize(len(plan.loads), 'load')}")
     for number, step in enumerate(plan.steps, 1):
-        output.say(f"  {number}. {', '.join(map(shown, step))}", hanging=3)
+        output.say(f"  {number}. {', '.join(map(format_value, step))}", hanging=3)
     for load in plan.loads:
         output.facts(load.load, load.in_words)
 
 
 def _ended_line(report: LoadReport) -> str:
-    name = shown(report.load)
+    name = format_value(report.load)
     if report.outcome == "skipped":
         return f"{name}: skipped, {report.reason}"
     return f"{name}: {report.outcome}, {pluralize(report.rows, 'row')}, {report.seconds:.1f} s"
@@ -192,7 +191,7 @@ def _row(load: LoadReport) -> tuple[str, ...]:
 
 
 def _notes(load: LoadReport) -> list[str]:
-    """What the table has no column for."""
+    """Return a load's warnings, or why it was skipped."""
     if load.outcome == "skipped":
         return [f"skipped: {load.reason}"]
     if load.landing is None:
@@ -208,4 +207,6 @@ def _closing_line(report: PipelineReport) -> str:
     rows = pluralize(report.rows, "row")
     engines = [load.landing.engine.info for load in report.loads if load.landing is not None]
     by = "".join(f", by {engine}" for engine in dict.fromkeys(engines) if engine)
-    return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}{by}"
+    return (
+        f"{rows} landed by {loads}, {report.seconds:.1f} s, run {format_value(report.run_id)}{by}"
+    )

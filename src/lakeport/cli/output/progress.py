@@ -1,4 +1,4 @@
-"""What goes on, on the terminal that a command runs on: lines that are drawn anew in place."""
+"""Shows a command's progress: lines redrawn in place on a terminal, or lines at intervals."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _QUIET: Final = frozenset({"--json", "--help", "-h"})
 
 
 class Terminal:
-    """Lines at the end of a terminal's text, gone when nothing goes on any more.
+    """Progress lines at the end of a terminal's text, redrawn in place and removed at the end.
 
     Args:
         out: the terminal.
 
     Attributes:
-        lines: makes them, of what goes on and the columns there are.
+        lines: makes the lines from the progress and the terminal's width in columns.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -50,7 +50,7 @@ class Terminal:
         self._live: Live | None = None
 
     def draw(self, moment: ProgressState) -> None:
-        """Draw the lines in place of those that are there."""
+        """Redraw the lines."""
         width = shutil.get_terminal_size().columns - 1
         told = "\n".join(self.lines(moment, width))
         from rich.text import Text
@@ -60,7 +60,7 @@ class Terminal:
         self._live.update(Text(told), refresh=True)
 
     def clear(self) -> None:
-        """Take the lines away."""
+        """Remove the lines."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -84,12 +84,12 @@ _shown: list[Progress] = []  # at most one: a process has one terminal
 
 
 def begin(label: str, out: TextIO, err: TextIO) -> None:
-    """Show what goes on from now on, until `end`; nothing where nobody wants to know.
+    """Show progress until `end`, or change its label; do nothing if progress is switched off.
 
     Args:
-        label: what the command does.
-        out: where its result goes; a terminal there serves if `err` is none.
-        err: where to show it: drawn on a terminal, else as lines at intervals.
+        label: what the command does, such as "landing".
+        out: the result's stream; progress goes here if only this is a terminal.
+        err: the stream for progress: redrawn on a terminal, else as lines at intervals.
     """
     if _shown:
         _shown[0].label = label
@@ -101,10 +101,10 @@ def begin(label: str, out: TextIO, err: TextIO) -> None:
 
 
 def begin_early(arguments: Sequence[str]) -> None:
-    """Show that a command has begun, before what it takes is loaded, if it may take a while.
+    """Show progress before the command's modules are imported, if the command may take a while.
 
     Args:
-        arguments: the command line behind the program's name.
+        arguments: the command line after the program's name.
     """
     verb = command_name(arguments)
     if verb in _LABELS and _QUIET.isdisjoint(arguments):
@@ -112,24 +112,24 @@ def begin_early(arguments: Sequence[str]) -> None:
 
 
 def note(text: str) -> None:
-    """Show a further line from now on."""
+    """Show one more line of text from now on."""
     for each in _shown:
         each.note = text
 
 
-def tell(lines: Callable[[ProgressState, int], list[str]]) -> None:
-    """Have a terminal show other lines from now on; see `Terminal`."""
+def set_lines(lines: Callable[[ProgressState, int], list[str]]) -> None:
+    """Make a terminal's lines by another function from now on; see `Terminal`."""
     for each in _shown:
         if isinstance(each.display, Terminal):
             each.display.lines = format_lines
 
 
 def end() -> None:
-    """Show nothing more; fine if nothing was shown."""
+    """Stop showing progress, if it is shown."""
     while _shown:
         _shown.pop().end()
 
 
 def hide() -> AbstractContextManager[None]:
-    """Show nothing while the body writes to the terminal."""
+    """Return a context manager that hides progress while its body writes to the terminal."""
     return _shown[0].hide() if _shown else nullcontext()

@@ -10,7 +10,7 @@ import pytest
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.formatting import (
     column_lines,
-    shown,
+    format_value,
     table_lines,
 )
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
@@ -227,8 +227,8 @@ def test_words() -> None:
         "3,000.0 TB",
     ]
     assert format_count(0) == "0"
-    assert shown("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
-    assert shown(False) == "false" and shown("é ü") == "é ü"
+    assert format_value("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
+    assert format_value(False) == "false" and format_value("é ü") == "é ü"
     assert table_lines(("a", "b"), []) == ["a  b"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.formatting import cells, fitted, nearby, wrapped
+from lakeport.cli.output.formatting import fit_columns, shorten_paths, text_width, wrap
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.model import StreamReport
 from tests.unit.cli.output.test_console import NOW, PLAN, REPORT, Terminal
@@ -27,17 +27,17 @@ def shown(width: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Console, Termina
 
 @given(WORDS, st.integers(8, 80), st.integers(0, 6))
 def test_wrapping_loses_no_word(text: str, width: int, hanging: int) -> None:
-    lines = wrapped(text, width, hanging)
+    lines = wrap(text, width, hanging)
     assert " ".join(lines).split() == text.split()
     for line in lines:
-        assert cells(line) <= width or len(line.split()) <= 1
+        assert text_width(line) <= width or len(line.split()) <= 1
 
 
 def test_a_command_stays_whole() -> None:
     text = "Hint: name it, or run `lakeport table optimize ./lake/flights`, which takes a while."
     for width in range(20, 90):
         assert any(
-            "`lakeport table optimize ./lake/flights`," in line for line in wrapped(text, width)
+            "`lakeport table optimize ./lake/flights`," in line for line in wrap(text, width)
         )
 
 
@@ -51,7 +51,7 @@ def test_a_command_stays_whole() -> None:
 )
 def test_columns_fit_or_are_named(rows: list[list[str]], width: int) -> None:
     columns = [f"c{number}" for number in range(len(rows[0]))]
-    kept, missing = fitted(columns, rows, width)
+    kept, missing = fit_columns(columns, rows, width)
     if kept:
         assert kept[0] == 0
         total = sum(max(len(row[i]) for row in (columns, *rows)) for i in kept) + 2 * (
@@ -65,7 +65,7 @@ def test_a_report_at_60_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     output, out, _ = shown(60, monkeypatch)
     output.on_finished(REPORT)
     lines = out.getvalue().splitlines()
-    assert all(cells(line) <= 60 for line in lines), lines
+    assert all(text_width(line) <= 60 for line in lines), lines
     assert "…" not in out.getvalue() and "..." not in out.getvalue()
     assert "336,776" in out.getvalue() and "8.1 MB" in out.getvalue()
     assert re.search(r"not shown: .*table \(a wider terminal, or --json\)", " ".join(lines))
@@ -98,7 +98,7 @@ def test_facts_plans_and_errors_at_60_columns(monkeypatch: pytest.MonkeyPatch) -
     output.plan(PLAN)
     output.failure(Failure("X", "a message of many words " * 6, "do `lakeport tables lake` " * 5))
     for line in (out.getvalue() + err.getvalue()).splitlines():
-        assert cells(line) <= 60, line
+        assert text_width(line) <= 60, line
     assert "x" * 55 in out.getvalue()
 
 
@@ -154,7 +154,8 @@ def test_a_terminal_shows_paths_from_the_working_folder(
 def test_paths_stay_whole_where_nobody_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        nearby(f"{tmp_path}/a {tmp_path}x/b /x{tmp_path}/c") == f"./a {tmp_path}x/b /x{tmp_path}/c"
+        shorten_paths(f"{tmp_path}/a {tmp_path}x/b /x{tmp_path}/c")
+        == f"./a {tmp_path}x/b /x{tmp_path}/c"
     )
     err = io.StringIO()
     Console(io.StringIO(), err).failure(Failure("X", f"no table in {tmp_path}/lake"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.cli.guide.pages import pages, print_page
+from lakeport.cli.guide.pages import pages, print_markdown
 
 
 @pytest.mark.parametrize("name", ["errors/SchemaConflict", "concepts"])
@@ -12,7 +12,7 @@ def test_a_page_begins_at_the_left_and_names_commands_for_its_links(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    print_page(pages()[name].read_text("utf-8"), name)
+    print_markdown(pages()[name].read_text("utf-8"), name)
     seen = capsys.readouterr().out
     assert seen.startswith(pages()[name].read_text("utf-8").partition("\n")[0].lstrip("# "))
     assert "lakeport docs " in seen and ".md" not in seen

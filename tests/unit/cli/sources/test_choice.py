@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.cli.land import source_of
+from lakeport.cli.land import choose_source
 from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError
 
@@ -22,7 +22,7 @@ OPTIONS = {
 
 
 def named(names: list[str] | None = None, **given: Any) -> Any:
-    return source_of(names or [], {**OPTIONS, **given}, {"WORD": "s3cret"})
+    return choose_source(names or [], {**OPTIONS, **given}, {"WORD": "s3cret"})
 
 
 def test_files_are_what_is_named_or_described() -> None:
