@@ -191,10 +191,12 @@ def format_action(kind: str, body: Mapping[str, Any]) -> str:
 
 
 def _escape(text: str) -> str:
+    """Escape characters as Spark does in folder names."""
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 
 def _escape_value(text: str) -> str:
+    """Escape a partition value; a text like the name of null gets a `%5F`."""
     return f"%5F{text[1:]}" if text == NULL_FOLDER else _escape(text)
 
 
@@ -376,6 +378,7 @@ def parse_actions(data: bytes, name: str) -> list[Action]:
 
 
 def _parse_line(line: bytes, number: int, name: str) -> Action:
+    """Parse one line leniently; DestinationError if it is no action."""
     try:
         return msgspec.convert(json.loads(line), Action, strict=False)
     except (ValueError, msgspec.ValidationError) as error:

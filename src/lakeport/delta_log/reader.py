@@ -479,6 +479,7 @@ def read_commits(storage: Storage, keys: Sequence[str]) -> Iterator[list[Action]
 
 
 def _read_actions(storage: Storage, key: str) -> list[Action]:
+    """Read a commit file; DestinationError if it is gone."""
     data = storage.get(key)
     if data is None:
         raise DestinationError(

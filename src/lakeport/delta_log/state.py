@@ -264,6 +264,7 @@ def _file_field(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
 
 
 def _file_type(spark: Any, type_: pa.DataType) -> pa.DataType:
+    """Return a type as data files have it; `spark` is Delta's JSON of the type."""
     if pa.types.is_struct(type_) and type_.num_fields:
         fields = {field["name"]: field for field in spark["fields"]}
         return pa.struct([_file_field(fields[child.name], child) for child in type_])
@@ -278,6 +279,7 @@ def _file_type(spark: Any, type_: pa.DataType) -> pa.DataType:
 
 
 def _physical_name(field: Mapping[str, Any]) -> str:
+    """Return a field's name in data files."""
     return str(field["metadata"].get(_PHYSICAL, field["name"]))
 
 

@@ -264,6 +264,7 @@ def _is_archivable(app: str) -> bool:
 
 
 def _archive_key(folder: str, app: str) -> str:
+    """Return the key of an application's archived numbers."""
     name = hashlib.sha256(app.encode("utf-8", "surrogatepass")).hexdigest()
     below = f"_lakeport/transactions/{name[:2]}/{name}.json"
     return f"{folder}/{below}" if folder else below

@@ -142,14 +142,14 @@ class TableWriter(Protocol):
         """
         ...
 
-    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
+    def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
         """Remove the rows of earlier stream versions, or mark them as deleted.
 
         Args:
             version: the stream's active version: rows of a lower one are earlier. A row without a
                 version stays.
-            of_run: `Landed.lowest_version` of each batch that the run has landed. If one is lower
-                or None, every row stays, and a warning says so.
+            lowest_versions: `Landed.lowest_version` of each batch that the run has landed. If one
+                is lower or None, every row stays, and a warning says so.
 
         Returns:
             The report of the commit, without a version if nothing was committed. None if the

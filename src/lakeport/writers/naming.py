@@ -204,14 +204,17 @@ def as_utc(clock: datetime) -> datetime:
 
 
 def _is_unsafe(char: str) -> bool:
+    """Whether a character can't stand in a path segment."""
     return char in "/\\%" or unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
 
 
 def _percent_encode(char: str) -> str:
+    """Percent-encode a character's UTF-8 bytes."""
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def _refused_error(setting: str, value: str, what: str) -> ConfigError:
+    """Return the error for a setting that has what no path may have."""
     return ConfigError(
         f"`{setting}` is {value!r}: it has {what}",
         "use folder names separated by `/`"

@@ -93,12 +93,14 @@ class Pace:
         return tuple(found)
 
     def _double_step(self) -> None:
+        """Double the steps' length, joining each two."""
         before, self._steps = self._steps, {}
         self.step *= 2
         for step, (rows, size) in before.items():
             self._add(step // 2, rows, size)
 
     def _add(self, step: int, rows: int, size: int) -> None:
+        """Add rows and bytes to a step, by its number."""
         old_rows, old_bytes = self._steps.get(step, (0, 0))
         self._steps[step] = old_rows + rows, old_bytes + size
 
@@ -248,12 +250,14 @@ class _MeasuredWriter:
         self._out.abort()
 
     def _add_seconds(self, seconds: float) -> None:
+        """Count an upload's seconds, and take them from the stage around it."""
         if (stage := _current.get()) is not None:
             stage.within += seconds
         self._began = self._began or time.time() - seconds
         self._seconds += seconds
 
     def _report(self) -> None:
+        """Hand the collected time and bytes to the timer."""
         self._timer.add_time("uploading", self._began, time.time(), self._seconds)
         self._timer.add_work(size=self._size)
         self._began = self._seconds = 0.0

@@ -111,4 +111,5 @@ class DeltaMemory:
                 return BookmarkMove(bookmark.name, number, bookmark.after)
 
     def _key(self, number: int) -> str:
+        """Return the key of a bookmark's document."""
         return f"{self.folder}/bookmarks/{number}.json"

@@ -273,6 +273,7 @@ class StagedFiles:
             return True
 
     def _publish(self, item: Staged) -> None:
+        """Publish one file; it counts as published even if that fails."""
         self._published.add(item.key)
         self._storage.publish(item, item.key)
 
@@ -735,6 +736,7 @@ class TableChange:
         )
 
     def _has_mark(self, commit: Commit) -> bool:
+        """Whether a commit is this change's own, by its mark."""
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
 
     def _metadata_action(self, moment: int) -> str:

@@ -116,9 +116,11 @@ class TableFiles:
         return self._read(file, range(len(self.schema)), _ROWS)
 
     def _key(self, file: DataFile) -> str:
+        """Return a data file's key in the storage."""
         return "/".join(filter(None, (self.log.folder, unquote_path(file.path))))
 
     def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield columns of a file, by their indexes in the schema, in batches of `rows` rows."""
         import pyarrow.parquet as pq
 
         wanted = [self.files.field(place) for place in places]
@@ -140,6 +142,7 @@ class TableFiles:
                 yield relabel(named, schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
+        """Return a column of a file's rows: a partition value, a stored column, or nulls."""
         if field.name in self.partitions:
             value = parse_partition_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
@@ -412,6 +415,7 @@ class FileConverter:
         return collect_rewritten(self.table.log.storage, self._files(*item))
 
     def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[ConvertedFile]:
+        """Yield a task's results, up to the first with a misfit."""
         for file in files:
             converted = self._convert_file(file, number)
             yield converted
@@ -419,6 +423,7 @@ class FileConverter:
                 return
 
     def _convert_file(self, file: DataFile, number: int) -> ConvertedFile:
+        """Convert one file, or only read its values where there is no sink."""
         rows = 0
 
         def converted() -> Iterator[pa.RecordBatch]:

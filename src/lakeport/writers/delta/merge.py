@@ -96,9 +96,9 @@ class DeltaMerger:
         merge_keys: Sequence[str],
         *,
         deleted: str = "",
-        when: DeleteCondition | None = None,
-        soft: str = "",
-        apart: Sequence[str] = (),
+        delete_when: DeleteCondition | None = None,
+        soft_deleted: str = "",
+        constants: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     ) -> MergePlan:
@@ -108,15 +108,15 @@ class DeltaMerger:
             incoming: the batch's columns.
             merge_keys: the columns that identify a row, in any case.
             deleted: column that marks a row for removal; empty for none.
-            when: the values of that column which do; None to decide by its type.
-            soft: column whose value marks a row as deleted, which stays; empty for none.
-            apart: columns that the load gives every row.
+            delete_when: the values of that column which do; None to decide by its type.
+            soft_deleted: column whose value marks a row as deleted, which stays; empty for none.
+            constants: columns that the load gives every row.
             partition_keys: columns to partition a new table by.
             policy: whether columns may be added.
 
         Raises:
-            ConfigError: there are no keys, or a key's column is absent or nested; or `when` has
-                values that its column can't have.
+            ConfigError: there are no keys, or a key's column is absent or nested; or `delete_when`
+                has values that its column can't have.
             SchemaConflict: the batch does not fit the table.
         """
         table = self.writer.plan(
@@ -131,9 +131,9 @@ class DeltaMerger:
         names = {name.lower(): name for name in rows.names}
         keys = _spell_merge_keys(self.writer.stream, rows, merge_keys)
         mark = names.get(deleted.lower(), "")
-        if mark and when:
-            _check_values(rows.field(mark), when)
-        others = {*map(str.lower, (*keys, *apart)), self.created.lower(), self.updated.lower()}
+        if mark and delete_when:
+            _check_values(rows.field(mark), delete_when)
+        others = {*map(str.lower, (*keys, *constants)), self.created.lower(), self.updated.lower()}
         own = (n for low, n in names.items() if low not in others and not low.startswith("_sdc_"))
         change = Upsert(
             Incoming(self.writer.storage, (), rows, 0),
@@ -142,8 +142,8 @@ class DeltaMerger:
             names.get(self.created.lower(), ""),
             mark,
             names.get(self.updated.lower(), ""),
-            when,
-            names.get(soft.lower(), ""),
+            delete_when,
+            names.get(soft_deleted.lower(), ""),
             tuple(own),
         )
         return MergePlan(table, change, table.warnings)
@@ -202,7 +202,7 @@ class DeltaMerger:
     def retire(
         self,
         version: int,
-        of_run: Collection[int | None],
+        lowest_versions: Collection[int | None],
         *,
         hard: bool,
         run_id: str,
@@ -211,7 +211,7 @@ class DeltaMerger:
 
         Args:
             version: the stream's active version; rows of a lower one are earlier.
-            of_run: the lowest version of each batch of the run; see `TableWriter.retire`.
+            lowest_versions: the lowest version of each batch of the run; see `TableWriter.retire`.
             hard: remove the rows; else mark them as deleted.
             run_id: the run's id, for the commit's history; empty for none.
 
@@ -231,8 +231,8 @@ class DeltaMerger:
         column = names.get(TABLE_VERSION)
         if column is None or not _is_number(state.schema.field(column).type):
             return None
-        if any(one is None or one < version for one in of_run):
-            text = _not_activated_warning(version, combine_lowest_versions(of_run))
+        if any(one is None or one < version for one in lowest_versions):
+            text = _not_activated_warning(version, combine_lowest_versions(lowest_versions))
             return replace(nothing, warnings=(text,))
         incoming = state.open_schema
         deleted = "" if hard else names.get(DELETED_AT, DELETED_AT)
@@ -350,7 +350,7 @@ class MergeOperation(RowsOperation):
             keep_column=change.created,
             delete_condition=_delete_condition(change),
             partial_condition=_key_only_condition(change),
-            partial_columns=change.own,
+            partial_columns=change.value_columns,
         )
 
     def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
@@ -445,27 +445,29 @@ def _delete_condition(change: Upsert) -> str:
     if not change.deleted:
         return ""
     column = f"source.{quote_identifier(change.deleted)}"
-    if change.when:
-        return change.when.to_sql(column)
+    if change.delete_when:
+        return change.delete_when.to_sql(column)
     flag = pa.types.is_boolean(change.incoming.schema.field(change.deleted).type)
     return f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
 
 
 def _key_only_condition(change: Upsert) -> str:
     """Return the SQL condition on rows with a mark but no values beside the key; empty for none."""
-    if not (change.soft and change.own):
+    if not (change.soft_deleted and change.value_columns):
         return ""
-    empty = [f"source.{quote_identifier(name)} IS NULL" for name in change.own]
-    return " AND ".join([f"source.{quote_identifier(change.soft)} IS NOT NULL", *empty])
+    empty = [f"source.{quote_identifier(name)} IS NULL" for name in change.value_columns]
+    return " AND ".join([f"source.{quote_identifier(change.soft_deleted)} IS NOT NULL", *empty])
 
 
 def _key_condition(keys: Sequence[str]) -> str:
+    """Return the SQL condition by which rows of table and batch match."""
     return " AND ".join(
         f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
     )
 
 
 def _old_rows_condition(change: Retire) -> str:
+    """Return the SQL condition on rows of earlier versions that are not marked yet."""
     column = quote_identifier(change.version_column)
     old = f"{column} < {int(change.version)}"
     return f"{old} AND {quote_identifier(change.deleted)} IS NULL" if change.deleted else old
@@ -551,11 +553,13 @@ def _spell_merge_keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tupl
 
 
 def _is_number(type_: pa.DataType) -> bool:
+    """Whether a type is an integer, a float or a decimal."""
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(is_kind(type_) for is_kind in kinds)
 
 
 def _can_hold_time(type_: pa.DataType) -> bool:
+    """Whether a type is a timestamp, a date or text."""
     kinds = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_string)
     return any(is_kind(type_) for is_kind in kinds)
 
@@ -566,6 +570,7 @@ def _merge_metrics(
     inserted: Sequence[Staged],
     replaced: Sequence[DataFile],
 ) -> dict[str, int]:
+    """Return `operationMetrics` of a MERGE, as delta-spark names them."""
     new = [staged for one in rewritten for staged in one.staged] + list(inserted)
     return {
         "operationNumSourceRows": rows,
@@ -581,6 +586,7 @@ def _merge_metrics(
 
 
 def _retire_metrics(rewritten: Sequence[RewrittenFile], change: Retire) -> dict[str, int]:
+    """Return `operationMetrics` of an UPDATE or DELETE, as delta-spark names them."""
     changed = "numUpdatedRows" if change.deleted else "numDeletedRows"
     return {
         changed: sum(one.changed for one in rewritten),

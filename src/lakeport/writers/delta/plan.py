@@ -431,4 +431,5 @@ def _is_in_protocol(state: TableState, name: str, value: str) -> bool:
 
 
 def _list_names(names: Sequence[str]) -> str:
+    """Return names in parentheses; "nothing" for none."""
     return "(" + ", ".join(names) + ")" if names else "nothing"

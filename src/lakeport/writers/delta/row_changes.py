@@ -292,10 +292,10 @@ class Upsert:
         created: column whose value stays; empty for none.
         deleted: column that marks a key of the batch for removal; empty for none.
         updated: column with the time when a row last changed; empty for none.
-        when: the values of `deleted` that mark a key; None to decide by its type.
-        soft: column whose value marks a row as deleted, which stays; empty for none.
-        own: columns beside the key and the marks. A marked record without a value in any of them
-            is a bare mark, and leaves them as they are.
+        delete_when: the values of `deleted` that mark a key; None to decide by its type.
+        soft_deleted: column whose value marks a row as deleted, which stays; empty for none.
+        value_columns: columns beside the key and the marks. A marked record without a value in any
+            of them is a bare mark, and leaves them as they are.
     """
 
     incoming: Incoming
@@ -304,9 +304,9 @@ class Upsert:
     created: str
     deleted: str
     updated: str = ""
-    when: DeleteCondition | None = None
-    soft: str = ""
-    own: tuple[str, ...] = ()
+    delete_when: DeleteCondition | None = None
+    soft_deleted: str = ""
+    value_columns: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -341,7 +341,7 @@ class Upsert:
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
         new = context.take(pa.array(places))
         if self.deleted:
-            stay = pc.invert(deleted_rows(new.column(self.deleted), self.when))
+            stay = pc.invert(deleted_rows(new.column(self.deleted), self.delete_when))
             rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
         bare = self._bare_marks(new)
         names = {name.lower(): name for name in self.incoming.schema.names}
@@ -353,7 +353,7 @@ class Upsert:
                 arrays.append(old)
                 continue
             value = new.column(name).combine_chunks()
-            if bare is not None and name in self.own:
+            if bare is not None and name in self.value_columns:
                 value = pc.if_else(bare, old, value)
             arrays.append(pc.coalesce(old, value) if column.name == self.created else value)
             if column.name not in (self.created, self.updated):
@@ -363,10 +363,10 @@ class Upsert:
 
     def _bare_marks(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
         """Return a mask of the rows with nothing but key and mark; None where no row is one."""
-        if not (self.soft and self.own):
+        if not (self.soft_deleted and self.value_columns):
             return None
-        flags = pc.is_valid(rows.column(self.soft))
-        for name in self.own:
+        flags = pc.is_valid(rows.column(self.soft_deleted))
+        for name in self.value_columns:
             flags = pc.and_(flags, pc.is_null(rows.column(name)))
         bare = flags.combine_chunks() if isinstance(flags, pa.ChunkedArray) else flags
         return bare if bare.true_count else None
@@ -376,9 +376,12 @@ class Upsert:
 
         None if no key has both a bare mark as its last row and an earlier row with values.
         """
-        if not (self.soft and self.own):
+        if not (self.soft_deleted and self.value_columns):
             return None
-        if self.incoming.read_columns([self.soft]).column(0).null_count == self.incoming.rows:
+        if (
+            self.incoming.read_columns([self.soft_deleted]).column(0).null_count
+            == self.incoming.rows
+        ):
             return None
         masks = [(self._bare_marks(batch), len(batch)) for batch in self.incoming.read_batches()]
         flags = np.concatenate(
@@ -399,7 +402,7 @@ class Upsert:
         positions = np.unique(whole[matches.chosen])
         order = np.searchsorted(positions, whole[matches.chosen])
         values = self.incoming.take(positions).take(pa.array(order))
-        for name in self.own:
+        for name in self.value_columns:
             place = rows.schema.get_field_index(name)
             rows = rows.set_column(place, rows.schema.field(place), values.column(name))
         return rows.combine_chunks()
@@ -495,7 +498,7 @@ class BatchKeys:
         """
         names = [*change.merge_keys, *filter(None, [change.deleted])]
         table = change.incoming.read_columns(list(dict.fromkeys(names)))
-        if change.deleted and change.when is None and change.deleted.lower() != DELETED_AT:
+        if change.deleted and change.delete_when is None and change.deleted.lower() != DELETED_AT:
             _check_marks(change.deleted, table.column(change.deleted))
         columns = table.select(list(change.merge_keys))
         for name in change.merge_keys:
@@ -509,7 +512,7 @@ class BatchKeys:
         last = KeyIndex(columns.columns).last
         inserted = last
         if change.deleted:
-            removed = deleted_rows(table.column(change.deleted), change.when).to_numpy()
+            removed = deleted_rows(table.column(change.deleted), change.delete_when).to_numpy()
             inserted = last[~removed[last]]
         return cls(columns, last, inserted, KeyRanges(columns.columns))
 
@@ -591,6 +594,7 @@ def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
 
 
 def _append_positions(rows: pa.Table, positions: Positions) -> pa.Table:
+    """Append the column of positions in the batch."""
     return rows.append_column(_POSITION, pa.array(positions))
 
 
@@ -658,6 +662,7 @@ class Rewrite:
         return collect_rewritten(self.sink.storage, self._files(*item))
 
     def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
+        """Yield the result of each file with rows to change or rows that can't be decided."""
         for file in files:
             matches = self.change.match(self.table.read_columns(file, self.change.columns))
             if len(matches):
@@ -666,6 +671,7 @@ class Rewrite:
                 yield RewrittenFile(file.path, (), 0, 0, 0, 0, matches.chosen, matches.unknown)
 
     def _rewrite(self, file: DataFile, matches: RowMatches, number: int) -> RewrittenFile:
+        """Stage a file's rows, the matched ones changed."""
         context = self.change.read_context(matches.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 

@@ -108,6 +108,7 @@ def _join_small(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Rec
 
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Join batches to one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -246,6 +247,7 @@ class _PartitionPool:
         return before + [file for files in closed for file in files]
 
     def _close(self, part: _Part) -> list[Staged]:
+        """Flush and close a partition; return its files."""
         filled = part.flush()
         self._staged.extend(filled)
         rest = part.close()

@@ -106,6 +106,7 @@ def make_stats(
 def _walk(
     path: tuple[str, ...], type_: pa.DataType, repeated: bool
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType, bool]]:
+    """Yield path, type and whether it is repeated, of each leaf below a type."""
     if pa.types.is_struct(type_):
         for child in type_:
             yield from _walk((*path, child.name), child.type, repeated)
@@ -163,10 +164,12 @@ def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] |
 
 
 def _format_day(days: int) -> str:
+    """Return a date, in days since 1970, as ISO text."""
     return (_EPOCH_DAY + timedelta(days=days)).isoformat()
 
 
 def _format_time(milliseconds: int) -> str:
+    """Return a time, in milliseconds since 1970, as ISO text."""
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 

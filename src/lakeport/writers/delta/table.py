@@ -97,6 +97,7 @@ class DeltaTableWriter(TableWriter):
     def _plan_merge(
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
     ) -> TablePlan:
+        """Plan a merge with the config's keys, marks of deletion and constant columns."""
         config = self.config
         when = None
         if config.delete_when and not batch.gone:
@@ -107,9 +108,9 @@ class DeltaTableWriter(TableWriter):
             incoming,
             config.merge_keys or batch.key_properties,
             deleted=(named or DELETED_AT) if config.hard_delete else "",
-            when=when,
-            soft="" if config.hard_delete else DELETED_AT,
-            apart=[apply_header_case(name, header) for name in config.constant_columns],
+            delete_when=when,
+            soft_deleted="" if config.hard_delete else DELETED_AT,
+            constants=[apply_header_case(name, header) for name in config.constant_columns],
             partition_keys=partition_keys,
             policy=config.schema_evolution,
         )
@@ -144,10 +145,10 @@ class DeltaTableWriter(TableWriter):
         """Return the table's bookmarks; `writes` is without effect, as commits are atomic."""
         return self.writer.memory()
 
-    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
+    def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
         """Remove rows of earlier stream versions, or mark them as deleted; see `DeltaMerger`."""
         return self.merger.retire(
-            version, of_run, hard=self.config.hard_delete, run_id=self.config.run_id or ""
+            version, lowest_versions, hard=self.config.hard_delete, run_id=self.config.run_id or ""
         )
 
     def compact(self, versions: Sequence[int]) -> None:

@@ -346,6 +346,7 @@ class DeltaWriter:
         return outcome
 
     def _begin_transaction(self, plan: DeltaPlan) -> TableTransaction:
+        """Begin a transaction on the newest version."""
         txn = TableTransaction.begin(self.log, plan, self.session, by_log=self.by_log)
         if self.engine is not None:
             txn.engine = self.engine.report()

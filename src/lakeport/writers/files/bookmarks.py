@@ -107,4 +107,5 @@ def bookmark_slot(bookmark: Bookmark, storage: Storage, table: str) -> JournalSl
 
 
 def _bookmark_journal(storage: Storage, table: str, name: str) -> Journal:
+    """Return the journal of a bookmark."""
     return Journal(storage, name, table, _HOME)

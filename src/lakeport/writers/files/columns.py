@@ -112,6 +112,7 @@ class ColumnLog:
         return columns_folder(self.table)
 
     def _key(self, number: int) -> str:
+        """Return the key of a record."""
         return f"{self.folder}/{number:08d}.json"
 
     def _number(self, key: str) -> int:
@@ -212,6 +213,7 @@ def _fits(field: pa.Field, new: pa.Field) -> bool:
 
 
 def _replace_fields(schema: pa.Schema, fields: Mapping[str, pa.Field]) -> pa.Schema:
+    """Replace columns of a schema by others of their names."""
     return pa.schema([fields.get(field.name, field) for field in schema])
 
 
@@ -231,6 +233,7 @@ def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
 
 
 def _encode_record(schema: pa.Schema, pending: bool) -> bytes:
+    """Return a record as JSON: names and types for people, Arrow's own schema in base64."""
     content = {
         "version": _VERSION,
         "columns": [{"name": field.name, "type": str(field.type)} for field in schema],

@@ -224,10 +224,12 @@ class Journal:
         return f"{self.home}/journal/{safe_segment(self.table)}/{safe_segment(self.run_id)}"
 
     def _key(self, sequence: int, attempt: int | None = None) -> str:
+        """Return the key of a batch's done entry, or of its intent number `attempt`."""
         suffix = "" if attempt is None else f".intent-{attempt}"
         return f"{self._folder}/{sequence}{suffix}.json"
 
     def _read(self, key: str) -> dict[str, Any] | None:
+        """Read an entry; None if it is absent, DestinationError if damaged."""
         data = self.storage.get(key)
         if data is None:
             return None
@@ -265,6 +267,7 @@ def _bookmark_entry(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _describe_object(item: PlannedObject) -> dict[str, Any]:
+    """Return a planned object as JSON values."""
     staged = item.staged
     return {
         "key": item.key,
@@ -278,6 +281,7 @@ def _describe_object(item: PlannedObject) -> dict[str, Any]:
 
 
 def _decode_object(item: Mapping[str, Any]) -> PlannedObject:
+    """Parse a planned object."""
     staged = Staged(
         key=item["staged_key"],
         token=item["token"],

@@ -91,15 +91,16 @@ def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
         return EMPTY_STRUCT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):
         types = {f.name: f.type for f in table}
-        return pa.struct([_opened_field(f, types.get(f.name, pa.null())) for f in there])
+        return pa.struct([_open_text_field(f, types.get(f.name, pa.null())) for f in there])
     if pa.types.is_list(there) and pa.types.is_list(table):
-        return pa.list_(_opened_field(there.value_field, table.value_type))
+        return pa.list_(_open_text_field(there.value_field, table.value_type))
     if pa.types.is_map(there) and pa.types.is_map(table):
-        return pa.map_(there.key_type, _opened_field(there.item_field, table.item_type))
+        return pa.map_(there.key_type, _open_text_field(there.item_field, table.item_type))
     return there
 
 
-def _opened_field(field: pa.Field, table: pa.DataType) -> pa.Field:
+def _open_text_field(field: pa.Field, table: pa.DataType) -> pa.Field:
+    """Return a file's field with the type of `_open_text`."""
     return field.with_type(_open_text(field.type, table))
 
 

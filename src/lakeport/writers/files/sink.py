@@ -121,6 +121,7 @@ class FileSink:
         return staged
 
     def _begin(self, key: str) -> EncodedFile:
+        """Begin an object, encoded onto a new stage writer."""
         out = measure_upload(self.storage.stage(key, self.encoder.content_type))
         try:
             return self.encoder.open(self.schema, out)

@@ -206,6 +206,7 @@ class FilesWriter(TableWriter):
         self._attempts = _Attempts(batch.sequence, intents=newest.attempt + 1)
 
     def _overtaken_error(self, slot: JournalSlot) -> CommitConflict:
+        """Return the error for a bookmark that another load has moved."""
         return CommitConflict(
             f"another load has read the source {slot.journal.run_id!r} of {self.uri} since this "
             "one began",
@@ -527,4 +528,5 @@ class FilesWriter(TableWriter):
 
 
 def _bookmark_value(batch: Batch) -> Mapping[str, Any] | None:
+    """Return the value of the batch's bookmark; None without one."""
     return None if batch.bookmark is None else batch.bookmark.value
