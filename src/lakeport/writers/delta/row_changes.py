@@ -378,10 +378,8 @@ class Upsert:
         """
         if not (self.soft_deleted and self.value_columns):
             return None
-        if (
-            self.incoming.read_columns([self.soft_deleted]).column(0).null_count
-            == self.incoming.rows
-        ):
+        deletion_marks = self.incoming.read_columns([self.soft_deleted]).column(0)
+        if deletion_marks.null_count == self.incoming.rows:
             return None
         masks = [(self._bare_marks(batch), len(batch)) for batch in self.incoming.read_batches()]
         flags = np.concatenate(
