@@ -224,7 +224,7 @@ class LocalStorage(Storage):
         return f"file://{self.uri(key)}"
 
     def stage(self, key: str, content_type: str) -> LocalStageWriter:
-        """Begin a staged file; the disk keeps no content type."""
+        """Return a writer of a staged file; the disk keeps no content type."""
         self._path(key)
         return LocalStageWriter(self, key, self._new_staging_path())
 

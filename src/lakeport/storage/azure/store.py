@@ -109,7 +109,7 @@ class AzureStorage(CloudStorage):
         return hadoop_settings(self.settings)
 
     def stage(self, key: str, content_type: str) -> AzureStageWriter:
-        """Begin a blob of blocks."""
+        """Return a writer that stages a new blob in blocks."""
         return AzureStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:

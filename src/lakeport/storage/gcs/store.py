@@ -162,7 +162,7 @@ class GcsStorage(CloudStorage):
         return f"gs://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def stage(self, key: str, content_type: str) -> GcsStageWriter:
-        """Begin a resumable upload."""
+        """Return a writer that stages a new object as a resumable upload."""
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:

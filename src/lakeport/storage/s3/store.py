@@ -143,7 +143,7 @@ class S3Storage(CloudStorage):
         return hadoop_settings(self.bucket, credentials(self.settings))
 
     def stage(self, key: str, content_type: str) -> S3StageWriter:
-        """Begin a multipart upload."""
+        """Return a writer that stages a new object as a multipart upload."""
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:

@@ -69,7 +69,7 @@ def record_archive(needs: frozenset[str]) -> bool:
 
 
 def run_training_load(session: DriverSession, needs: frozenset[str]) -> None:
-    """Run tasks, a frame, commits and reads, as loads do.
+    """Run tasks, a frame, commits and reads, so that the JVM loads the classes of loads.
 
     Raises:
         LakeportError: one of them failed.
