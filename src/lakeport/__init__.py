@@ -1,4 +1,4 @@
-"""Lands Singer streams, files and frames in a data lake, on Spark.
+"""Land files, Singer streams, databases and frames in a data lake, on Spark.
 
 ```
 import lakeport
@@ -6,6 +6,23 @@ import lakeport
 report = lakeport.land("people.csv", "./lake", table="people")
 lakeport.Table("./lake/people").preview(5)
 ```
+
+| function or class | does |
+|---|---|
+| `land(source, to, **keys)` | load a source into tables, and return a `LandingReport` |
+| `plan(source, to, **keys)` | show what `land` would do, and write nothing |
+| `land_stream(frame, to, **keys)` | land a structured stream, batch by batch |
+| `run("lake.yaml")` | run the loads in a lake file, in order of their dependencies |
+| `Table(uri)` | look at a table, query it and maintain it |
+| `tables(to)`, `runs(to)` | list a lake's tables, or its runs |
+| `quarantined(to)`, `replay(to, table)` | list rejected records, or land them again |
+| `check(to)` | test the connection to a target |
+| `page(to)` | write an HTML page about a lake, a table or a run |
+
+A target is a folder, a URI, a config file or a mapping of keys. `lakeport.config.keys` lists the
+keys of `land` and its kin, with types and meanings. Sources with options are `FilesSource`,
+`DatabaseSource`, `TapSource` and `TablesSource`. Every error is a `LakeportError` with a message
+and a hint.
 """
 
 from __future__ import annotations
@@ -212,5 +229,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is to use, for TAB in a shell; none of what this module needs for itself."""
+    """Return the public names, for completion in a shell."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,4 +1,4 @@
-"""`python -m lakeport`, and the two programs: through a warm session, or in this process."""
+"""Entry points of `lakeport` and `target-lakeport`: they run in a warm session or this process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lakeport.host.process import command_name
 from lakeport.warm import client
 
 _COMPLETE: Final = "_LAKEPORT_COMPLETE"
-"""Set by the script that `--install-completion` gives the shell: the line is not to be run."""
+"""Set by the completion script in the shell: complete the command line, don't run it."""
 _LOADS: Final = client.LOADS | {"run"}
 _NO_LOAD: Final = client.SELF_SUFFICIENT | {"--plan", "--version"}
 _THREADS: Final = "threads"
 _OTHER_SPARK: Final = (_THREADS, "spark.")
-"""Words of an engine without Spark, and of settings with which Spark starts in another way."""
+"""Words in a command line or config without the default Spark: threads, or Spark settings."""
 _CONFIG_BYTES: Final = 1 << 16
 
 
@@ -35,12 +35,14 @@ def singer() -> NoReturn:
 
 
 def _end(program: str) -> NoReturn:
-    # A start makes 70,000 objects that stay: Python would look through the new ones 200 times.
+    """Run a program with the process's arguments, and end the process."""
+    # Imports make 70,000 objects that stay: Python would search the new ones 200 times.
     gc.set_threshold(10_000)
     exit_process(_run(program, sys.argv[1:]))
 
 
 def _run(program: str, arguments: list[str]) -> int:
+    """Run a program in a warm session, else in this process; return the exit code."""
     if _COMPLETE in os.environ:
         from lakeport.cli import app
 
@@ -58,27 +60,27 @@ def _run(program: str, arguments: list[str]) -> int:
     try:
         if program == "lakeport":
             begin_early(arguments)
-        return _here(program, arguments, problem)
+        return _run_here(program, arguments, problem)
     finally:
         end()
 
 
 def _loads_by_spark(program: str, arguments: list[str]) -> bool:
-    """Return whether a command line is likely to need Spark's JVM as lakeport starts it by default.
+    """Whether a command line will likely start Spark's JVM with default settings.
 
-    Nothing is lost where that turns out wrong but a third of a second of a core's time.
+    A wrong guess costs a third of a second of a core's time.
     """
     loads = program != "lakeport" or command_name(arguments) in _LOADS
     if not loads or not _NO_LOAD.isdisjoint(arguments):
         return False
     if _THREADS in map(str.lower, os.environ.values()):  # a config may refer to any of them
         return False
-    said = [*arguments, *filter(None, map(_beginning, arguments))]
-    return not any(word in each.lower() for each in said for word in _OTHER_SPARK)
+    texts = [*arguments, *filter(None, map(_read_start, arguments))]
+    return not any(word in each.lower() for each in texts for word in _OTHER_SPARK)
 
 
-def _beginning(argument: str) -> str:
-    """Return the first 64 KiB of the config file that an argument names; empty where it is none."""
+def _read_start(argument: str) -> str:
+    """Return the first 64 KiB of the config file that an argument names; else empty."""
     path = Path(argument.rpartition("=")[2])
     with suppress(OSError):
         if path.suffix in (".yaml", ".yml", ".json") and path.is_file():  # a pipe is read once
@@ -87,7 +89,8 @@ def _beginning(argument: str) -> str:
     return ""
 
 
-def _here(program: str, arguments: list[str], problem: LakeportError | None) -> int:
+def _run_here(program: str, arguments: list[str], problem: LakeportError | None) -> int:
+    """Run a program in this process, or print a warm session's problem; return the exit code."""
     from lakeport.cli import app
 
     if problem is not None:

@@ -1,7 +1,4 @@
-"""How a load opens its destination: what is refused beforehand, the store, the tables, Spark.
-
-What a destination needs, and where its tables lie, its config tells (`lakeport.config`).
-"""
+"""Opens a load's destination: checks its config, opens its store, tables and Spark session."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ _NEAREST = 2  # each parent in a store costs the load a request
 
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
-    """Refuse what no table could be, before the source is read; return what the user has to know.
+    """Check table name, date pattern and compression before the source is read; return warnings.
 
     Raises:
-        ConfigError: a name, a date pattern or a compression that can't be had.
+        ConfigError: one of them is not possible.
     """
     table_name(config.table_pattern, "stream")
     if config.file_type != "delta":
@@ -55,10 +52,10 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
 
 
 def check_place(config: DestinationConfig, storage: Storage) -> None:
-    """Refuse a lake in the folder of a Delta table, before the source is read.
+    """Refuse a lake inside a Delta table's folder, before the source is read.
 
     Raises:
-        ConfigError: it is in one, as far as can be seen.
+        ConfigError: a folder above the lake is a Delta table, as far as can be listed.
     """
     place = storage.uri()
     for folder in _list_enclosing_folders(place):
@@ -71,13 +68,13 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
-    """Refuse, before a source is read, tables that the engine can't commit to.
+    """Refuse tables that the engine can't commit to, before the source is read.
 
     Args:
-        config: the target's.
+        config: the target's config.
         storage: the target's store.
-        engine: the load's.
-        streams: the streams whose names are known.
+        engine: the load's engine.
+        streams: names of the streams that are known.
 
     Raises:
         ConfigError: only delta-spark can commit to one of the tables, and the engine is threads.
@@ -101,7 +98,7 @@ def check_engine(
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
-    """The packages that tasks import to reach the target, the spool and the sources."""
+    """Return the packages that tasks import to connect to the target, spool and sources."""
     if isinstance(source, FilesSource):
         source = source.names
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
@@ -115,16 +112,16 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
 
 
 def _compression(config: DestinationConfig) -> str:
-    """The codec: Parquet's default is none of CSV's."""
+    """Return the compression of data files: the config's, or "none" for CSV by default."""
     if config.file_type == "csv" and "compression" not in config.model_fields_set:
         return "none"
     return config.compression
 
 
 def open_storage(config: DestinationConfig) -> Storage:
-    """The storage whose root is the lake: everything of this destination lies below it.
+    """Open the storage whose root holds all tables of a target.
 
-    A piece of work begins with it: how long stores are asked counts from here.
+    The deadline of retries (`give_up_after`) starts here.
 
     Raises:
         MissingDependency: the destination's SDK is not installed.
@@ -149,19 +146,19 @@ def open_table(
     *,
     writes: bool = True,
 ) -> TableWriter:
-    """The table that a stream lands in; its commits keep the run's name.
+    """Open the writer of a stream's table.
 
     Args:
-        config: where it is, and how it is written.
+        config: the target's config.
         storage: the target's store.
-        engine: runs what writes data files anew, and opens delta-spark's transactions.
+        engine: rewrites data files, and opens delta-spark's transactions.
         stream: the stream's name.
-        run: the run's name.
-        writes: whether anything will be written; else the store is not probed, either.
+        run: the run's name, which commits keep.
+        writes: whether anything will be written; if not, the store is not probed.
 
     Raises:
-        ConfigError: the table's name or place is refused, or it is a Delta table and files are
-            to be written, or the other way round.
+        ConfigError: the table's name or folder is refused, or the folder holds a Delta table and
+            the config names files, or the other way round.
     """
     folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
@@ -200,7 +197,7 @@ def open_table(
 
 
 def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
-    """Refuse a table in the folder of a Delta table, and files and a Delta log in one folder."""
+    """Refuse a table inside a Delta table's folder, and a folder with files and a Delta log."""
     segments = folder.split("/")
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
@@ -225,20 +222,21 @@ def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
 
 
 def _holds_files(storage: Storage, folder: str) -> bool:
-    """Whether files are seen in a folder: a load must not need permission to list for that."""
+    """Whether a folder holds files; False without permission to list, which loads don't need."""
     with suppress(PermissionRefused):
         return _first(storage, folder) is not None
     return False
 
 
 def _first(storage: Storage, folder: str) -> StoredObject | None:
+    """Return the first object in a folder; None if it is empty."""
     return next(iter(storage.list(folder)), None)
 
 
 def read_delta_table(
     config: DestinationConfig, storage: Storage, engine: Engine, name: str
 ) -> DataFrame | None:
-    """A Delta table of the lake as a frame; None where there is none of that name."""
+    """Read a lake's Delta table as a Spark DataFrame; return None if it does not exist."""
     from lakeport.delta_log.reader import DeltaLog
 
     folder = table_folder(config.table_folder_name(name))
@@ -253,12 +251,17 @@ def read_delta_table(
 def delta_session(
     config: DestinationConfig, storage: Storage, engine: Engine, folder: str, *, writes: bool = True
 ) -> Callable[[], DeltaSession]:
-    """Return what gives Spark's session, which has the credentials for its own way to the store.
+    """Return a function that opens a Spark session with credentials for a table's store.
 
-    A store that `writes` to the table in a folder go to has to be fit for them: a probe tells.
+    Args:
+        config: the target's config.
+        storage: the target's store.
+        engine: the load's engine.
+        folder: the table's folder.
+        writes: whether the table will be written; then the store is probed.
 
     Raises:
-        DestinationError: the store can't hold Delta tables.
+        DestinationError: the store lacks conditional writes, which Delta tables need.
     """
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
     needs, asks = config.jars, f"to {step}"

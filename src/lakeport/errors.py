@@ -1,4 +1,4 @@
-"""Every error that lakeport raises, by what the caller can do about it.
+"""Every error that lakeport raises, grouped by what the caller can do about it.
 
 ```
 LakeportError                 exit 1   anything below; `except LakeportError` is enough
@@ -10,7 +10,7 @@ LakeportError                 exit 1   anything below; `except LakeportError` is
 │   ├── ExpectationFailed     exit 3   rows are not what `expect` says; nothing was committed
 │   └── SourceError           exit 3   no such file, no access, or not that format
 ├── SchemaConflict            exit 4   the stream's schema does not fit the table's
-├── DestinationError          exit 5   the store or the table refused
+├── DestinationError          exit 5   the store or the table refused the request
 │   ├── ObjectExists          exit 5   a create-only put met an object of that name (retriable)
 │   ├── PermissionRefused     exit 5   401 / 403: the hint names the permission or the key
 │   ├── Unreachable           exit 5   endpoint, network, TLS, time-outs (retriable)
@@ -58,14 +58,12 @@ _RESUME = "`--resume` does what failed and what was skipped, and nothing else."
 
 
 def walk_causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on, each once.
-
-    Errors that are raised again while their causes are handled may close a ring.
+    """Yield an error and its causes, outermost first, each once even if they form a ring.
 
     Args:
-        error: the last one.
-        contexts: follow what was being handled, too, where nothing else is named: the errors that
-            a traceback shows.
+        error: the outermost error.
+        contexts: whether to follow the error that was being handled if there is no explicit
+            cause, as tracebacks do.
     """
     seen = set[int]()
     link: BaseException | None = error
@@ -77,11 +75,11 @@ def walk_causes(error: BaseException, *, contexts: bool = False) -> Iterator[Bas
 
 
 class LakeportError(Exception):
-    """Base of every error that lakeport raises on purpose.
+    """Base class of every error that lakeport raises on purpose.
 
     Args:
-        message: what failed, with the value seen; what looks like a credential is masked.
-        hint: what to do about it, or what exists; empty when there is nothing to add.
+        message: what failed, with the value seen; credentials in it are masked.
+        hint: what to do, or what exists; empty if there is nothing to add.
     """
 
     exit_code: int = 1
@@ -101,11 +99,11 @@ class ConfigError(LakeportError):
 
     exit_code = 2
     problems: tuple[tuple[tuple[str | int, ...], str, str], ...] = ()
-    """Path of a key, what is wrong with it, and what to do: where keys were checked together."""
+    """A (path, text, hint) for each wrong key, if several keys were checked together."""
 
 
 class MissingDependency(ConfigError):
-    """Something that has to be installed is absent; the hint has the command."""
+    """A package, Java or a jar is not installed; the hint has the command that installs it."""
 
 
 class InputError(LakeportError):
@@ -119,12 +117,12 @@ class BadRecord:
     """One record that can't be landed.
 
     Attributes:
-        stream: the stream's name, empty where the line did not tell.
-        line: line number in the input, from 1; 0 where the source has no lines.
-        column: dotted path of the column at fault, empty where the whole record is.
-        reason: the kind of fault, in words and without the record's values.
-        raw: the record's bytes as they came.
-        file: the file's name, where the input has several.
+        stream: the stream's name; empty if the line names none.
+        line: line number in the input, from 1; 0 if the source has no lines.
+        column: dotted path of the wrong column; empty if the whole record is wrong.
+        reason: the kind of fault, in words without the record's values.
+        raw: the record's original bytes.
+        file: the file's name, if the input has several.
     """
 
     stream: str
@@ -140,7 +138,7 @@ class BadRecord:
 
     @property
     def fault(self) -> str:
-        """What is wrong, and where, in words."""
+        """Place and reason of the fault, in words: file, line, column and reason."""
         file = f"file {self.file!r}, " if self.file else ""
         column = f", column {self.column!r}" if self.column else ""
         return f"{file}line {self.line}{column}: {self.reason}"
@@ -150,8 +148,8 @@ class BadRecords(InputError):
     """Records break the declared schema, and the policy is to fail.
 
     Args:
-        records: the first of them, at least one.
-        total: how many there are, where they were counted.
+        records: the first bad records, at least one.
+        total: number of bad records, if they were counted.
     """
 
     def __init__(self, records: tuple[BadRecord, ...], total: int = 0, hint: str = "") -> None:
@@ -175,11 +173,11 @@ class UnknownFields(InputError):
 
 
 class ExpectationFailed(InputError):
-    """The rows are not what is expected of them, and the policy is to fail; none was committed."""
+    """The rows do not meet an expectation whose policy is to fail; none was committed."""
 
 
 class SourceError(InputError):
-    """A source that can't be read: it is absent, forbidden, or not of the format named."""
+    """The source can't be read: it is absent, forbidden, or has another format."""
 
 
 class SchemaConflict(LakeportError):
@@ -189,19 +187,19 @@ class SchemaConflict(LakeportError):
 
 
 class DestinationError(LakeportError):
-    """The store or the table refused."""
+    """The store or the table refused a request."""
 
     exit_code = 5
 
 
 class ObjectExists(DestinationError):
-    """A create-only put met an object of that name; the next name is to be tried."""
+    """A create-only put failed, since an object of that name exists; the next name may work."""
 
     retriable = True
 
 
 class PermissionRefused(DestinationError):
-    """The store knows the caller and refuses, or does not accept the credentials."""
+    """The store refused the credentials, or lacks a permission for them."""
 
 
 class Unreachable(DestinationError):
@@ -217,7 +215,7 @@ class CommitConflict(DestinationError):
 
 
 class OutcomeUnknown(DestinationError):
-    """A commit was asked for, and nothing tells whether it was made; what it needs was kept."""
+    """It is unknown whether a requested commit was made; the files that it needs were kept."""
 
 
 class RunMismatch(LakeportError):
@@ -233,10 +231,10 @@ class SparkFailure(LakeportError):
 
 
 class LoadsFailed(LakeportError):
-    """Loads of a lake's file failed; the others have landed.
+    """Loads of a lake file failed; the others have landed.
 
     Args:
-        report: a `lakeport.PipelineReport`, which tells of all loads.
+        report: the `lakeport.PipelineReport` of all loads.
     """
 
     def __init__(self, report: Any) -> None:

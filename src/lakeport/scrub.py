@@ -1,4 +1,4 @@
-"""Taking secrets out of text that others wrote."""
+"""Masks secrets in text: known values, and what looks like a credential."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 MASK: Final = "**********"
-"""What stands in place of a secret wherever one would be shown."""
+"""Text in place of a masked secret."""
 REDACTION: Final = (
     "(?i)secret|password|passphrase|token|access[.]?key|account[.]?key|encryption[.]?key"
     "|private[.]?key|signature|sas[.]|credential|keyfile"
 )
-"""What Spark hides in its UI, logs and `SET`: settings whose name or value matches."""
+"""Pattern of names and values that Spark hides in its UI, logs and `SET`."""
 
 _HARMLESS: Final = re.compile(r"(?i)provider(s|[.]path|[.]mapping)?$|[.](enabled|type|regex|file)$")
 _SUSPECT: Final = re.compile(
@@ -40,11 +40,11 @@ _PATTERNS: Final = tuple(
 )
 
 _OPTION: Final = re.compile(r"(`--(?:column|rename) [^`\n]+`)")
-"""Options that a hint names: what they say of a column called `password` is a type or a name."""
+"""Options in hints that hold a column's name and type, no secret, even for a column `password`."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of that name holds a secret, as far as a name can tell.
+    """Whether a setting's name suggests that its value is a secret.
 
     >>> is_secret_name("fs.s3a.secret.key"), is_secret_name("fs.s3a.aws.credentials.provider")
     (True, False)
@@ -53,7 +53,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def find_secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the secrets on a program's command line, as the names before them tell.
+    """Return the values on a command line that follow names of secrets.
 
     Args:
         words: options with their values (`--token x`, `--token=x`), variables (`API_KEY=x`), JSON
@@ -80,11 +80,12 @@ def find_secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_secret(option: str) -> bool:
+    """Whether an option or variable suggests that its value is a secret."""
     return is_secret_name(option) or bool(_SECRET_OPTION.fullmatch(option))
 
 
 def _secret_members(text: str) -> Iterator[str]:
-    """The secrets in the text of a JSON object; none where it is no such text."""
+    """Yield the values of secret names in JSON text; nothing if it is no JSON."""
     try:
         waiting: list[Any] = [json.loads(text)]
     except ValueError:
@@ -100,13 +101,13 @@ def _secret_members(text: str) -> Iterator[str]:
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with secrets masked.
+    """Return `text` with secrets masked.
 
     Args:
-        text: anything that may end up in a message or a log.
-        secrets: secret values; their URL-encoded and Base64 forms are masked too. What looks like
-            a credential (key ids, signatures, authorization headers, passwords in URLs, private
-            keys) is masked without being named.
+        text: text for a message or a log.
+        secrets: secret values; their URL-encoded and Base64 forms are masked too. Key ids,
+            signatures, authorization headers, passwords in URLs and private keys are masked
+            anyway.
 
     >>> scrub("GET /a?sig=AbC%3D&x=1 with pa/ss", ["pa/ss"])
     'GET /a?sig=**********&x=1 with **********'
@@ -120,7 +121,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret may be written. Values too short to be one would mask ordinary text."""
+    """Return a secret's plain, URL-encoded and Base64 forms; none for less than 4 characters."""
     if len(secret) < _SHORTEST:
         return set()
     raw = secret.encode("utf-8", "surrogatepass")

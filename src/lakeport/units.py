@@ -1,4 +1,4 @@
-"""Numbers and sizes as people read them, in terminals and on pages."""
+"""Formats numbers and sizes for people, and parses sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS: Final = ("", "k", "m", "g", "t")
 
 
 def format_count(value: float | None) -> str:
-    """A number with its thousands apart, `?` when it is unknown (None, or negative).
+    """Format a number with commas between thousands; `?` for None or a negative number.
 
     Example:
         >>> format_count(336776), format_count(2.5e6), format_count(None)
@@ -21,7 +21,7 @@ def format_count(value: float | None) -> str:
 
 
 def pluralize(value: int, thing: str) -> str:
-    """A number of things.
+    """Format a number with a noun, in the plural unless the number is 1.
 
     Example:
         >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(2, "batch")
@@ -32,7 +32,7 @@ def pluralize(value: int, thing: str) -> str:
 
 
 def format_size(value: float | None) -> str:
-    """A size in bytes in the unit that fits, `?` when it is unknown (None, or negative).
+    """Format a size in bytes with its unit, B to TB; `?` for None or a negative size.
 
     Example:
         >>> format_size(999), format_size(8_123_456), format_size(999_999), format_size(-1)
@@ -48,7 +48,7 @@ def format_size(value: float | None) -> str:
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes of a size as Spark and Delta write it; None where it is no size.
+    """Parse a size in Spark's and Delta's format to bytes; return None for other text.
 
     Example:
         >>> parse_size("128mb"), parse_size("2 G"), parse_size("300"), parse_size("much")
