@@ -179,7 +179,7 @@ NAMING = {
         lake/maintenance lake/facts lake/runs lake/table lake/undo lake/snapshots
         writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
         writers/files/writer""",
-    "words of help, not a hint": """cli/app cli/output/formatting cli/target
+    "words of help, not a hint": """cli/singer cli/app cli/output/formatting cli/target
         config/base config/lake/read""",
     "says which option of the command is wrong": """cli/jars mage/flags
         sources/files/declared_columns""",
