@@ -106,11 +106,11 @@ def record_batches(
         for path in paths:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
-                    there = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                     yield pa.RecordBatch.from_arrays(
                         [
-                            _cast_column(there[field.name], field)
-                            if field.name in there
+                            _cast_column(columns[field.name], field)
+                            if field.name in columns
                             else pa.nulls(len(batch), field.type)
                             for field in schema
                         ],
@@ -191,11 +191,11 @@ def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Ar
 
 def _needs_text(values: Sequence[Any]) -> bool:
     """Whether values are finite numbers that one numeric type may not hold exactly."""
-    there = [value for value in values if value is not None]
-    kinds = {type(value) for value in there}
-    large = any(isinstance(value, int) and abs(value) > _EXACT for value in there)
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    large = any(isinstance(value, int) and abs(value) > _EXACT for value in present)
     return (
-        (len(kinds) > 1 or large) and kinds <= {int, float, Decimal} and all(map(isfinite, there))
+        (len(kinds) > 1 or large) and kinds <= {int, float, Decimal} and all(map(isfinite, present))
     )
 
 
@@ -224,28 +224,28 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
             f"column {re.split(r'[.[]', name)[0]!r} is nested deeper than {_MAX_DEPTH} levels",
             "make it JSON text in the source; a field of records can be declared as `json`.",
         )
-    there = _drop_nulls(values, options.pandas)
-    kinds: set[type] = {_ALIKE.get(kind.__name__, kind) for kind in map(type, there)}
+    present = _drop_nulls(values, options.pandas)
+    kinds: set[type] = {_ALIKE.get(kind.__name__, kind) for kind in map(type, present)}
     together = any(all(issubclass(kind, family) for kind in kinds) for family in _FAMILIES)
     if len(kinds) > 1 and (bool in kinds or not together):
         raise _mixed_types_error(name, " and ".join(sorted(kind.__name__ for kind in kinds)))
-    first = there[0] if there else None
+    first = present[0] if present else None
     if isinstance(first, datetime):
-        if len({value.tzinfo is None for value in there if value == value}) > 1:
+        if len({value.tzinfo is None for value in present if value == value}) > 1:
             raise _mixed_types_error(name, _ZONES)
-        if any(getattr(value, "nanosecond", 0) > 0 for value in there):
+        if any(getattr(value, "nanosecond", 0) > 0 for value in present):
             raise SourceError(
                 f"column {name!r} holds times that microseconds can't hold",
                 "round them in the source, for example with `floor('us')`.",
             )
-    elif isinstance(first, time) and any(value.tzinfo for value in there):
+    elif isinstance(first, time) and any(value.tzinfo for value in present):
         raise SourceError(
             f"column {name!r} holds times of day with a zone, which tables don't have",
             "convert them in the source, for example with `isoformat()`.",
         )
     elif isinstance(first, Mapping):
         members: dict[Any, list[Any]] = {}
-        for value in there:
+        for value in present:
             for key, member in value.items():
                 members.setdefault(key, []).append(member)
         found = pa.struct([(str(key), pa.null()) for key in members])
@@ -254,21 +254,21 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
         for key, group in members.items():
             check_values(f"{name}.{key}", group, options, depth + 1)
     elif any(issubclass(kind, _LISTS) for kind in kinds):
-        items = [item for value in there for item in value]
+        items = [item for value in present for item in value]
         check_values(f"{name}[]", items, options, depth + 1)
 
 
 def _drop_nulls(values: Iterable[Any], pandas: bool) -> list[Any]:
     """Return the values that are not None; of pandas also without NaN, NaT and NA."""
-    there = [value for value in values if value is not None]
-    kinds = {*map(type, there)} if pandas else set()
+    present = [value for value in values if value is not None]
+    kinds = {*map(type, present)} if pandas else set()
     null = {kind for kind in kinds if kind.__name__ in ("NAType", "NaTType")}
     numbers = {kind for kind in kinds if issubclass(kind, (Real, Decimal))}
     if not null and not numbers:
-        return there
+        return present
     return [
         value
-        for value in there
+        for value in present
         if type(value) not in null and not (type(value) in numbers and value != value)
     ]
 

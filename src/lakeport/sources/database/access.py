@@ -371,27 +371,29 @@ def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
 
     Tasks may have another environment. Timeouts are added, too, if none are set.
 
-    >>> found = _add_environment("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
-    >>> found.partition("&keepalives")[0]
+    >>> uri = _add_environment("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
+    >>> uri.partition("&keepalives")[0]
     'postgresql://me@db/shop?password=a%20b&connect_timeout=30'
     """
     split = urlsplit(uri)
-    said = dict(parse_qsl(split.query))
-    there = {
+    parameters = dict(parse_qsl(split.query))
+    uri_parts = {
         "user": split.username,
         "password": split.password,
         "host": split.hostname,
         "dbname": split.path.lstrip("/"),
     }
-    found = {
+    variables = {
         key: environment[f"PG{name}"]
         for name, key in _VARIABLES.items()
-        if environment.get(f"PG{name}") and not said.get(key) and not there.get(key)
+        if environment.get(f"PG{name}") and not parameters.get(key) and not uri_parts.get(key)
     }
     if ":" in split.netloc.rpartition("@")[2]:
-        found.pop("port", None)
-    waits = {key: value for key, value in _WAITS.items() if key not in {**said, **found}}
-    more = urlencode(found | waits, quote_via=quote)
+        variables.pop("port", None)
+    timeouts = {
+        key: value for key, value in _WAITS.items() if key not in {**parameters, **variables}
+    }
+    more = urlencode(variables | timeouts, quote_via=quote)
     plain, _, query = uri.partition("?")
     return f"{plain}?{query}{'&' * bool(query)}{more}"
 

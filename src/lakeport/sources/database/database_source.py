@@ -391,8 +391,8 @@ class _CursorQueries:
         text = self.dialect.text_expression(f"max({self.name})")
         older = "0"
         if before is not None:
-            of = sql_literal(before, self.column.type)
-            older = f"CASE WHEN max({self.name}) < {of} THEN 1 ELSE 0 END"
+            previous = sql_literal(before, self.column.type)
+            older = f"CASE WHEN max({self.name}) < {previous} THEN 1 ELSE 0 END"
         ((newest, is_older),) = self._session.fetch_rows(
             f"SELECT {text}, {older} FROM {self.relation}"
         )
@@ -530,8 +530,8 @@ class _CursorQueries:
 
     def _newest_query(self, last: str, *expressions: str) -> str:
         """Return the query for expressions over the rows with a value."""
-        asked = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
-        return f"SELECT {asked} FROM {self.relation} WHERE {self.name} = {last}"
+        selected = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
+        return f"SELECT {selected} FROM {self.relation} WHERE {self.name} = {last}"
 
     def _count_newest(self, last: str, among: str = "") -> int:
         """Count the rows with a value, and with another condition."""
@@ -638,8 +638,8 @@ class DatabaseFlushes:
             yield Flush(batches, last=True)
             return
         note = f"nothing new: no row has another {self.source.cursor!r} than those that have landed"
-        told = "; ".join((note, *self._notes))
-        yield Flush(batches, last=True, notes={self.stream: told}, quiet=(self.stream,))
+        text = "; ".join((note, *self._notes))
+        yield Flush(batches, last=True, notes={self.stream: text}, quiet=(self.stream,))
 
     def close(self) -> None:
         """Close the connection that holds the snapshot, after the load."""
@@ -751,16 +751,17 @@ class DatabaseFlushes:
         alone = replace(
             reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
         )
-        there = [cast_batch(batch, wanted) for batch in alone.read_range(self._dialect.session, 0)]
-        known = [cast_batch(batch, wanted) for batch in table.to_batches()]
-        absent = pa.Table.from_batches(known, wanted).join(
-            pa.Table.from_batches(there, wanted), list(keys), join_type="left anti"
+        fetched = alone.read_range(self._dialect.session, 0)
+        source_keys = [cast_batch(batch, wanted) for batch in fetched]
+        table_keys = [cast_batch(batch, wanted) for batch in table.to_batches()]
+        deleted = pa.Table.from_batches(table_keys, wanted).join(
+            pa.Table.from_batches(source_keys, wanted), list(keys), join_type="left anti"
         )
-        if not absent.num_rows:
+        if not deleted.num_rows:
             return None
-        now = pa.array([datetime.now(UTC)] * absent.num_rows, TIMESTAMP)
-        gone = absent.append_column(pa.field(mark, TIMESTAMP), now)
-        return InMemoryReader(gone.schema, gone)
+        now = pa.array([datetime.now(UTC)] * deleted.num_rows, TIMESTAMP)
+        rows = deleted.append_column(pa.field(mark, TIMESTAMP), now)
+        return InMemoryReader(rows.schema, rows)
 
     def _digest_request(self, relation: str) -> str:
         """Return a digest of the database and query, if the run has an ID; else an empty text."""

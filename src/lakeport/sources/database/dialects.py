@@ -455,8 +455,10 @@ class PostgresDialect(SqlDialect):
         open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
             return columns, ()
-        asked = ", ".join(_digit_aggregates(column) for column in open_)
-        (row,) = self.session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
+        aggregates = ", ".join(_digit_aggregates(column) for column in open_)
+        (row,) = self.session.fetch_rows(
+            f"SELECT {aggregates} FROM {relation}{where_clause(where)}"
+        )
         types: dict[str, DatabaseColumn] = {}
         notes = []
         for number, column in enumerate(open_):
@@ -622,13 +624,14 @@ def _close_type(
         other: whether a value is NaN or an infinity.
     """
     fitting = next((s for s in (*_SCALES, scale) if scale <= s and whole + s <= MAX_PRECISION), -1)
-    told = f"column {column.name!r} is numeric without a precision"
+    subject = f"column {column.name!r} is numeric without a precision"
     if other or fitting < 0:
         why = "NaN or an infinity" if other else f"more than {MAX_PRECISION} digits"
-        return column.as_text(), f"{told}, and a value has {why}: it is text."
+        return column.as_text(), f"{subject}, and a value has {why}: it is text."
     type_ = pa.decimal128(MAX_PRECISION, fitting)
     of = pa.list_(type_) if pa.types.is_list(column.type) else type_
-    note = f"{told}: decimal({MAX_PRECISION},{fitting}) holds its values; `columns` can say another"
+    holds = f"decimal({MAX_PRECISION},{fitting}) holds its values"
+    note = f"{subject}: {holds}; `columns` can say another"
     return replace(column, type=of), f"{note}."
 
 
@@ -671,12 +674,14 @@ class SqliteDialect(SqlDialect):
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
             return columns, ()
-        asked = ", ".join(
+        aggregates = ", ".join(
             f"max(typeof({quote_identifier(column.name)}) = '{kind}')"
             for column in open_
             for kind in _STORAGE_CLASSES
         )
-        (row,) = self.session.fetch_rows(f"SELECT {asked} FROM {relation}{where_clause(where)}")
+        (row,) = self.session.fetch_rows(
+            f"SELECT {aggregates} FROM {relation}{where_clause(where)}"
+        )
         found = iter(row)
         kinds = {c.name: {kind for kind in _STORAGE_CLASSES if next(found)} for c in open_}
         settled = tuple(
@@ -778,9 +783,9 @@ def _column_by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn
 
 def _mixed_note(name: str, kinds: set[str]) -> str:
     """Return a note about a column whose values have several storage classes."""
-    told = " and ".join(_name_kinds(kinds))
+    names = " and ".join(_name_kinds(kinds))
     as_ = "text" if "text" in kinds else "a number"
-    return f"column {name!r} declares no type, and its values are {told}: it is {as_}."
+    return f"column {name!r} declares no type, and its values are {names}: it is {as_}."
 
 
 def _name_kinds(kinds: set[str]) -> Iterator[str]:

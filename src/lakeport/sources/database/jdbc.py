@@ -38,14 +38,14 @@ def jdbc_flushes(
         MissingDependency: (while iterating) Spark has no driver for the URI.
         SourceError: (while iterating) the database can't be reached, or refuses the query.
     """
-    wanted = {"cursor": source.cursor, "deletes": source.deletes != "none"}
-    for key, value in wanted.items():
+    unsupported = {"cursor": source.cursor, "deletes": source.deletes != "none"}
+    for key, value in unsupported.items():
         if value:
             raise ConfigError(
                 f"`{key}` works with ADBC drivers, and the URI begins with `jdbc:`",
                 "put the condition into a `query`, or read the database by ADBC.",
             )
-    asked = hashlib.sha256(f"{source.table}\n{source.query}".encode()).hexdigest()
+    request = hashlib.sha256(f"{source.table}\n{source.query}".encode()).hexdigest()
 
     def flushes() -> Iterator[Flush]:
         engine.secrets |= set(source.secrets())
@@ -53,7 +53,7 @@ def jdbc_flushes(
         if source.split_by:
             frame = _load_frame(source, engine, _plan_ranges(source, engine, frame))
         plain = normalise_frame(frame, stream)
-        yield Flush((Batch(stream, 0, frame=plain, digest=asked if digest else ""),), last=True)
+        yield Flush((Batch(stream, 0, frame=plain, digest=request if digest else ""),), last=True)
 
     return flushes()
 

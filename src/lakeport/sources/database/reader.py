@@ -85,11 +85,15 @@ class DatabaseReader(DeclaredReader):
 
     def _build_select(self, number: int) -> str:
         """Return the query of a range: the columns, and behind them their checks."""
-        wanted = [f"{column.sql} AS {quote_identifier(column.name)}" for column in self.columns]
+        expressions = [
+            f"{column.sql} AS {quote_identifier(column.name)}" for column in self.columns
+        ]
         checks = [column.check for column in self.columns if column.check]
-        wanted += [f"{check} AS {quote_identifier(f'check {i}')}" for i, check in enumerate(checks)]
+        expressions += [
+            f"{check} AS {quote_identifier(f'check {i}')}" for i, check in enumerate(checks)
+        ]
         before = f"SELECT {self.sample} UNION ALL " if self.sample else ""
-        return f"{before}SELECT {', '.join(wanted)} {self._build_from(number)}"
+        return f"{before}SELECT {', '.join(expressions)} {self._build_from(number)}"
 
     def _build_from(self, number: int) -> str:
         """Return the FROM and WHERE clauses of a range's query."""
@@ -149,16 +153,16 @@ def split_ranges(
         ConfigError: the column has another type than numbers, dates and timestamps, or an
             infinite value.
     """
-    of = _get_parser(column)
+    parse = _get_parser(column)
     name = quote_identifier(column.name)
-    asked = ", ".join(dialect.text_expression(f"{which}({name})") for which in ("min", "max"))
+    bounds_sql = ", ".join(dialect.text_expression(f"{which}({name})") for which in ("min", "max"))
     ((low, high),) = dialect.session.fetch_rows(
-        f"SELECT {asked} FROM {relation}{where_clause(where)}"
+        f"SELECT {bounds_sql} FROM {relation}{where_clause(where)}"
     )
     if low is None or count < 2:
         return ("",)
     try:
-        first, last = of(low), of(high)
+        first, last = parse(low), parse(high)
         inner = {_interpolate(first, last, i, count) for i in range(1, count)}
     except (ValueError, InvalidOperation, OverflowError):
         raise ConfigError(

@@ -457,11 +457,11 @@ def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> Sourc
     parent = Path(get_fixed_folder(source) or ".").expanduser()
     while not parent.is_dir():
         parent = parent.parent
-    there = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
+    entries = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
     name = PurePosixPath(source).name
-    close = closest_match(name, there)
+    close = closest_match(name, entries)
     guess = f"; did you mean {str(parent / close)!r}?" if close else ""
-    nearby = _join_some(sort_by_similarity(name, there))
+    nearby = _join_some(sort_by_similarity(name, entries))
     return SourceError(
         f"{source!r} matches no file{guess}", f"in folder {str(parent)!r}: {nearby}."
     )
