@@ -214,7 +214,7 @@ def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
     for schema in schemas[1:]:
         try:
             merged = plan_evolution(merged, schema, "evolve", Mode.APPEND, fresh=True).schema
-        except TypeConflict as conflict:  # of two batches: no table's column is to blame
+        except TypeConflict as conflict:  # of two batches, not with a table
             raise SchemaConflict(conflict.message, conflict.hint) from None
     return merged
 
