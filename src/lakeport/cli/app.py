@@ -78,6 +78,7 @@ def _lakeport(
 
 
 def _land() -> Callable[..., None]:
+    """Return the command `land`, whose module takes long to import."""
     from lakeport.cli.land import land
 
     return land()

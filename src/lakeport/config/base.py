@@ -326,6 +326,7 @@ class DestinationConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_key_combinations(self) -> DestinationConfig:
+        """Check keys against each other; raise ValueError for keys that exclude one another."""
         check_columns(self)
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")

@@ -100,6 +100,7 @@ class RowCount(ConfigPart):
 
     @model_validator(mode="after")
     def _check_order(self) -> RowCount:
+        """Refuse two absent limits, and a lower limit above the upper one."""
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs `at_least`, `at_most` or both")
         if self.at_most is not None and (self.at_least or 0) > self.at_most:
@@ -173,6 +174,7 @@ class Expectation(ConfigPart):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Expectation:
+        """Refuse none or several kinds, and `quarantine` for kinds about all rows together."""
         given = self._given_kinds()
         if len(given) != 1:
             kinds = ", ".join(f"`{kind}`" for kind in _KINDS)

@@ -182,6 +182,7 @@ class DatabaseSource(ConfigPart):
 
     @model_validator(mode="after")
     def _check_table_or_query(self) -> DatabaseSource:
+        """Refuse both or neither of `table` and `query`."""
         if bool(self.table) == bool(self.query):
             raise ValueError("needs a `table` or a `query`, and not both")
         return self
@@ -256,12 +257,14 @@ class FilesSource(ConfigPart):
     @field_validator("files")
     @classmethod
     def _check_files(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """Return `files` unchanged; refuse an empty list and empty names."""
         if not value or not all(value):
             raise ValueError("names no file, folder or glob")
         return value
 
     @model_validator(mode="after")
     def _check_new_only(self) -> FilesSource:
+        """Refuse `again` and `ordered` without `new_only`."""
         for key in ("again", "ordered"):
             if key in self.model_fields_set and not self.new_only:
                 raise ValueError(f"`{key}` is about files that were landed before: set `new_only`")

@@ -232,11 +232,13 @@ class Console(_OutputBase):
         return shorten_paths(text) if (self._width if width is None else width) else text
 
     def _write(self, line: str) -> None:
+        """Write a line to `out`, with progress hidden."""
         with progress.hide():
             self._out.write(f"{line}\n")
             self._out.flush()
 
     def _error(self, text: str) -> None:
+        """Write text to `err`, with progress hidden."""
         with progress.hide():
             self._err.write(f"{text}\n")
             self._err.flush()
@@ -310,6 +312,7 @@ class Json(_OutputBase):
         self._err.flush()
 
     def _text(self, text: str) -> None:
+        """Write text to `out` and flush it."""
         self._out.write(f"{text}\n")
         self._out.flush()
 

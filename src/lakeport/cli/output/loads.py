@@ -172,6 +172,7 @@ def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
 
 
 def _ended_line(report: LoadReport) -> str:
+    """Return the line about a load that has ended: outcome, rows and duration."""
     name = format_value(report.load)
     if report.outcome == "skipped":
         return f"{name}: skipped, {report.reason}"
@@ -179,6 +180,7 @@ def _ended_line(report: LoadReport) -> str:
 
 
 def _row(load: LoadReport) -> tuple[str, ...]:
+    """Return a load's cells under `_COLUMNS`; "-" if it did not start."""
     began = load.outcome not in ("skipped", "waiting")
     return (
         load.load,
@@ -201,6 +203,7 @@ def _notes(load: LoadReport) -> list[str]:
 
 
 def _closing_line(report: PipelineReport) -> str:
+    """Return the last line about a run: rows, loads, duration, run id and engine."""
     began = [load for load in report.loads if load.outcome != "left out"]
     well = sum(load.outcome == "landed" for load in began)
     loads = pluralize(well, "load") if well == len(began) else f"{well} of {len(began)} loads"

@@ -66,6 +66,7 @@ class Terminal:
             live.stop()
 
     def _start(self) -> Live:
+        """Start rich's live display on the terminal."""
         from rich.console import Console
         from rich.live import Live
 

@@ -209,6 +209,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
+        """Refuse several kinds of credentials, and an incomplete service principal."""
         given = [name for name in _PRINCIPAL if getattr(self, name) is not None]
         if self.managed_identity and set(given) - {"client_id"}:
             raise ValueError("`managed_identity` takes no `tenant_id` and no `client_secret`")
@@ -224,6 +225,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @model_validator(mode="after")
     def _check_account_names(self) -> Self:
+        """Refuse a missing account, two different ones, and `object_key_path`."""
         named = _parse_table_uri(self.table_uri).account
         if not named and self.account_name is None:
             raise ValueError("`account_name` is missing, and `table_uri` does not name one either")

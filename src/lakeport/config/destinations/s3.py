@@ -132,6 +132,7 @@ class AwsConfig(BucketConfig):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
+        """Refuse half of a key pair, keys beside a profile, and a KMS key without `aws:kms`."""
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
             raise ValueError("`aws_access_key_id` and `aws_secret_access_key` go together")
         if self.aws_session_token is not None and self.aws_access_key_id is None:
@@ -204,6 +205,7 @@ class DeltaLakeS3Config(AwsConfig):
 
     @model_validator(mode="after")
     def _check_bucket_for_spark(self) -> Self:
+        """Refuse a bucket whose name is no host name, as Spark's connector needs one."""
         if not _HOST_NAME.fullmatch(self.bucket):
             raise ValueError(
                 f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "
