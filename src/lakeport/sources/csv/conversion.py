@@ -98,6 +98,7 @@ def _drop_empty(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _max_length(texts: pa.StringArray) -> int:
+    """Return the length of the longest text in bytes; 0 if there is none."""
     return pc.max(pc.binary_length(texts)).as_py() or 0
 
 

@@ -87,6 +87,7 @@ class CsvDialect:
 
 
 def _format_character(character: str) -> str:
+    """Return a character in quotes, or `tab`."""
     return {"\t": "tab"}.get(character, repr(character))
 
 
@@ -164,6 +165,7 @@ class CsvOptions:
             ) from None
 
     def _check_columns(self) -> None:
+        """Raise ConfigError if `columns` has an empty or repeated name, or goes with a header."""
         if not self.columns:
             return
         if self.header:
@@ -179,6 +181,7 @@ class CsvOptions:
             )
 
     def _check_number_marks(self) -> None:
+        """Raise ConfigError for unusable marks; replace special spaces by plain ones."""
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:
@@ -212,6 +215,7 @@ class CsvOptions:
 
 
 def _check_character(option: str, value: str) -> None:
+    """Raise ConfigError unless the value of an option is one ASCII character."""
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ConfigError(
             f"{option} {value!r} of a CSV source is not usable",

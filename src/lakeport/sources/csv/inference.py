@@ -205,6 +205,7 @@ class FormatCandidates:
         return rest & ~self.format_bits
 
     def _date_bits(self) -> int:
+        """Return the bits of all formats of dates."""
         return sum(3 << place for f, place, _ in self._places() if isinstance(f, DateFormat))
 
     def _places(self) -> Iterator[tuple[Format, int, int]]:
@@ -214,6 +215,7 @@ class FormatCandidates:
 
 
 def _all_match(texts: pa.StringArray, pattern: str) -> bool:
+    """Whether all texts match a regular expression; True for no text."""
     return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
 
 

@@ -300,6 +300,7 @@ def match_kinds_natively(
 def _create_parser(
     dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]
 ) -> CsvParser | None:
+    """Return a kernel's parser; None without a kernel, or if it can't read the dialect."""
     native = kernel()
     if native is None or not dialect.is_native:
         return None
@@ -569,6 +570,7 @@ class CsvReader:
         return self.layouts[self.layout_of.get(split.uri, 0)]
 
     def _hint(self, split: Split, bad: BadRecord) -> str:
+        """Return the hint for a bad record of a split."""
         place = self.schema.get_field_index(bad.column)
         type_ = self.schema.field(place).type if place >= 0 else pa.null()
         return hint_for_record(bad, type_, self._layout(split).dialect)

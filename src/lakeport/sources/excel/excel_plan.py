@@ -246,6 +246,7 @@ class _SheetColumns:
         lines.write(json.dumps((row.number, fields)).encode() + b"\n")
 
     def _widen(self, width: int) -> None:
+        """Add columns until there are `width`."""
         while len(self.cells) < width:
             self.cells.append(set())
 

@@ -255,6 +255,7 @@ class DocumentRecords:
         self._at = 0
 
     def _take_record(self) -> str:
+        """Go behind the value that begins here, count it as a record, and return its text."""
         value = self._take_value()
         self._count += 1
         return value

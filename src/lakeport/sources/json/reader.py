@@ -249,10 +249,12 @@ class SplitReader:
             yield self._add_metadata(create_batch_from_rows(rows, self._schema), good)
 
     def _add_metadata(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
+        """Fill the metadata's columns of a batch, if there are any, by its lines' ordinals."""
         metadata = self._reader.metadata
         return batch if metadata is None else metadata.fill(batch, self._received.look_up(ordinals))
 
     def _report_bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
+        """Call `on_bad` with a bad record and its line number."""
         line, name = self._numbers[ordinal], self._reader.stream
         self._on_bad(BadRecord(name, line, fault.column, fault.reason, raw, self._split.file))
 
@@ -416,6 +418,7 @@ class JsonReader:
         raise BadRecords((bad,), hint=_HINT_LINES if may_span_lines else "")
 
     def _raise_unknown(self, found: UnknownCounts, line: int) -> None:
+        """Raise UnknownFields for the first undeclared field, unless such fields are dropped."""
         if self.unknown is UnknownPolicy.DROP:
             return
         name = next(iter(found))

@@ -286,10 +286,12 @@ class JsonDecoder:
         return value
 
     def _mark_constant(self, name: str) -> _Constant:
+        """Note that the line has a constant that is not JSON, and return it."""
         self._constants = True
         return _Constant(name)
 
     def _build_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return an object's members; note a key that came twice."""
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
@@ -373,6 +375,7 @@ def create_converter(t: FieldType, path: str) -> Converter:
 
 
 def _wrong_type(path: str, expected: str, value: Any) -> Fault:
+    """Return the Fault of a value of another JSON type than expected."""
     found = _NAMES.get(type(value), "object")
     return Fault(path, f"wrong type: expected {expected}, found {found}")
 
@@ -404,6 +407,7 @@ def _to_integer(path: str, value: Any) -> int:
 
 
 def _to_double(path: str, value: Any) -> float:
+    """Return the double of a number; raise Fault if a double can't hold it."""
     if type(value) is not NumberLiteral:
         raise _wrong_type(path, "number", value)
     try:
@@ -423,6 +427,7 @@ def _parse_text(expected: str, parse: Callable[[str], int], path: str, value: An
 
 
 def _decode_base64(path: str, value: Any) -> bytes:
+    """Return the bytes of a base64 text; raise Fault for another value."""
     if type(value) is not str:
         raise _wrong_type(path, "base64 string", value)
     try:

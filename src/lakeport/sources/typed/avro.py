@@ -375,6 +375,7 @@ def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[
 def _resolve_record(
     schema: Any, path: str, known: Mapping[str, Any], within: set[str]
 ) -> AvroColumn:
+    """Return the types of a record as structs; see `_resolve_type`."""
     columns = {
         f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", known, within)
         for f in schema["fields"]
@@ -442,11 +443,13 @@ def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroC
 
 
 def _decode_decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
+    """Return the decimal of its unscaled big-endian bytes; fastavro calls this."""
     digits = int.from_bytes(value, "big", signed=True)
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -schema.get("scale", 0)))
 
 
 def _decode_uuid(value: bytes, *_: Any) -> Any:
+    """Return the text of a UUID's 16 bytes; other bytes as they are. fastavro calls this."""
     return str(uuid.UUID(bytes=value)) if len(value) == 16 else value
 
 
@@ -542,6 +545,7 @@ def _decode_records(schema: Any, records: int, data: bytes) -> list[dict[str, An
 def _create_batch(
     records: list[dict[str, Any]], columns: Mapping[str, AvroColumn]
 ) -> pa.RecordBatch:
+    """Return records as a batch, cast from the decoded types to those of the columns."""
     arrays = []
     for name, column in columns.items():
         array = pa.array([record[name] for record in records], column.decoded)

@@ -120,6 +120,7 @@ def _check_ambiguous_times(batch: pa.RecordBatch) -> None:
 
 @contextmanager
 def _open_file(split: Split) -> Iterator[Any]:
+    """Open a split's file as ORC; raise SourceError if it is none."""
     from pyarrow import orc
 
     with explain_read_errors(split.uri, _NAME), open_split(split) as source:

@@ -60,6 +60,7 @@ def sum_compressed_bytes(metadata: Any, groups: Sequence[int]) -> int:
 
 
 def _column_chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
+    """Yield the metadata of each column chunk of some row groups."""
     for group in map(metadata.row_group, groups):
         yield from map(group.column, range(group.num_columns))
 

@@ -174,6 +174,7 @@ def merge_schemas(
 
 
 def _describe_type(type_: pa.DataType) -> str:
+    """Return the name of a type for messages; JSON is `JSON text`."""
     return "JSON text" if isinstance(type_, pa.JsonType) else str(type_)
 
 
