@@ -52,7 +52,7 @@ GROUPS = (
         "Structured streams, landed micro-batch by micro-batch.",
         ("streams",),
     ),
-    Group("tables", "Tables", "Looking at tables, and maintaining them.", ("tables", "pages")),
+    Group("tables", "Tables", "Describing tables, and maintaining them.", ("lake", "pages")),
     Group(
         "inputs",
         "Sources and expectations",
