@@ -532,7 +532,9 @@ def test_a_connection_test_ends_before_mage_gives_up(
     out, err = capsys.readouterr()
     assert out == "" and fake.config is None
     shown = error_of(err)
-    assert "no answer within" in shown and "Hint: " in shown and "canary" not in err
+    # A machine under load spends the seconds on imports; then the request's own limit comes first.
+    assert re.search("no answer within|can't be reached", shown)
+    assert "Hint: " in shown and "canary" not in err
 
 
 def test_a_connection_test_that_passes(
