@@ -604,7 +604,7 @@ class MicroBatches:
         return frame.repartition(most) if count_partitions(frame) > most else frame
 
     def _estimate_bytes(self, frame: DataFrame, number: int) -> int:
-        """Estimate the bytes that a micro-batch becomes; -1 if unknown.
+        """Estimate the bytes that a micro-batch takes in the table; -1 if unknown.
 
         Spark knows the size of files that it reads. Otherwise the size is that of the micro-batch
         before, which a restarted query finds in the journal.

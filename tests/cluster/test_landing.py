@@ -177,7 +177,7 @@ def test_a_singer_file_of_the_mounted_folder_is_read_where_it_lies(
     def spooled(path: Path, *_: Any, **__: Any) -> None:
         raise AssertionError(path)
 
-    monkeypatch.setattr("lakeport.sources.spool._append", spooled)
+    monkeypatch.setattr("lakeport.sources.spool._append_to_file", spooled)
     report = bucket.land(str(file), spool_uri=tmp_path.as_uri())
     assert report.rows == 150_000
     assert sorted(bucket.rows("people")["id"].to_pylist()) == list(range(150_000))

@@ -203,7 +203,7 @@ def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
 
 
 def _run_callback(kind: type[KeyboardInterrupt]) -> None:
-    """Run the innermost callback of `on_forced_end`, then Python's exit functions."""
+    """Run the innermost `on_forced_end` callback with the signal's exception, then `atexit`'s."""
     for callback in _callbacks[-1:]:
         with suppress(Exception):
             callback(kind)

@@ -433,7 +433,7 @@ class _LoadRun:
 
 @contextmanager
 def _name_table_in_errors(table: str) -> Iterator[None]:
-    """Add the table, and the time waited, to errors of Spark's way to a store in the body.
+    """Add the table's name, and the seconds waited, to store errors that Spark raises in the body.
 
     Raises:
         DestinationError: the store refused, or Spark gave it up.

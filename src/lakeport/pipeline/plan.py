@@ -260,7 +260,7 @@ class ResultPlanner:
         if not load.sql and not load.python:
             return LoadResult()
         try:
-            result = self._plan_known(load)
+            result = self._plan_by_columns(load)
         except LakeportError as error:
             result = LoadResult(self._classify_by_text(load), unknown=error.message)
         if result.columns is not None:
@@ -269,8 +269,8 @@ class ResultPlanner:
             return LoadResult(AT_ONCE, result.columns, result.unknown)
         return result
 
-    def _plan_known(self, load: Load) -> LoadResult:
-        """Return the result of a load from tables or a database; SourceError for other sources."""
+    def _plan_by_columns(self, load: Load) -> LoadResult:
+        """Plan a load from the columns of its tables or database; SourceError for other sources."""
         source = load.source
         if isinstance(source, TablesSource):
             frames = {name: self._table_frame(place, load) for name, place in source.tables.items()}

@@ -201,7 +201,7 @@ class SourceOpener:
         return self._open_singer(lines, origin, name=name, size=size)
 
     def _open_new_files(self, source: FilesSource) -> OpenedSource:
-        """Open the files of a description that its table has not had yet."""
+        """Open the files that the table has not loaded; return an empty source without any."""
         from lakeport.sources.files.new_files import open_new_files, singer_files_error
 
         self._check_spool()

@@ -233,7 +233,7 @@ class DeltaTable:
         return self._snapshot.rows_of(actions)
 
     def read_change_feed(self, after: int) -> tuple[DataFrame, bool]:
-        """Return the rows that were inserted or updated after a version, by the change feed.
+        """Read the rows inserted or updated after a version, and whether any were deleted.
 
         Returns:
             The rows, as they are after each change, and whether rows were deleted.

@@ -208,7 +208,7 @@ _honours_conditions: dict[tuple[str, str], bool] = {}
 
 
 class ListingPage(NamedTuple):
-    """One page of a listing. `CloudStorage._list_page` returns it with full keys.
+    """One page of a listing, with keys from the bucket's or container's root.
 
     Attributes:
         objects: the objects, without those that only mark a folder.
@@ -368,7 +368,7 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _has_mark(self, key: str, mark: str) -> bool:
-        """Whether the visible object has this mark in its metadata.
+        """Whether the published object has its writer's mark in its metadata.
 
         Raises:
             NotFound: there is no object.

@@ -56,7 +56,7 @@ class Chunker:
         return _base64(self._crc)
 
     def _cut(self) -> bytes:
-        """Return the buffered bytes as a part; add it to number, bytes and checksum."""
+        """Return the buffered bytes as a part; add it to the object's part count, size and CRC."""
         part = self._buffer.getvalue()
         self._buffer = io.BytesIO()
         self._crc = google_crc32c.extend(self._crc, part)

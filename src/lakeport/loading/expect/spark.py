@@ -49,7 +49,7 @@ def add_violation_mask(
     others: Mapping[str, DataFrame],
     table: DataFrame | None,
 ) -> DataFrame:
-    """Return a frame with a further column of masks: the expectations that each row violates.
+    """Return a frame with a column of bit masks: bit n is set if a row violates expectation n.
 
     Args:
         frame: not run yet.

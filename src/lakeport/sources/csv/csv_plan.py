@@ -167,7 +167,7 @@ def _split_file(
     is_local: bool,
     csv: CsvFile,
 ) -> list[CsvFile]:
-    """Split a file, and infer all but the skipped columns if the kernel can and files are local.
+    """Split a file; infer types at once if the compiled kernel can and the file is local.
 
     Otherwise tasks infer the columns of each split afterwards. Run inside tasks.
     """

@@ -125,7 +125,7 @@ class GcsConnection(Connection):
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> Any:
-        """Send a request, repeat it while its failure is transient, and return its answer.
+        """Send an HTTP request, retry transient failures, and return the successful answer.
 
         Args:
             method: the HTTP method, such as `GET`.

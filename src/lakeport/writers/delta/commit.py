@@ -231,7 +231,7 @@ class StagedFiles:
 
     @contextmanager
     def keep_while_committing(self, read: int) -> Iterator[None]:
-        """Keep the published files during a commit, and after one whose outcome is unknown.
+        """Protect the published files from removal during a commit, and if its outcome is unknown.
 
         Args:
             read: the version that the commit is to follow.

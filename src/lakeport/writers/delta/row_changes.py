@@ -599,7 +599,7 @@ def _append_positions(rows: pa.Table, positions: Positions) -> pa.Table:
 def _read_all_bounds(
     file: DataFile, plan: DeltaPlan, columns: Sequence[str]
 ) -> list[Bounds | str | None]:
-    """Return the bounds of columns in a file; see `read_bounds`."""
+    """Return each column's bounds in a file: None if unknown, `NO_VALUES` if all are null."""
     statistics, types = file.statistics(), plan.schema
     names = physical_names(plan.schema_json, columns).items()
     return [

@@ -295,7 +295,7 @@ class _PartitionFile(EncodedParquet):
         self.write_groups(table, len(table))
 
     def stage(self, partition: Mapping[str, str | None], empty: int) -> Staged:
-        """Finish the file; return it with its statistics. `empty`: rows with an empty value."""
+        """Finish the file; return it with statistics. `empty`: rows whose "" became null."""
         staged = self.finish(self._key, self._split)
         stats = make_stats(
             self.footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns

@@ -121,7 +121,7 @@ class FileSink:
         return staged
 
     def _begin(self, key: str) -> EncodedFile:
-        """Begin an object, encoded onto a new stage writer."""
+        """Open the encoder of a new object on a new upload; abort the upload on an error."""
         out = measure_upload(self.storage.stage(key, self.encoder.content_type))
         try:
             return self.encoder.open(self.schema, out)

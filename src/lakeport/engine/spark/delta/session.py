@@ -190,7 +190,7 @@ class DeltaSession:
         force: bool,
         files: Callable[[DeltaSession], pa.Table] | None,
     ) -> list[str]:
-        """Delete files that no version of the last hours uses, by VACUUM.
+        """Run VACUUM: delete files that no version of the last `hours` uses; a dry run lists them.
 
         Args:
             uri: the table, as Hadoop writes URIs.
