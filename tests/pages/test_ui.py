@@ -321,5 +321,5 @@ def test_a_browser_in_the_terminal_is_opened_only_where_it_was_chosen(
     monkeypatch.setattr(webbrowser.GenericBrowser, "open", lambda self, url: opened.append(url))
     monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser("lynx"))
     monkeypatch.setenv("BROWSER", "lynx" if chosen else "")
-    browsers._open(tmp_path)
+    browsers._open_file(tmp_path)
     assert opened == [tmp_path.as_uri()] * chosen
