@@ -140,7 +140,7 @@ def test_it_has_what_serves_pages(installed: Installed) -> None:
         "from lakeport.config.load import load_target\n"
         "from lakeport.pages.lake import open_pages\n"
         "pages = open_pages(load_target('empty'))\n"
-        "print(pages.asset('theme.css')[0], pages.document(pages.page('/')))"
+        "print(pages.find_asset('theme.css')[0], pages.build_document(pages.find_page('/')))"
     )
     assert installed.run("python", "-c", script).startswith("text/css <!doctype html>")
 

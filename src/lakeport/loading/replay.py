@@ -403,7 +403,7 @@ def replay(
     observer: Observer | None = None,
     **keys: Unpack[StoreKeys],
 ) -> tuple[Replayed, ...]:
-    """Land a table's quarantined records, each once; return one result per quarantined run.
+    """Land a table's quarantined records, each once; SourceError if there are none.
 
     The table's commit remembers them as the run `replay:` and the run's id, so that another replay
     adds nothing. What fails again is quarantined as of that run, with its new reason.

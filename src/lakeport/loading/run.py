@@ -433,7 +433,7 @@ class _LoadRun:
 
 @contextmanager
 def _name_table_in_errors(table: str) -> Iterator[None]:
-    """Add the table's name, and the seconds waited, to store errors that Spark raises in the body.
+    """Name the table in store errors that Spark raises in the body; add seconds if unreachable.
 
     Raises:
         DestinationError: the store refused, or Spark gave it up.

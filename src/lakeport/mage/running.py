@@ -122,7 +122,7 @@ class _SchemaReader(io.RawIOBase):
         return len(data)
 
     def _scan(self, data: bytes) -> None:
-        """Hand over complete lines that hold SCHEMA; keep up to 4 MiB of an incomplete line."""
+        """Pass lines with "SCHEMA" on; keep 4 MiB of an incomplete one; b"" ends the input."""
         end = data.rfind(b"\n") + 1 if data else 0
         if data and not end:
             self._begun = (self._begun + data)[:_LONGEST]

@@ -270,7 +270,7 @@ class ResultPlanner:
         return result
 
     def _plan_by_columns(self, load: Load) -> LoadResult:
-        """Plan a load from the columns of its tables or database; SourceError for other sources."""
+        """Plan a load from tables or a database without JDBC; SourceError for other sources."""
         source = load.source
         if isinstance(source, TablesSource):
             frames = {name: self._table_frame(place, load) for name, place in source.tables.items()}

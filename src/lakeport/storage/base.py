@@ -368,7 +368,7 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _has_mark(self, key: str, mark: str) -> bool:
-        """Whether the published object has its writer's mark in its metadata.
+        """Whether the published object has its writer's mark; NotFound if there is no object.
 
         Raises:
             NotFound: there is no object.

@@ -99,7 +99,7 @@ class RetryPolicy:
         return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
 
     def read_timeout(self, most: float) -> float:
-        """Return how many seconds to wait for bytes of an answer: retries have to fit the deadline.
+        """Return seconds to wait for bytes: a third of the deadline, at least 5, up to `most`.
 
         Args:
             most: the cap in seconds, for long deadlines.

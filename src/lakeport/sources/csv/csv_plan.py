@@ -167,7 +167,7 @@ def _split_file(
     is_local: bool,
     csv: CsvFile,
 ) -> list[CsvFile]:
-    """Split a file; infer types at once if the compiled kernel can and the file is local.
+    """Return one file with its splits; with types if the kernel infers them and it is local.
 
     Otherwise tasks infer the columns of each split afterwards. Run inside tasks.
     """

@@ -549,7 +549,7 @@ class _MemberContent(io.RawIOBase):
 
 @contextmanager
 def _translate_damage(name: str) -> Iterator[None]:
-    """Context manager that turns zipfile's errors for a damaged archive into SourceError."""
+    """Context manager that turns any other error than ours into "archive is damaged"."""
     try:
         yield
     except LakeportError:

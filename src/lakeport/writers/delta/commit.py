@@ -87,7 +87,7 @@ _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 @dataclass(frozen=True, slots=True)
 class BatchContent:
-    """Names of the content of an append's source files, by which a table recognises a repeat.
+    """Content names of an append's files; a table that has them skips them, or notes a repeat.
 
     Attributes:
         files: file -> the name of its content; empty where no repeat is to be recognised.
@@ -557,7 +557,7 @@ def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
 
 
 def _remove_body(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
-    """Return the body of a `remove` action; `now` is Unix milliseconds."""
+    """Return a `remove` body for a file without deletion vector; `now`: Unix milliseconds."""
     known = {"partitionValues": file.partition, "size": file.size, "tags": file.tags}
     return {
         "path": file.path,

@@ -489,7 +489,7 @@ class BatchKeys:
 
     @classmethod
     def read(cls, change: Upsert) -> BatchKeys:
-        """Read the keys of a staged batch.
+        """Read a staged batch's keys and the last row of each; InputError if a key has a null.
 
         Raises:
             InputError: a row has no value in a key column.

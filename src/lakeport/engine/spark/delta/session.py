@@ -190,7 +190,7 @@ class DeltaSession:
         force: bool,
         files: Callable[[DeltaSession], pa.Table] | None,
     ) -> list[str]:
-        """Run VACUUM: delete files that no version of the last `hours` uses; a dry run lists them.
+        """Run VACUUM: delete files unused for `hours`, return []; a dry run returns their paths.
 
         Args:
             uri: the table, as Hadoop writes URIs.
