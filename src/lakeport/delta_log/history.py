@@ -276,7 +276,7 @@ class _HistoryReplay:
         return LogHistory(state, self._versions, tuple(self._files.values()), self._schemas)
 
     def _version_file(self, file: DataFile) -> VersionFile:
-        """Return a file with its rows and the schema at the time it was first added."""
+        """Return a file with its row count and the schema at the time it was first added."""
         # A file that is restored has no more columns than when it was first added.
         if self._first_schemas.get(file.path, -1) < 0:
             self._first_schemas[file.path] = self._schema

@@ -161,7 +161,7 @@ def _from_pandas(value: Any) -> Any:
 
 
 def _to_micros(value: Any) -> Any:
-    """Convert numpy times to microseconds, the unit of Python's times; refuse nanoseconds."""
+    """Convert numpy times to microseconds; refuse values with a rest of nanoseconds."""
     import numpy as np
 
     found = value.astype(f"{value.dtype.kind}8[us]")

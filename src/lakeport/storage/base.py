@@ -356,7 +356,7 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
-        """Write an object with a mark in its metadata.
+        """Write a marked object over version `replaces`; if the name is free (""); always (None).
 
         Args:
             key: its name.

@@ -19,7 +19,7 @@ _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns, and one part for each batch; a stream is one part.
+    """Return an Arrow file's columns, and a part for each record batch; a stream is one part.
 
     Raises:
         SourceError: it is neither an Arrow file nor a stream.

@@ -64,7 +64,7 @@ class GcsStageWriter(CloudStageWriter):
         }
 
     def _begin(self) -> None:
-        """Open the upload session. If the name is taken, `publish` raises that."""
+        """Open the upload session; keep the error of a taken name for `publish` to raise."""
         query, about = self._storage.object_request(self._key, self._content_type, self._id)
         try:
             answer = self._storage._send(

@@ -261,7 +261,7 @@ def find_text_files(
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
 ) -> list[DataFile]:
-    """Return the data files whose footer has text in a column that gets another type.
+    """Return the data files whose Parquet schema has strings in a column that gets a new type.
 
     Args:
         storage: where the table is.

@@ -482,7 +482,7 @@ class WriteOperation(TableOperation):
     content: BatchContent = NO_CONTENT
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Return the files to add and to remove; the report of an append that `once` skips.
+        """Return the files to add and remove, or the report of an append that `once` skips.
 
         Raises:
             PartlyLanded: some of the files were landed before, and are to be left out.
