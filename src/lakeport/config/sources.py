@@ -45,7 +45,7 @@ class ConfigPart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     label: ClassVar[str] = "the source"
-    """What errors call it where no key is to blame."""
+    """Name of the config part in errors that concern no single key."""
 
     def __init__(self, **values: Any) -> None:
         try:

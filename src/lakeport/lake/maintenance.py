@@ -49,7 +49,7 @@ _INVENTORY = pa.schema(
         ("modificationTime", pa.int64()),
     ]
 )
-"""What `VACUUM ... USING INVENTORY` reads (`VacuumCommand.INVENTORY_INVENTORY` of delta-spark)."""
+"""Columns of the table that `VACUUM ... USING INVENTORY` reads, as delta-spark names them."""
 
 _CHANGES = "_change_data/"
 

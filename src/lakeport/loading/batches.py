@@ -39,7 +39,7 @@ _LEAST_SKEW: Final = 0.3  # and of the whole
 
 @dataclass(frozen=True)
 class Policies:
-    """What a config says about records, columns and files, the same for every destination.
+    """A config's keys on records, columns and files, which every destination has.
 
     Attributes:
         config: the destination's.

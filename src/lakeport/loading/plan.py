@@ -54,7 +54,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What a load would do to one table.
+    """Plan of a load for one table: its columns, and estimated rows and files.
 
     Attributes:
         stream: the stream's name.
@@ -87,7 +87,7 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class LandingPlan:
-    """What a load would do to all its tables.
+    """Plan of a load for all its tables.
 
     Attributes:
         target: URI of the destination.

@@ -174,7 +174,7 @@ def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
 
 @dataclass
 class CheckCounts:
-    """What the checks of one task's rows, or of a batch's, have counted and kept.
+    """Violations that the checks of one task's or batch's rows counted, with rows kept of them.
 
     Attributes:
         rows: rows that were checked.

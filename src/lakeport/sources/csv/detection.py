@@ -52,7 +52,7 @@ _PAIR = 2  # fields, of which one may well be empty
 Row = Sequence[str]
 
 SAMPLE_BYTES = 1 << 16
-"""How many bytes of a file detection reads."""
+"""Bytes of a file that detection reads."""
 
 _DELIMITERS = (",", ";", "\t", "|")
 _RARE_DELIMITERS = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only in regular files

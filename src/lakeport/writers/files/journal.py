@@ -60,7 +60,7 @@ from lakeport.writers.naming import HOME, safe_segment
 _VERSION = 1
 
 _LONGEST_SECONDS: Final = 600.0
-"""How long a load on another machine counts as publishing."""
+"""Time for which a load on another machine counts as publishing."""
 
 _MOST_TAKEN = 10_000
 

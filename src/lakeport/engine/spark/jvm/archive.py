@@ -24,7 +24,7 @@ from lakeport.host.scratch import cache_folder
 
 _UNUSED_SECONDS: Final = 30 * 24 * 3600.0
 _RECORDING_SECONDS: Final = 600.0
-"""How long recording an archive may take, in seconds."""
+"""Limit for recording an archive, in seconds."""
 _AHEAD_OF_TIME: Final = 25
 """The first Java with an ahead-of-time cache that a single run records."""
 _CACHE: Final = ".aot"
