@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,7 +205,8 @@ class Process:
         except subprocess.TimeoutExpired:
             self.send(signal.SIGABRT)  # has it show every thread's stack
             self.popen.wait(PATIENCE)
-            raise AssertionError(f"hung; it said {self.words}") from None
+            stacks = re.findall(r"File \"[^\"]*/([^\"]+)\", line (\d+)", self.words)
+            raise AssertionError(f"hung; {stacks[-8:]} it said {self.words}") from None
         for thread in self._threads:
             thread.join(PATIENCE)
         return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import gc
 import os
@@ -52,16 +53,24 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process; after a signal, without waiting for threads.
+    """End the process; after a signal, within two seconds and without waiting for threads.
 
-    The interpreter would wait for threads with requests to a store, which may hang.
+    The interpreter would wait for threads with requests to a store, which may hang. An exit
+    function may hang, too: the signal's exception may have left a lock taken.
     """
     if code in (INTERRUPTED, TERMINATED) or code is ENDED:
+        _thread.start_new_thread(_exit_later, (code, _SECOND_SECONDS))
         atexit._run_exitfuncs()
         os._exit(code)
     if _USERS_CODE not in sys.modules:
         gc.freeze()  # searching all objects for cycles would take a tenth of a small load
     sys.exit(code)
+
+
+def _exit_later(code: int, seconds: float) -> NoReturn:
+    """End the process after `seconds`, whatever its other threads do."""
+    time.sleep(seconds)
+    os._exit(code)
 
 
 @contextmanager
@@ -171,35 +180,39 @@ class _SignalHandlers:
 
 
 class _Deadline:
-    """Timer that ends the process some seconds after a signal, unless it has ended by then."""
+    """Ends the process some seconds after a signal, unless it has ended by then.
+
+    It takes no lock of `threading`: the signal's exception may have left any of them taken.
+    """
 
     def __init__(self) -> None:
-        self._timer: threading.Timer | None = None
         self._at = float("inf")
 
     def start(self, kind: type[KeyboardInterrupt]) -> None:
-        """Start the timer; a second call shortens it."""
-        seconds = _END_SECONDS if self._timer is None else _SECOND_SECONDS
-        if time.monotonic() + seconds < self._at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._at = time.monotonic() + seconds
-            self._timer = threading.Timer(seconds, _end_now, (kind,))
-            self._timer.daemon = True
-            self._timer.start()
+        """Start to count; a second call leaves less time."""
+        seconds = _END_SECONDS if self._at == float("inf") else _SECOND_SECONDS
+        at = time.monotonic() + seconds
+        if at < self._at:
+            self._at = at
+            _thread.start_new_thread(self._wait, (at, kind))
 
     def cancel(self) -> None:
-        """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Let the process run on."""
+        self._at = float("inf")
+
+    def _wait(self, at: float, kind: type[KeyboardInterrupt]) -> None:
+        """End the process at a time of `time.monotonic`, if it still counts."""
+        time.sleep(max(0.0, at - time.monotonic()))
+        if self._at == at:
+            _end_now(kind)
 
 
 def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
     """Print the last message, within a second, and end the process, whatever its threads do."""
-    message = threading.Thread(target=_run_callback, args=(kind,), daemon=True)
-    message.start()
-    message.join(_WORDS_SECONDS)
-    os._exit(TERMINATED if issubclass(kind, Terminated) else INTERRUPTED)
+    code = TERMINATED if issubclass(kind, Terminated) else INTERRUPTED
+    _thread.start_new_thread(_exit_later, (code, _WORDS_SECONDS))
+    _run_callback(kind)
+    os._exit(code)
 
 
 def _run_callback(kind: type[KeyboardInterrupt]) -> None:
