@@ -136,11 +136,11 @@ class Batch:
         notes: lines for the report on what was inferred or chosen; each names its subject.
         untyped: columns that are text, there or in parts, for want of a value -> their types with
             null in these places (see `lakeport.schema.nested`).
-        remembered: whether the table remembers its files' contents, to know them again.
-        content: file -> name of its content, once it was read; empty before, and for batches that
-            are not remembered.
-        gone: whether its rows are keys of rows that the source has deleted, with a mark. They land
-            in a commit of their own, without transform and checks.
+        tracks_content: whether the table keeps digests of its files, to recognize the files later.
+        content: file -> digest of its content, once it was read; empty before, and without
+            `tracks_content`.
+        has_deleted_keys: whether its rows are keys of rows that the source has deleted, with a
+            mark. They land in a commit of their own, without transform and checks.
         schema_only: whether the stream brought a schema and no record; `sequence` is -1 then.
         bookmark: becomes durable with the batch; None where the source has no bookmark.
         before_commit: called once the rows are staged; it may be called twice. Writes the files
@@ -162,9 +162,9 @@ class Batch:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
-    remembered: bool = False
+    tracks_content: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
-    gone: bool = False
+    has_deleted_keys: bool = False
     schema_only: bool = False
     bookmark: Bookmark | None = None
     before_commit: Callable[[], None] | None = None
@@ -244,8 +244,8 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """Value and number of a bookmark, as its table has them now.
+class SavedBookmark:
+    """Bookmark that a table's newest version has; empty, with number -1, where it has none.
 
     Attributes:
         value: the value that the source wrote; empty where there is no bookmark.
@@ -258,7 +258,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """How far a source was read; becomes durable with the batch that carries it.
+    """Position up to which a source was read; commits together with its batch.
 
     Attributes:
         name: the bookmark's name in the table, such as `files` or `database public.orders`; the
@@ -266,8 +266,8 @@ class Bookmark:
         value: JSON of a few kilobytes at most.
         after: the number of the bookmark from which the source went on. The batch is refused if
             another load has moved the bookmark since.
-        number: its own number by `Memory.next_number`, for sources whose next flush goes on from
-            it; None: the writer gives it one.
+        number: its own number by `BookmarkStore.next_number`, for sources whose next flush goes on
+            from it; None: the writer gives it one.
     """
 
     name: str
@@ -276,7 +276,7 @@ class Bookmark:
     number: int | None = None
 
 
-class Memory(Protocol):
+class BookmarkStore(Protocol):
     """Bookmarks of one table, and the files that they name; reading them takes no Spark."""
 
     @property
@@ -293,7 +293,7 @@ class Memory(Protocol):
     def next_number(self, after: int) -> int:
         """Return a number for the bookmark that follows number `after`."""
 
-    def bookmark(self, name: str) -> Remembered:
+    def bookmark(self, name: str) -> SavedBookmark:
         """Return a bookmark of the table's newest version; an empty one if there is none.
 
         Raises:
@@ -332,7 +332,7 @@ class Staged:
         stats: Delta's statistics as JSON text; empty for files.
         split: index of the task that wrote it.
         content: file and digest of each split that the task read; only in the task's first object,
-            and only for batches that are remembered.
+            and only for batches with `tracks_content`.
         work: the times of the task's stages; only in its first object.
         lowest_version: the lowest `_sdc_table_version` of the task's rows; None where a row has
             none.

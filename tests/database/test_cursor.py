@@ -22,7 +22,7 @@ import lakeport
 from lakeport import DatabaseSource
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import ConfigError, DestinationError, SourceError
-from lakeport.model import Batch, Mode, Remembered, Storage
+from lakeport.model import Batch, Mode, SavedBookmark, Storage
 from lakeport.sources.database.database_source import DatabaseFlushes
 from lakeport.sources.target import TargetTables
 from lakeport.storage.local import LocalStorage
@@ -41,8 +41,8 @@ class Table:
     folder: str = "memory"
     storage: Storage = field(default_factory=lambda: LocalStorage("absent"))
 
-    def bookmark(self, name: str) -> Remembered:
-        return Remembered(json.loads(self.kept.get(name, "{}")), self.number)
+    def bookmark(self, name: str) -> SavedBookmark:
+        return SavedBookmark(json.loads(self.kept.get(name, "{}")), self.number)
 
     def load(
         self,

@@ -229,7 +229,7 @@ class _StreamScan:
 
     def add(self, batch: Batch, counts: _RecordCounts) -> None:
         """Add a batch; keys of deleted rows don't stand for the stream."""
-        if self.batch is None or not batch.gone:
+        if self.batch is None or not batch.has_deleted_keys:
             self.batch = batch
         self.counts += counts
         self.bytes += max(0, batch.bytes)

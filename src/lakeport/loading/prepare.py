@@ -20,7 +20,7 @@ from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError
-from lakeport.model import Mode, Remembered
+from lakeport.model import Mode, SavedBookmark
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.target import TargetTables, fixed_table_name
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine, SparkContext
     from lakeport.loading.report import Observer
-    from lakeport.model import Memory, Storage
+    from lakeport.model import BookmarkStore, Storage
     from lakeport.sources.open import OpenedSource
     from lakeport.writers.base import TableWriter
 
@@ -137,18 +137,18 @@ class PreparedLoad:
             finally:
                 found.close()
 
-    def table(self, stream: str, run: str) -> TableWriter:
+    def open_table(self, stream: str, run: str) -> TableWriter:
         """Open the table that a stream lands in; see `open_table`."""
         writer = open_table(self.config, self.storage, self.engine, stream, run)
         if self.original_mode is Mode.MERGE:
             writer.replace_rows()
         return writer
 
-    def _open_memory(self, stream: str) -> Memory:
+    def _open_memory(self, stream: str) -> BookmarkStore:
         """Return the memory of a stream's table; one without bookmarks for a full refresh."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
-        return _EmptyMemory(memory) if self.original_mode else memory
+        return _EmptyBookmarks(memory) if self.original_mode else memory
 
     def _read_keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
         """Return key columns of a stream's table without its marked rows; None without a table."""
@@ -171,10 +171,10 @@ class PreparedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class _EmptyMemory:
+class _EmptyBookmarks:
     """A table's memory without bookmarks; loads that move the table's bookmarks still conflict."""
 
-    memory: Memory
+    memory: BookmarkStore
 
     @property
     def storage(self) -> Storage:
@@ -187,8 +187,8 @@ class _EmptyMemory:
     def next_number(self, after: int) -> int:
         return self.memory.next_number(after)
 
-    def bookmark(self, name: str) -> Remembered:
-        return Remembered({}, self.memory.bookmark(name).number)
+    def bookmark(self, name: str) -> SavedBookmark:
+        return SavedBookmark({}, self.memory.bookmark(name).number)
 
 
 def prepare(

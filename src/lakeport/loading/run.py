@@ -348,7 +348,7 @@ class _LoadRun:
 
         with self._lock:
             if stream not in self._loaders:
-                writer = self.prepared.table(stream, self.name)
+                writer = self.prepared.open_table(stream, self.name)
                 policies = Policies(self.config)
                 reject_rows = partial(self._on_bad_records, kind=RejectedKind.ROWS)
                 self._loaders[stream] = StreamLoader(

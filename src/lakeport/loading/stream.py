@@ -168,8 +168,8 @@ class StreamLoader:
         Optional batches without a row are left out. An overwrite, and rows that are transformed or
         checked together, land in one commit; keys of deleted rows land last, each in its own.
         """
-        groups = self._group_batches([batch for batch in batches if not batch.gone])
-        groups += [[batch] for batch in batches if batch.gone]
+        groups = self._group_batches([batch for batch in batches if not batch.has_deleted_keys])
+        groups += [[batch] for batch in batches if batch.has_deleted_keys]
         for number, group in enumerate(groups, 1):
             landed = self._land_group(group, state if number == len(groups) else None)
             if landed is not None:
@@ -199,7 +199,7 @@ class StreamLoader:
         """Land batches in one commit; None for an optional batch without a row."""
         batches = [self.policies.rename_keys(batch) for batch in batches]
         whole = merge_batches(batches)
-        if self.transform is not None and not whole.gone:
+        if self.transform is not None and not whole.has_deleted_keys:
             whole = self.transform.digest_rules(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.find_landed(whole)
@@ -283,7 +283,9 @@ class StreamLoader:
         source: Collection[str] = ()
         if self.transform is not None:
             source = {name for schema in schemas for name in schema.names}
-        transformed = None if batches[0].gone else self._transform(batches, readers, schemas)
+        transformed = (
+            None if batches[0].has_deleted_keys else self._transform(batches, readers, schemas)
+        )
         first = batches[0] if transformed is None else transformed.batch
         if first.frame is not None:
             frame, checker = first.frame, None
@@ -408,7 +410,7 @@ class StreamLoader:
                 (i, task.part.reader, task.part.shape.align(table.schema), task.splits)
                 for i, task in enumerate(plan.tasks)
             ]
-            land = partial(land_splits, table.sink, first.batch.remembered, first.checker)
+            land = partial(land_splits, table.sink, first.batch.tracks_content, first.checker)
             sizes = [task.bytes for task in plan.tasks]
             return self.engine.run_tasks(step, land, items, sizes=sizes, discard=discard)
         spark = self.engine.require_spark("a Spark frame")

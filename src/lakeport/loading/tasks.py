@@ -29,7 +29,7 @@ def scan_split(reader: Reader, split: Split) -> list[Scan]:
 
 def land_splits(
     sink: Sink,
-    remembered: bool,
+    tracks_content: bool,
     checker: RowChecker | None,
     item: tuple[int, Reader, Shape, tuple[Split, ...]],
 ) -> list[Staged | CheckCounts]:
@@ -37,7 +37,7 @@ def land_splits(
 
     Args:
         sink: encodes and stages.
-        remembered: whether the first object tells what was read: see `Staged.content`.
+        tracks_content: whether the first object tells what was read: see `Staged.content`.
         checker: counts violations and holds back rows; None where nothing is expected of them.
         item: the task's number, the reader, the shape, and the splits.
 
@@ -49,7 +49,7 @@ def land_splits(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for split in splits:
-            with digest_reads() if remembered else nullcontext() as read:
+            with digest_reads() if tracks_content else nullcontext() as read:
                 yield from reader.read(split)
             if read:
                 # The same bytes in another folder are other rows.

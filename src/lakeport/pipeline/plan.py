@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
     from lakeport.config.sources import ConfigPart
     from lakeport.engine.base import DataFrame, Engine
-    from lakeport.model import Memory
+    from lakeport.model import BookmarkStore
 
 _UNREAD_HINT: Final = "its source's columns are known once it is read"
 
@@ -349,14 +349,14 @@ def describe_news(load: Load, engine: Engine) -> str:
         return f"it would fail: {error.message}"
 
 
-def _open_memory(load: Load, engine: Engine, stream: str = "") -> Memory:
+def _open_memory(load: Load, engine: Engine, stream: str = "") -> BookmarkStore:
     """Return the memory of a load's table, or of one of its streams."""
     storage = open_storage(load.target)
     table = open_table(load.target, storage, engine, stream or load.name, writes=False)
     return table.memory(writes=False)
 
 
-def _find_news(load: Load, memory: partial[Memory]) -> str:
+def _find_news(load: Load, memory: partial[BookmarkStore]) -> str:
     """Return what is new in a load's source, by the table's bookmark; empty without one."""
     source = load.source
     if isinstance(source, FilesSource) and source.new_only:

@@ -20,7 +20,7 @@ from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import void_marked
 from lakeport.errors import ConfigError, SourceError
-from lakeport.model import Bookmark, Flush, Memory, Mode
+from lakeport.model import Bookmark, BookmarkStore, Flush, Mode
 from lakeport.sources.frames import frame_flushes
 from lakeport.sources.target import open_folder_storage
 from lakeport.storage.local import LocalStorage
@@ -128,7 +128,7 @@ class TablesFlushes:
         config: DestinationConfig,
         engine: Engine,
         folder: Path,
-        memory_of: Callable[[str], Memory],
+        memory_of: Callable[[str], BookmarkStore],
     ) -> None:
         _check_target(source, config)
         self._stream, self._folder = stream, folder
@@ -295,7 +295,7 @@ def _check_target(source: TablesSource, config: DestinationConfig) -> None:
         )
 
 
-def _read_new_rows(table: DeltaTable, name: str, memory: Memory) -> _TableRead:
+def _read_new_rows(table: DeltaTable, name: str, memory: BookmarkStore) -> _TableRead:
     """Return the rows since the table's bookmark, or all rows if there is none."""
     key, uri = bookmark_name(name), table.storage.uri()
     remembered = memory.bookmark(key)

@@ -32,13 +32,13 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from lakeport.errors import ConfigError, ObjectExists, SourceError
-from lakeport.model import Batch, Bookmark, Flush, Remembered
+from lakeport.model import Batch, Bookmark, Flush, SavedBookmark
 from lakeport.scrub import scrub
 from lakeport.sources.singer.state import merge_state
 
 if TYPE_CHECKING:
     from lakeport.config.sources import TapSource
-    from lakeport.model import Memory, Storage
+    from lakeport.model import BookmarkStore, Storage
 
 
 _log = logging.getLogger(__name__)
@@ -207,13 +207,13 @@ class TapBookmarks:
 
     name: str
     storage: Storage
-    memory: Callable[[str], Memory]
+    memory: Callable[[str], BookmarkStore]
     state: bytes = b""
     repeated_streams: tuple[str, ...] = ()
     _flush_order: int = 0
     _bookmark_numbers: dict[str, int] = field(default_factory=dict)
     _marked_streams: set[str] = field(default_factory=set)
-    _tables: dict[str, Memory] = field(default_factory=dict)
+    _tables: dict[str, BookmarkStore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._marked_streams.update(self._list_marked_streams())
@@ -267,18 +267,18 @@ class TapBookmarks:
         """Return the bookmark for the next commit of a stream's table."""
         if stream not in self._bookmark_numbers and self._read_bookmark(stream).value:
             # Another load has written a bookmark since this one began.
-            self._bookmark_numbers[stream] = Remembered().number
+            self._bookmark_numbers[stream] = SavedBookmark().number
         after = self._bookmark_numbers[stream]
         number = self._bookmark_numbers[stream] = self._open_memory(stream).next_number(after)
         return Bookmark(f"tap {self.name}", value, after, number)
 
-    def _read_bookmark(self, stream: str) -> Remembered:
+    def _read_bookmark(self, stream: str) -> SavedBookmark:
         """Read the tap's bookmark in a stream's table, and keep its number."""
         found = self._open_memory(stream).bookmark(f"tap {self.name}")
         self._bookmark_numbers[stream] = found.number
         return found
 
-    def _open_memory(self, stream: str) -> Memory:
+    def _open_memory(self, stream: str) -> BookmarkStore:
         """Return the bookmarks of a stream's table, opened once: that takes requests."""
         if stream not in self._tables:
             self._tables[stream] = self.memory(stream)

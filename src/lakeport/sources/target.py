@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Memory, Mode, Storage
+    from lakeport.model import BookmarkStore, Mode, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TargetTables:
         mode: the write mode of loads that are no full refresh.
     """
 
-    open_memory: Callable[[str], Memory]
+    open_memory: Callable[[str], BookmarkStore]
     read_keys: Callable[[str, Sequence[str], str], pa.Table | None]
     storage: Storage
     mode: Mode

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.model import Batch, Landed, Memory, Staged
+    from lakeport.model import Batch, BookmarkStore, Landed, Staged
 
 
 class PartlyLanded(Exception):
@@ -134,7 +134,7 @@ class TableWriter(Protocol):
         """
         return
 
-    def memory(self, *, writes: bool = True) -> Memory:
+    def memory(self, *, writes: bool = True) -> BookmarkStore:
         """Return the table's bookmarks of its sources.
 
         Args:

@@ -116,7 +116,7 @@ class Checks:
         Raises:
             ConfigError: an expectation names what is not there.
         """
-        if batch.gone:
+        if batch.has_deleted_keys:
             return None
         check_columns(self.expected, schema, batch.untyped)
         return RowChecker(batch.stream, self.expected, partial(mask_violations, self.expected))
@@ -145,7 +145,7 @@ class Checks:
             ExpectationFailed: an expectation whose violation fails the load is violated.
             InputError: more rows were rejected than a run may have.
         """
-        if self.recorder is None or batch.gone:
+        if self.recorder is None or batch.has_deleted_keys:
             return
         total = CheckCounts()
         for one in counts:

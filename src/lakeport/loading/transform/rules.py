@@ -170,7 +170,7 @@ class RowRules:
             ConfigError: `sql` or an expectation names something that does not exist.
         """
         columns, how = columns_of(batch), ""
-        if batch.gone:
+        if batch.has_deleted_keys:
             return PlannedBatch(batch, columns)
         checks = self.checks(prepared, batch.stream)
         if self.transform is not None:
@@ -192,7 +192,7 @@ class RowRules:
 
     def _needs_whole_input(self, batch: Batch) -> bool:
         """Whether the rules need all rows of the source at once, as they do for this batch."""
-        if batch.gone:
+        if batch.has_deleted_keys:
             return False
         if any(one.needs_whole_input for one in self.expected):
             return True

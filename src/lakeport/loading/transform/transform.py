@@ -117,7 +117,7 @@ class Transform:
         function = self.function
         named = f"{function.__module__}:{function.__qualname__}" if function else ""
         digest = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
-        return replace(batch, digest=digest if batch.digest else "", remembered=False)
+        return replace(batch, digest=digest if batch.digest else "", tracks_content=False)
 
     def plan_frame(self, batch: Batch) -> TransformedBatch:
         """Return the batch with its transformed frame, for its columns alone: nothing is read."""

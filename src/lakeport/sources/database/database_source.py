@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 from lakeport.config.base import DestinationConfig
 from lakeport.config.sources import DatabaseSource, parse_scheme
 from lakeport.errors import ConfigError, DestinationError, SourceError
-from lakeport.model import Batch, Bookmark, Flush, Memory, Mode, Split
+from lakeport.model import Batch, Bookmark, BookmarkStore, Flush, Mode, Split
 from lakeport.schema.casting import cast_batch, normalise_schema
 from lakeport.schema.types import TIMESTAMP, format_type, to_table_field
 from lakeport.shape import DELETED_AT
@@ -142,7 +142,7 @@ class LandedRows:
         bookmark: the bookmark's name.
     """
 
-    memory: Memory
+    memory: BookmarkStore
     bookmark: str
 
     def read(self, kept: Mapping[str, Any]) -> pa.Array | None:
@@ -251,7 +251,7 @@ def find_window(
     relation: str,
     columns: Columns,
     keys: tuple[str, ...],
-    memory: Memory,
+    memory: BookmarkStore,
     *,
     merges: bool,
 ) -> CursorWindow:
@@ -701,7 +701,7 @@ class DatabaseFlushes:
                 bytes=absent.rows.nbytes,
                 digest=digest,
                 key_properties=keys,
-                gone=True,
+                has_deleted_keys=True,
             )
 
     def _keys(self, columns: Columns) -> tuple[str, ...]:

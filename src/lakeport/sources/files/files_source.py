@@ -46,7 +46,7 @@ def file_flushes(files: FileSet) -> Iterator[Flush]:
         batch,
         splits=tuple(_name_splits(files.files, batch.splits)),
         digest=digest,
-        remembered=True,
+        tracks_content=True,
         untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
     )
     yield Flush((batch,), last=True)

@@ -38,7 +38,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from lakeport.errors import ConfigError, DestinationError, SourceError
-from lakeport.model import Bookmark, Flush, Memory, Mode
+from lakeport.model import Bookmark, BookmarkStore, Flush, Mode
 from lakeport.sources.files.discovery import (
     ListedFile,
     SourcePath,
@@ -276,7 +276,7 @@ class NewFiles:
                 replace(
                     batch,
                     notes=(*batch.notes, self._count_note()),
-                    remembered=False,  # the bookmark records the files
+                    tracks_content=False,  # the bookmark records the files
                     bookmark=bookmark,
                     before_commit=before_commit,
                 )
@@ -373,7 +373,7 @@ class LandedFiles:
         DestinationError: the store refuses, or another version of lakeport wrote the record.
     """
 
-    def __init__(self, memory: Memory, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, memory: BookmarkStore, now: Callable[[], float] = time.time) -> None:
         self._memory = memory
         remembered = memory.bookmark(_NAME)
         self._number = remembered.number
@@ -491,7 +491,7 @@ def open_new_files(
     options: ReadOptions,
     config: DestinationConfig,
     folder: Path,
-    memory_of: Callable[[str], Memory],
+    memory_of: Callable[[str], BookmarkStore],
 ) -> tuple[str, NewFiles]:
     """List the files of a source, and find those that its table has not had.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.delta_log.reader import STATE, DeltaLog
 from lakeport.delta_log.transactions import BookmarkMove, bookmark_app_id
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
-from lakeport.model import Bookmark, Remembered, Storage
+from lakeport.model import Bookmark, SavedBookmark, Storage
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit import TableTransaction
@@ -47,7 +47,7 @@ def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeltaMemory:
-    """The bookmarks of one table; a `lakeport.model.Memory`.
+    """The bookmarks of one table; a `lakeport.model.BookmarkStore`.
 
     Attributes:
         storage: where the table is.
@@ -59,25 +59,25 @@ class DeltaMemory:
 
     @property
     def folder(self) -> str:
-        """See `lakeport.model.Memory.folder`."""
+        """See `lakeport.model.BookmarkStore.folder`."""
         return f"{self.table}/{_FOLDER}" if self.table else _FOLDER
 
     def next_number(self, after: int) -> int:
         """Return the time in microseconds since 1970, or `after` + 1 if that is higher."""
         return max(after + 1, time.time_ns() // 1000)
 
-    def bookmark(self, name: str) -> Remembered:
-        """See `lakeport.model.Memory.bookmark`."""
+    def bookmark(self, name: str) -> SavedBookmark:
+        """See `lakeport.model.BookmarkStore.bookmark`."""
         contents = DeltaLog(self.storage, self.table).read_newest_contents(STATE)
         moved = None if contents is None else contents.transactions.get(bookmark_app_id(name))
         if moved is None:
-            return Remembered()
+            return SavedBookmark()
         number = int(moved["version"])
         key = self._key(number)
         try:
             document = json.loads(self.storage.get(key) or b"")
             if document["bookmark"] == _VERSION and document["name"] == name:
-                return Remembered(dict(document["value"]), number)
+                return SavedBookmark(dict(document["value"]), number)
         except (ValueError, KeyError, TypeError):
             pass
         raise DestinationError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.config.values import DeleteCondition
-from lakeport.model import Batch, Landed, Memory, Mode, Staged
+from lakeport.model import Batch, BookmarkStore, Landed, Mode, Staged
 from lakeport.shape import DELETED_AT, apply_header_case, combine_lowest_versions
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.delta.merge import DeltaMerger
@@ -100,7 +100,7 @@ class DeltaTableWriter(TableWriter):
         """Plan a merge with the config's keys, marks of deletion and constant columns."""
         config = self.config
         when = None
-        if config.delete_when and not batch.gone:
+        if config.delete_when and not batch.has_deleted_keys:
             when = DeleteCondition.parse(config.delete_when)
         named = when.column if when else config.delete_column
         header = config.column_header_format
@@ -141,7 +141,7 @@ class DeltaTableWriter(TableWriter):
         """Make the next merged batch's commit remove all rows that the table has."""
         self.merger.replaces_rows = True
 
-    def memory(self, *, writes: bool = True) -> Memory:
+    def memory(self, *, writes: bool = True) -> BookmarkStore:
         """Return the table's bookmarks; `writes` is without effect, as commits are atomic."""
         return self.writer.memory()
 

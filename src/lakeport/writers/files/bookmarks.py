@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lakeport.errors import CommitConflict
-from lakeport.model import Bookmark, Remembered, Storage
+from lakeport.model import Bookmark, SavedBookmark, Storage
 from lakeport.writers.files.journal import (
     DoneEntry,
     Intent,
@@ -31,7 +31,7 @@ _KEPT: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class FileMemory:
-    """The bookmarks of one table of files; a `lakeport.model.Memory`.
+    """The bookmarks of one table of files; a `lakeport.model.BookmarkStore`.
 
     Attributes:
         storage: where the lake is.
@@ -45,15 +45,15 @@ class FileMemory:
 
     @property
     def folder(self) -> str:
-        """See `lakeport.model.Memory.folder`."""
+        """See `lakeport.model.BookmarkStore.folder`."""
         return f"{_HOME}/files/{safe_segment(self.table)}"
 
     def next_number(self, after: int) -> int:
-        """See `lakeport.model.Memory.next_number`."""
+        """See `lakeport.model.BookmarkStore.next_number`."""
         return after + 1
 
-    def bookmark(self, name: str) -> Remembered:
-        """See `lakeport.model.Memory.bookmark`; finishes an interrupted load's batch first.
+    def bookmark(self, name: str) -> SavedBookmark:
+        """See `lakeport.model.BookmarkStore.bookmark`; finishes an interrupted load's batch first.
 
         Raises:
             CommitConflict: that load is still publishing.
@@ -66,7 +66,7 @@ class FileMemory:
             if finished:
                 number, done = number + 1, finished
             journal.prune(number - _KEPT)
-        return Remembered() if done is None else Remembered(done.bookmark or {}, number)
+        return SavedBookmark() if done is None else SavedBookmark(done.bookmark or {}, number)
 
     def _finish(self, journal: Journal, number: int, intent: Intent) -> DoneEntry | None:
         """Finish an interrupted load's batch; raises as `bookmark`."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeport.errors import DestinationError
-from lakeport.model import Remembered
+from lakeport.model import SavedBookmark
 from lakeport.sources.files import new_files
 from lakeport.sources.files.discovery import ListedFile
 from lakeport.sources.files.new_files import (
@@ -95,7 +95,7 @@ def test_a_damaged_segment_is_named(memory: KeptMemory, content: bytes) -> None:
 
 
 def test_a_record_of_another_version_is_refused(memory: KeptMemory) -> None:
-    memory.kept["files"] = Remembered({"format": 2}, 0)
+    memory.kept["files"] = SavedBookmark({"format": 2}, 0)
     with pytest.raises(DestinationError, match="is of format 2"):
         LandedFiles(memory)
 
