@@ -99,7 +99,7 @@ class Reader(Protocol):
         """Yield the rows of a split as record batches.
 
         Raises:
-            BadRecords: a record breaks the schema (unless the reader is `tolerant`).
+            BadRecords: a record breaks the schema (unless the reader skips them).
             UnknownFields: a record holds an undeclared field (policies `evolve` and `fail`).
             SourceError: the file can't be read.
         """
@@ -107,10 +107,10 @@ class Reader(Protocol):
     def scan(self, split: Split) -> Scan:
         """Scan all records of a split; return bad ones and undeclared fields, don't raise them."""
 
-    def tolerant(self) -> Reader:
+    def skip_bad_records(self) -> Reader:
         """Return a reader that skips bad records, which a `scan` has counted."""
 
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> Reader:
+    def add_columns(self, unknown: Mapping[str, pa.DataType]) -> Reader:
         """Return a reader with these undeclared fields as columns behind the declared ones."""
 
 

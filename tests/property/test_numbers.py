@@ -104,7 +104,7 @@ def landed(reader: JsonReader, lines: list[str]) -> tuple[list[Any], list[int]]:
         file.write("\n".join(lines).encode())
         file.flush()
         split = Split(file.name)
-        rows = [r for batch in reader.tolerant().read(split) for r in batch.to_pylist()]
+        rows = [r for batch in reader.skip_bad_records().read(split) for r in batch.to_pylist()]
         return rows, [bad.line - 1 for bad in reader.scan(split).bad]
 
 

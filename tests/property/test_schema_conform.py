@@ -245,10 +245,10 @@ def test_fast_and_slow_path_agree(
     assert scan.rows == len(rows)
     extended = reader
     if policy is UnknownPolicy.EVOLVE:
-        extended = reader.extended({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
+        extended = reader.add_columns({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
     if policy is not UnknownPolicy.FAIL or not scan.unknown:
         wanted = parsed_rows(extended, line_by_line(extended, content)[0])
-        assert repr(landed(extended.tolerant(), content)) == repr(wanted)
+        assert repr(landed(extended.skip_bad_records(), content)) == repr(wanted)
 
 
 @given(st.binary(max_size=200) | files(objects) | files(wrapped), st.booleans())

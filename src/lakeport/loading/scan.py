@@ -121,7 +121,7 @@ class StreamScanner:
             raise BadRecords(bad, len(bad))
         if not config.once:
             self.report_bad(batch, scans)
-        reader = batch.reader.tolerant() if bad else batch.reader
+        reader = batch.reader.skip_bad_records() if bad else batch.reader
         return ScannedBatch(batch, reader, scans if config.once else ())
 
     def report_bad(
@@ -152,7 +152,7 @@ class StreamScanner:
         """Return the reader with the stream's undeclared fields as further columns."""
         known = {*reader.schema.names} if self._undeclared else ()
         new = {name: type_ for name, type_ in self._undeclared.items() if name not in known}
-        return reader.extended(new) if new else reader
+        return reader.add_columns(new) if new else reader
 
     def take_dropped(self) -> Mapping[str, int]:
         """Return undeclared field -> records that landed without it, since the last call."""

@@ -172,11 +172,11 @@ class DeclaredReader:
 
     schema: pa.Schema
 
-    def tolerant(self) -> Self:
+    def skip_bad_records(self) -> Self:
         """Return this reader: it has no bad records to skip."""
         return self
 
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> Self:
+    def add_columns(self, unknown: Mapping[str, pa.DataType]) -> Self:
         """Return the same reader with these undeclared columns behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))

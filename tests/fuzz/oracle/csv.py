@@ -91,7 +91,7 @@ def _read_so(
     bad: list[tuple[int, str]] = []
     for split in splits:
         scan = reader.scan(split)
-        found = rows_of(reader.tolerant(), split)
+        found = rows_of(reader.skip_bad_records(), split)
         if len(found) != scan.rows:
             raise Changed("scan and read count differently", scan.rows, len(found))
         rows += found

@@ -50,10 +50,10 @@ def _check_fast_path(case: Case) -> None:
 
 def _read(reader: Any, split: Any) -> list[Any]:
     scan = reader.scan(split)
-    reader = reader.tolerant()
+    reader = reader.skip_bad_records()
     if scan.unknown:
         try:
-            reader = reader.extended({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
+            reader = reader.add_columns({n: kind_to_arrow_type(k) for n, k in scan.unknown.items()})
         except LakeportError:
             return [None] * scan.rows
     return [(row.get("id"), row.get("v")) for row in rows_of(reader, split)]

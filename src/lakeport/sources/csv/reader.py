@@ -551,11 +551,11 @@ class CsvReader:
         kinds = {name: "string" if counts[name] else "null" for name in extra}
         return Scan(rows, tuple(bad), kinds, counts)
 
-    def tolerant(self) -> CsvReader:
+    def skip_bad_records(self) -> CsvReader:
         """Return the same reader with `skip_bad`."""
         return replace(self, skip_bad=True)
 
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
+    def add_columns(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
         """Return the same reader with these unknown columns behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))

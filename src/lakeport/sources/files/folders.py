@@ -211,13 +211,13 @@ class FolderReader:
         """See `lakeport.model.Reader.scan`."""
         return self.inner.scan(split)
 
-    def tolerant(self) -> FolderReader:
-        """See `lakeport.model.Reader.tolerant`."""
-        return replace(self, inner=self.inner.tolerant())
+    def skip_bad_records(self) -> FolderReader:
+        """See `lakeport.model.Reader.skip_bad_records`."""
+        return replace(self, inner=self.inner.skip_bad_records())
 
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> FolderReader:
+    def add_columns(self, unknown: Mapping[str, pa.DataType]) -> FolderReader:
         """See `lakeport.model.Reader.extended`."""
-        return replace(self, inner=self.inner.extended(unknown))
+        return replace(self, inner=self.inner.add_columns(unknown))
 
 
 def _make_folder_column(

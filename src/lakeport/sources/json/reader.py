@@ -362,11 +362,11 @@ class JsonReader:
         """The columns that `read` yields, in order: the declared ones, then `extra`."""
         return to_table_schema(self.columns)
 
-    def tolerant(self) -> JsonReader:
+    def skip_bad_records(self) -> JsonReader:
         """Return the same reader with `skip_bad`."""
         return replace(self, skip_bad=True)
 
-    def extended(self, unknown: Mapping[str, pa.DataType]) -> JsonReader:
+    def add_columns(self, unknown: Mapping[str, pa.DataType]) -> JsonReader:
         """Return the same reader with these undeclared fields as columns behind the others.
 
         Raises:

@@ -171,7 +171,7 @@ def test_a_record_without_a_required_value_is_bad(tmp_path: Path) -> None:
         (4, "a", "the text is not a value of type int64"),
     ]
     assert batch.reader is not None
-    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": None, "c": 3}]
+    assert rows(batch, batch.reader.skip_bad_records()) == [{"a": 1, "b": None, "c": 3}]
     batch = load(tmp_path, b"a,b\n1,2\n", schema=declared)
     assert [(bad.column, bad.reason) for bad in bad_of(batch)] == [("c", "missing required field")]
 
@@ -244,7 +244,7 @@ def test_text_behind_a_closing_quote_is_bad(
         (403 + line.count(b"\n"), "", "expected 2 fields, found 1", b"1"),
     ]
     assert batch.reader is not None
-    assert {r["a"] for r in rows(batch, batch.reader.tolerant())} == {f"q{quote}q"}
+    assert {r["a"] for r in rows(batch, batch.reader.skip_bad_records())} == {f"q{quote}q"}
     with pytest.raises(BadRecords, match="line 202: text after a closing quote"):
         rows(batch)
 
@@ -276,7 +276,7 @@ def test_a_blank_line_counts_where_a_record_is_bad(tmp_path: Path) -> None:
     batch = load(tmp_path, b'a\n\n1\n\n1,2\n\n\xff\n\n"x"y\n\n5\n', schema={"a": "integer"})
     assert [bad.line for bad in bad_of(batch)] == [5, 7, 9]
     assert batch.reader is not None
-    found = rows(batch, batch.reader.tolerant())
+    found = rows(batch, batch.reader.skip_bad_records())
     assert [row["a"] for row in found] == [None, 1, None, None, None, None, 5]
     torn = load(tmp_path, b'a\n1\n\n"x\n\n', schema={"a": "integer"})
     assert [(bad.line, bad.raw) for bad in bad_of(torn)] == [(4, b'"x\n\n')]
@@ -355,7 +355,7 @@ def test_a_wrong_number_of_fields(tmp_path: Path) -> None:
         BadRecord("t", 6, "", "expected 2 fields, found 1", b"7"),
     ]
     assert batch.reader is not None
-    assert [r["b"] for r in rows(batch, batch.reader.tolerant())] == [1, 3]
+    assert [r["b"] for r in rows(batch, batch.reader.skip_bad_records())] == [1, 3]
 
 
 def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
         rows(batch)
     assert "secret" not in str(caught.value)
     assert batch.reader is not None
-    assert [r["a"] for r in rows(batch, batch.reader.tolerant())] == [1, 4]
+    assert [r["a"] for r in rows(batch, batch.reader.skip_bad_records())] == [1, 4]
     assert [batch.reader.scan(s).rows for s in batch.splits] == [2]
 
 
@@ -378,7 +378,7 @@ def test_bytes_that_are_no_utf8_are_bad_records(tmp_path: Path) -> None:
     batch = load(tmp_path, b"a,b\n1,x\n2,\xff\n3\n4,y\n", schema={"a": "integer"})
     assert [(b.line, b.raw) for b in bad_of(batch)] == [(3, b"2,\xff"), (4, b"3")]
     assert batch.reader is not None
-    assert [r["a"] for r in rows(batch, batch.reader.tolerant())] == [1, 4]
+    assert [r["a"] for r in rows(batch, batch.reader.skip_bad_records())] == [1, 4]
 
 
 def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
@@ -610,7 +610,7 @@ def test_comments_of_joined_files_are_none_of_their_records(tmp_path: Path) -> N
     text = f"# a,b\na,b\n1,x\n{BOM}# a,b\na,b\n2,y\n3\n"
     batch = load(tmp_path, text.encode(), csv=csv)
     assert batch.reader is not None
-    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    assert rows(batch, batch.reader.skip_bad_records()) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     assert [bad.line for bad in bad_of(batch)] == [7]
 
 
@@ -618,7 +618,7 @@ def test_text_behind_a_quote_is_found_behind_a_byte_order_mark(tmp_path: Path) -
     batch = load(tmp_path, f'a,b\n"1",2\n{BOM}"3" x,4\n{BOM}"5",6\n'.encode())
     assert [bad.line for bad in bad_of(batch)] == [3]
     assert batch.reader is not None
-    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": 2}, {"a": 5, "b": 6}]
+    assert rows(batch, batch.reader.skip_bad_records()) == [{"a": 1, "b": 2}, {"a": 5, "b": 6}]
 
 
 def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:

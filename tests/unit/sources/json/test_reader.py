@@ -282,7 +282,7 @@ def test_what_is_refused(
         assert (bad.stream, bad.line, bad.column, bad.reason) == ("st", 3, column, reason)
         assert bad.raw == wrap(line)
     assert scan.rows == 2
-    assert rows(source.tolerant(), split) == [{"id": 0}, {"id": 1}]
+    assert rows(source.skip_bad_records(), split) == [{"id": 0}, {"id": 1}]
 
 
 def test_messages_cut_off(spool: SpoolLines) -> None:
@@ -356,7 +356,12 @@ def test_undeclared_fields_are_dropped_and_counted(spool: SpoolLines) -> None:
     split = spool(UNDECLARED)
     scan = source.scan(split)
     assert dict(scan.unknown_values) == {"n1": 3, "j1": 1, "x": 1, "o.q": 1}
-    assert rows(source.tolerant(), split) == [{"id": 1}, {}, {}, {"o": {"x": None, "y": None}}]
+    assert rows(source.skip_bad_records(), split) == [
+        {"id": 1},
+        {},
+        {},
+        {"o": {"x": None, "y": None}},
+    ]
     assert rows(source, spool(b'{"id":1,"":{"a":[]}}')) == [{"id": 1}]
     doubled = source.scan(spool(b'{"id":1,"z":1,"z":2}'))
     assert [b.reason for b in doubled.bad] == ["duplicate key in an object"]
@@ -414,7 +419,7 @@ def test_an_object_with_a_key_twice_is_bad_also_where_it_allows_others(spool: Sp
 
 def test_undeclared_fields_become_columns(spool: SpoolLines) -> None:
     types = {"text": pa.string(), "n": pa.float64(), "i": pa.int64(), "b": pa.bool_()}
-    source = reader({"id": {"type": "integer"}}).extended(types)
+    source = reader({"id": {"type": "integer"}}).add_columns(types)
     assert source.schema.names == ["id", *types]
     split = spool(
         b'{"id":1,"text":"a \\u0041"}\n{"text":1.50,"n":1}\n{"text":{"a": [1]},"i":3}\n'
@@ -429,11 +434,11 @@ def test_undeclared_fields_become_columns(spool: SpoolLines) -> None:
     ]
     nested = {"d": pa.decimal128(5, 2), "l": pa.list_(pa.date32())}
     split = spool(b'{"d":1.5,"l":["2024-01-01"]}')
-    assert rows(source.extended(nested), split) == [
+    assert rows(source.add_columns(nested), split) == [
         {"d": Decimal("1.50"), "l": [dt.date(2024, 1, 1)]}
     ]
     with pytest.raises(InputError, match="declare the field"):
-        source.extended({"m": pa.map_(pa.string(), pa.string())})
+        source.add_columns({"m": pa.map_(pa.string(), pa.string())})
 
 
 def test_a_stream_without_columns(spool: SpoolLines) -> None:
@@ -472,7 +477,7 @@ def test_blocks_of_any_size(block: int, spool: SpoolLines, monkeypatch: pytest.M
         split = spool(b"\xef\xbb\xbf" + b"\n".join(lines) + end)
         scan = reader(PROPERTIES).scan(split)
         assert (scan.rows, [b.line for b in scan.bad]) == (38, [24])
-        ids = [r["id"] for r in rows(reader(PROPERTIES).tolerant(), split)]
+        ids = [r["id"] for r in rows(reader(PROPERTIES).skip_bad_records(), split)]
         assert ids == [i for i in range(40) if i not in (7, 23)]
 
 
@@ -520,7 +525,7 @@ def test_members_whose_names_need_care(name: str, policy: UnknownPolicy, spool: 
     assert (scan.rows, dict(scan.unknown)) == (1, {"new": "integer"})
     wanted: dict[str, Any] = {"o": {name: 1}, "l": [{name: 2}]}
     if policy is UnknownPolicy.EVOLVE:
-        source, wanted = source.extended({"new": pa.int64()}), {**wanted, "new": 3}
+        source, wanted = source.add_columns({"new": pa.int64()}), {**wanted, "new": 3}
     assert rows(source, split) == [wanted]
     undeclared = spool(json.dumps({"o": {f"{name}x": 1}}).encode())
     assert [b.column for b in source.scan(undeclared).bad] == (
@@ -538,7 +543,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_readers_travel_and_are_equal() -> None:
-    source = reader(key_properties=("id",)).extended({"new": pa.string()}).tolerant()
+    source = reader(key_properties=("id",)).add_columns({"new": pa.string()}).skip_bad_records()
     copy = pickle.loads(pickle.dumps(source))
     assert copy == source
     assert copy.schema == source.schema

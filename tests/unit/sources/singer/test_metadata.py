@@ -150,7 +150,7 @@ def test_records_without_messages(tmp_path: Path) -> None:
 def test_undeclared_fields_beside_metadata(tmp_path: Path) -> None:
     split = spooled(tmp_path, [message({"id": 1, "new": 5}, version=2)])
     assert dict(reader().scan(split).unknown) == {"new": "integer"}
-    (row,) = rows(reader().extended({"new": pa.int64()}), split)
+    (row,) = rows(reader().add_columns({"new": pa.int64()}), split)
     assert (row["new"], row["_sdc_table_version"]) == (5, 2)
     (row,) = rows(reader(unknown=UnknownPolicy.DROP), split)
     assert (row["id"], row["_sdc_table_version"]) == (1, 2)
