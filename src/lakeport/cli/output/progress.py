@@ -122,7 +122,7 @@ def set_lines(lines: Callable[[ProgressState, int], list[str]]) -> None:
     """Make a terminal's lines by another function from now on; see `Terminal`."""
     for each in _shown:
         if isinstance(each.display, Terminal):
-            each.display.lines = format_lines
+            each.display.lines = lines
 
 
 def end() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console
+from lakeport.cli.output.loads import ConsoleLoads
 from lakeport.host.activity import activity, add_progress
 from lakeport.model import Landed
 
@@ -59,6 +60,18 @@ def test_a_terminal_shows_what_goes_on_within_its_columns() -> None:
     output.close()
     assert all(len(each) < 60 for each in re.split(r"[\r\n]+", _plain(screen.getvalue())))
     assert screen.getvalue().endswith("\x1b[2K")  # nothing is left
+
+
+def test_a_run_of_loads_shows_a_line_for_each_that_goes_on() -> None:
+    screen = Screen()
+    output = Console(screen, screen)
+    output.begin("running")
+    loads = ConsoleLoads(output)
+    loads.on_begun("people")
+    loads.on_landed("people", Landed("people", "/lake/people", 0, 5, ("f",), 10))
+    screen.wait_for("5 rows landed")
+    output.close()
+    assert re.search(r"people +\d+ s +5 rows landed", _plain(screen.getvalue()))
 
 
 def test_words_for_good_stand_above_what_goes_on() -> None:
