@@ -110,8 +110,7 @@ class Engine(ABC):
 
         Args:
             step: what the tasks do, in words, such as `write orders to s3://lake/orders`.
-            function: pickled into Spark's tasks (lambdas and partials are fine).
-            items: pickled into the tasks.
+            function, items: pickled into Spark's tasks (lambdas and partials are fine).
             sizes: bytes that each item reads; empty where they are unknown.
             discard: called with the results of the successful tasks if another one failed.
 
@@ -121,11 +120,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def require_spark(self, what: str) -> SparkEngine:
-        """Return this engine if it is Spark, for a feature that only Spark has.
-
-        Args:
-            what: the feature, such as `` `sql` ``, for the error.
+    def require_spark(self, feature: str) -> SparkEngine:
+        """Return this engine if it is Spark, for a feature that only Spark has, such as "`sql`".
 
         Raises:
             ConfigError: this engine is threads; the hint names `engine: spark`.
@@ -156,19 +152,12 @@ class Engine(ABC):
         """Return the engine's version, master and counts of jobs and tasks so far; never waits."""
 
     @abstractmethod
-    def describe(self, chosen: bool) -> str:
-        """Return a phrase for messages: which engine this is, and why.
-
-        Args:
-            chosen: whether the user set the key `engine`.
-        """
+    def describe(self, is_configured: bool) -> str:
+        """Return a phrase for messages: the engine, and whether the key `engine` has chosen it."""
 
     @abstractmethod
     def check_workers(self, packages: Sequence[str]) -> None:
-        """Check that the workers can import lakeport and these packages.
-
-        Args:
-            packages: modules beside those that every load needs.
+        """Check that the workers can import the modules of every load, and `packages`.
 
         Raises:
             MissingDependency: one is missing; the hint has the settings that ship it.
@@ -182,11 +171,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self, *, for_all: bool = False) -> None:
-        """Stop the session after an interrupt, unless others use it.
-
-        Args:
-            for_all: stop it also if other loads use it; never while a stream runs on it.
-        """
+        """Stop the session unless others use it; with `for_all`, unless a stream runs on it."""
 
     @abstractmethod
     def close(self) -> None:

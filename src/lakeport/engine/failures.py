@@ -47,10 +47,8 @@ class _Rule(NamedTuple):
 
     Attributes:
         pattern: regular expression on `class name: message` of the exception.
-        error: class of the error.
-        prefix: its message, as a template: `\\1` is the pattern's first group, and a `: {}` at the
-            end stands for the exception's first sentence.
-        hint: its hint.
+        prefix: the error's message, as a template: `\\1` is the pattern's first group, and a `: {}`
+            at the end stands for the exception's first sentence.
     """
 
     pattern: str
@@ -292,12 +290,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
 
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """Translate an exception to a LakeportError, with the exception or its masked copy as cause.
-
-    Args:
-        error: an exception of a call into Spark, or of a task.
-        secrets: values that must not appear in the message or the causes.
-    """
+    """Return a LakeportError as it is; translate others to one, with secrets masked in causes."""
     if isinstance(error, LakeportError):
         return error
     hidden = tuple(secrets)
@@ -342,7 +335,6 @@ def _match_rule(links: list[str], error: BaseException) -> LakeportError:
 
     Args:
         links: `class name: message` of the Java exception and its causes; empty without one.
-        error: the Python exception.
     """
     if not links:
         return _python_error(error)
@@ -360,7 +352,7 @@ def _match_rule(links: list[str], error: BaseException) -> LakeportError:
 
 
 def _function_error(frames: str, kind: str) -> LakeportError:
-    """Return the error for a frame's Python function: class and place, as words may quote data."""
+    """Return the error for a frame's Python function: class and place, as messages quote data."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
     where = "".join(f" {_format_place(*place)}" for place in places[-1:])
     return SparkFailure(
@@ -370,7 +362,7 @@ def _function_error(frames: str, kind: str) -> LakeportError:
 
 
 def _python_error(error: BaseException) -> LakeportError:
-    """Return the error for an exception without a Java side; unknown messages may quote data."""
+    """Return the error for a Python exception, by class and errno: messages may quote data."""
     kind = type(error)
     if is_java_error(error):
         return SparkFailure(
@@ -395,7 +387,7 @@ def _python_error(error: BaseException) -> LakeportError:
 
 
 def _where_raised(error: BaseException) -> str:
-    """Return where an exception was raised: function, file name and line."""
+    """Return the place that raised an exception: function, file name and line; empty if unknown."""
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     return "".join(_format_place(each.filename, each.lineno or 0, each.name) for each in frames)
 
@@ -449,10 +441,6 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
     """Replace the first cause that holds a secret, and the causes below it, by a `MaskedCause`.
 
     A printed traceback shows the causes, too, and a store's words may quote a request.
-
-    Args:
-        error: the error that will be raised.
-        secrets: values that must not be shown.
     """
     hidden = tuple(secrets)
     for raised, cause in pairwise(walk_causes(error, contexts=True)):

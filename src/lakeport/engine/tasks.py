@@ -21,9 +21,6 @@ class TaskOutcome:
     """Results or error of one task; neither if it was skipped, as an earlier task had failed.
 
     Attributes:
-        task: the task's number.
-        results: the list that its function returned.
-        error: the error that it raised; None without one.
         trace: the stack trace of an unexpected error; else empty.
     """
 
@@ -58,12 +55,10 @@ class FailurePolicy:
     process_context: ProcessContext | None = None
 
     def run_task(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> TaskOutcome:
-        """Run one task and return its outcome; raise its error if Spark may try it again.
+        """Run a task unless an earlier one failed; return its outcome, or raise for a retry.
 
         Args:
-            task: the task's number.
-            attempt: how often it was tried before.
-            work: the task.
+            attempt: how often Spark has tried it before.
         """
         if self.process_context is not None:
             self.process_context.apply()
@@ -77,7 +72,7 @@ class FailurePolicy:
             return self.failed_outcome(task, attempt, error)
 
     def failed_outcome(self, task: int, attempt: int, error: Exception) -> TaskOutcome:
-        """Return the outcome of a failed task; raise its error if Spark may try it again."""
+        """Raise a task's error if Spark may retry it; else flag the failure, return its outcome."""
         is_final = isinstance(error, LakeportError) and not error.retriable
         if attempt + 1 < self.attempts and not is_final:
             raise error
@@ -92,15 +87,7 @@ class FailurePolicy:
 def gather_results(
     outcomes: list[TaskOutcome], discard: Callable[[list[Any]], None] | None
 ) -> list[Any]:
-    """Return the results of all tasks in their order.
-
-    Args:
-        outcomes: the tasks' outcomes, in any order.
-        discard: called with the results of the successful tasks if another one failed; or None.
-
-    Raises:
-        LakeportError: as the first failed task raised it.
-    """
+    """Return all results in the tasks' order; after a failure, discard them and raise it."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
     results = [result for outcome in ordered for result in outcome.results]
     for outcome in ordered:

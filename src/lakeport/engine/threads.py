@@ -79,9 +79,9 @@ class ThreadEngine(Engine):
             self._tasks += len(outcomes)
         return gather_results(outcomes, discard)
 
-    def require_spark(self, what: str) -> NoReturn:
-        """Raise ConfigError, as only Spark can do `what`."""
-        raise ConfigError(f"{what} takes Spark, and `engine` is `threads`", _HINT)
+    def require_spark(self, feature: str) -> NoReturn:
+        """Raise ConfigError, as only Spark has the feature."""
+        raise ConfigError(f"{feature} takes Spark, and `engine` is `threads`", _HINT)
 
     @property
     def _threads_per_call(self) -> int:
@@ -107,7 +107,7 @@ class ThreadEngine(Engine):
         """Return the engine with its number of tasks so far."""
         return EngineReport(self.name, master=f"threads[{self.cores}]", tasks=self._tasks)
 
-    def describe(self, chosen: bool) -> str:
+    def describe(self, is_configured: bool) -> str:
         """Return a phrase for messages: that threads run the tasks, and why."""
         return f"threads of this process, {self.cores} at once, as `engine` is `threads`"
 
@@ -129,10 +129,6 @@ def choose_engine(name: str, request: SessionRequest) -> Engine:
     """Return the engine that a config names: Spark, unless `name` is `threads`.
 
     Spark starts with `Engine.begin`, or when its session is first used.
-
-    Args:
-        name: `spark` or `threads`.
-        request: the session that Spark is to have.
 
     Raises:
         ConfigError: a setting is wrong, or the process's Spark lacks something.

@@ -67,7 +67,7 @@ def find_context() -> SparkContext | None:
 
 
 def _drop_parents_context(context: SparkContext) -> bool:
-    """Drop a context that a fork inherited from its parent; return whether it was one.
+    """Forget a context that a fork inherited from its parent; return whether it was one.
 
     Both processes would write to the same connections. py4j's thread, which a fork lacks, shows it.
     """
@@ -122,7 +122,7 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
 
 
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
-    """Add to `wanted` and `lacking` what a session lacks of a safe log store for S3."""
+    """Add settings and messages to `wanted` and `lacking` if a session's S3 log store is unsafe."""
     used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
@@ -174,12 +174,7 @@ def forget_stopped_gateway() -> None:
 
 
 def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
-    """Make PySpark forget a JVM that is about to end, so that another one can start.
-
-    Args:
-        context: the context in that JVM; None without one.
-        folder: the JVM's private folder, whose entries leave `sys.path`.
-    """
+    """Make PySpark forget a JVM that is about to end, and remove its folder from `sys.path`."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
 

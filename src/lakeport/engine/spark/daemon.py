@@ -65,11 +65,10 @@ _STORES: Final = "lakeport.storage.base"
 
 
 def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a daemon on standby, in its own process group; it ends with this process.
+    """Start a daemon on standby at a socket's path, in its own process group.
 
-    Args:
-        address: path of its socket, in a private folder.
-        environment: variables that Python or the C library read at their start.
+    It ends with this process. Its environment has the variables that Python or the C library read
+    at their start.
     """
     from subprocess import DEVNULL
 
@@ -88,7 +87,7 @@ def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.P
 
 
 def end_standby(process: subprocess.Popen[bytes]) -> None:
-    """Kill a daemon on standby and the workers that it has forked; fine if it has ended."""
+    """Kill a daemon on standby and its workers, and wait for its end; fine if it has ended."""
     if process.returncode is None:  # else another process may have the id by now
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -107,8 +106,7 @@ def open_socket(address: str) -> socket.socket:
 def replace_daemon(listener: socket.socket) -> socket.socket:
     """Wait for the daemon that Spark starts; take over its pipes, environment and `sys.path`.
 
-    Returns:
-        The connection, which has to stay open until this process ends.
+    The returned connection has to stay open until this process ends.
     """
     connection, _ = listener.accept()
     listener.close()
@@ -127,11 +125,7 @@ def replace_daemon(listener: socket.socket) -> socket.socket:
 
 
 def hand_over_to_standby(address: str) -> bool:
-    """Hand this process's place to the daemon on standby, and wait until that ends.
-
-    Returns:
-        Whether a daemon was on standby.
-    """
+    """Hand this process's pipes to the daemon on standby, wait for its end; False without one."""
     state = {"environment": dict(os.environ), "path": sys.path}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_HAND_OVER_SECONDS)
@@ -195,7 +189,7 @@ def _is_standby() -> bool:
 
 
 def _import_modules() -> None:
-    """Import the modules that tasks need, those that are installed."""
+    """Import the installed modules that tasks need, and keep them from garbage collection."""
     from lakeport.host.packages import hide_pandas
 
     for name in _MODULES:

@@ -36,9 +36,6 @@ _OWN_LOG_STORES: Final = ("DynamoDB",)
 class SparkEngine(Engine):
     """Runs tasks on Spark: in the active session, a warm one's, or one that lakeport starts.
 
-    Args:
-        request: requirements on the session.
-
     Raises:
         LakeportError: as `DriverSession.acquire`.
     """
@@ -108,8 +105,6 @@ class SparkEngine(Engine):
         """Run a function that calls Spark, in a thread; return its result; an interrupt cancels it.
 
         Args:
-            step: what it does, in words.
-            job: calls Spark.
             seconds: time limit of a job that needs no clean-up; None for no limit.
 
         Raises:
@@ -129,12 +124,7 @@ class SparkEngine(Engine):
 
     @property
     def context(self) -> SparkContext:
-        """The Spark context; waits for its start.
-
-        Raises:
-            MissingDependency: there is no Java, or a jar can't be downloaded.
-            SparkFailure: Spark did not start, or was stopped.
-        """
+        """The Spark context; waits for its start, and raises like `DriverSession.context`."""
         return self.session.context
 
     def delta_session(
@@ -168,18 +158,13 @@ class SparkEngine(Engine):
         return DeltaSession(self.session.spark, self.secrets)
 
     def name_jobs(self, step: str) -> None:
-        """Have Spark label the jobs of this thread, except for a user's thread and session."""
+        """Label this thread's Spark jobs by a step; not in a user's own thread and session."""
         if not self.adopted or self._thread != threading.get_ident():
             self._named.enter_context(jobs.keep_call_sites())
             JobLabel(step, self.run).name_jobs(self.session.context)
 
     def configure_store(self, root: str, settings: Mapping[str, str]) -> None:
-        """Configure Hadoop's connector for a store; waits for Spark.
-
-        Args:
-            root: URI of the store's root, or of a folder in it, as Hadoop names it.
-            settings: the connector's options for that root, secrets included.
-        """
+        """Configure Hadoop's connector for a store; see `filesystems.configure_store`."""
         configure_store(self.session, root, settings)
 
     @property
@@ -192,9 +177,9 @@ class SparkEngine(Engine):
         """Whether tasks run in Python processes of lakeport's own session on this machine."""
         return self.session.is_local and not self.session.adopted
 
-    def describe(self, chosen: bool) -> str:
+    def describe(self, is_configured: bool) -> str:
         """Return a phrase for messages: that Spark runs the tasks, whose session it is, and why."""
-        why = "as `engine` is `spark`" if chosen else "the default"
+        why = "as `engine` is `spark`" if is_configured else "the default"
         return f"Spark, {self.session.origin}, {why}"
 
     def check_workers(self, packages: Sequence[str]) -> None:

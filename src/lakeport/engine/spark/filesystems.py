@@ -39,7 +39,6 @@ def configure_store(
     """Configure Hadoop's connector for a store, unless it is already; waits for the session.
 
     Args:
-        session: the Spark session.
         root: URI of the store's root, or of a folder in it, as Hadoop names it.
         settings: the connector's options for that root, secrets included.
         commits: whether the load may commit to Delta tables there.
@@ -76,20 +75,20 @@ def _apply_settings(
     session: DriverSession,
     store_uri: str,
     settings: Mapping[str, str],
-    before: Mapping[str, str] | None,
+    old_settings: Mapping[str, str] | None,
 ) -> None:
-    """Set the options of a store; close its connector if it was opened with others (`before`)."""
+    """Set Hadoop's options for a store; unset old ones, and close a connector that has them."""
     session.set_hadoop_settings(settings)
-    if before is None:
+    if old_settings is None:
         return
     with translate_errors(session.secrets):
-        for key in before.keys() - settings.keys():
+        for key in old_settings.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
         _close_file_system(session, store_uri)
 
 
 def _close_file_system(session: DriverSession, store_uri: str) -> None:
-    """Close the file system object of a store, which Hadoop and Delta cache."""
+    """Close the cached Hadoop file system of a store, and clear Delta's cache of logs."""
     jvm, conf = session.context._jvm, session.context._jsc.hadoopConfiguration()
     if "delta" in session.needs:
         java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
@@ -97,7 +96,7 @@ def _close_file_system(session: DriverSession, store_uri: str) -> None:
 
 
 def _uses_tls(store_uri: str, settings: Mapping[str, str]) -> bool:
-    """Whether the settings have S3A use TLS for a bucket; False for other stores."""
+    """Whether the settings make S3A use TLS for a bucket; False for other stores."""
     parts = urlsplit(store_uri)
     wanted = settings.get(f"fs.s3a.bucket.{parts.netloc}.connection.ssl.enabled")
     return parts.scheme == "s3a" and wanted != "false"
@@ -121,16 +120,9 @@ def _check_create_flags(session: DriverSession, bucket: str) -> None:
 
 
 def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
-    """Return the certificates of the user's CA bundle, in PEM; empty without one.
+    """Return the PEM certificates of AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE; empty without one.
 
-    Args:
-        environ: holds the bundle's path in AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE.
-
-    Returns:
-        Empty also for a file that can't be read: the AWS SDK for Python refuses it.
-
-    >>> read_ca_bundle({})
-    b''
+    A file that can't be read counts as none: the AWS SDK for Python refuses it.
     """
     path = environ.get("AWS_CA_BUNDLE") or environ.get("REQUESTS_CA_BUNDLE")
     if not path:
@@ -143,7 +135,7 @@ def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
 
 
 def trust_certificates(context: SparkContext) -> None:
-    """Have the driver's JVM trust the user's CA bundle, too, for later connections.
+    """Add the user's CA bundle to the certificates that the driver's JVM trusts from now on.
 
     A trust store that the user or an earlier call gave the JVM stays.
     """

@@ -66,10 +66,9 @@ class JobLabel:
         return f"lakeport {self.run}" if self.run else "lakeport"
 
     def name_jobs(self, context: SparkContext, *, interrupts: bool = False) -> None:
-        """Have Spark label the jobs that this thread starts, and their call sites.
+        """Set group, description and call site of the Spark jobs that this thread starts.
 
         Args:
-            context: the Spark context.
             interrupts: whether a cancelled job interrupts its tasks' threads.
         """
         context.setJobGroup(self.group, self.description, interrupts)
@@ -82,8 +81,6 @@ class TaskRequest:
     """Request to run a function on items in Spark tasks, with a future of the outcomes.
 
     Attributes:
-        step: what the tasks do, in words.
-        function: takes an item, returns a list of results.
         items: each is a task, or part of one.
         sizes: bytes that each item reads; empty if unknown.
         outcomes: the items' outcomes, in any order.
@@ -108,7 +105,6 @@ class JobQueue:
     while others are written.
 
     Args:
-        session: the Spark session.
         count: called with the number of tasks of each job.
     """
 
@@ -121,10 +117,6 @@ class JobQueue:
 
     def run_request(self, request: TaskRequest, run: str) -> list[TaskOutcome]:
         """Run a request in a job of this or another thread; wait, and return its outcomes.
-
-        Args:
-            request: the request.
-            run: name of its run, for the job's label.
 
         Raises:
             LakeportError: the job failed; see `run_in_group`.
@@ -199,13 +191,10 @@ def run_job(
     requests: Sequence[TaskRequest],
     count: Callable[[int], None] = lambda tasks: None,
 ) -> list[list[TaskOutcome]]:
-    """Run requests as one Spark job; return the outcomes of each request.
+    """Run requests as one Spark job, once Spark has started; return the outcomes of each request.
 
     Args:
-        session: the Spark session; waits for its start.
-        label: the job's label.
-        requests: the requests.
-        count: called with the number of tasks, once Spark has started.
+        count: called with the number of tasks before they run.
     """
     context = session.context
     tasks = _assign_items(requests, session.cores)
@@ -292,7 +281,7 @@ def _run_items(
     work: Sequence[tuple[Callable[[Any], list[Any]], FailurePolicy]],
     tasks: Iterable[list[tuple[int, int, Any]]],
 ) -> Iterator[tuple[int, TaskOutcome]]:
-    """Run the items of tasks; yield the request\'s number and the outcome of each."""
+    """Run the items of tasks; yield the request's number and the outcome of each."""
     attempt = attempt_number()
     for task in tasks:
         for place, number, item in task:
@@ -306,7 +295,7 @@ def _run_batches(
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Run a function on one partition\'s batches; yield its pickled outcome as a batch."""
+    """Run a function on one partition's batches; yield its pickled outcome as a batch."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -356,8 +345,6 @@ def run_in_group(
 
     Args:
         session: the Spark session; waits for its start.
-        label: label of the jobs.
-        job: calls Spark.
         seconds: time limit of a job that needs no clean-up; the job is abandoned then. None for no
             limit.
 
@@ -443,8 +430,6 @@ class ReadingFrame(Generic[T]):
     after the frame was run, and before its rows are used.
 
     Args:
-        session: lakeport's session.
-        spark: the PySpark session for the frame.
         schema: the columns, of types that tables have.
         items: pickled into the tasks.
         read: pickled into the tasks; yields an item's rows, with exactly these columns.
@@ -482,11 +467,7 @@ class ReadingFrame(Generic[T]):
         self.frame: DataFrame = map_in_arrow(spark.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
-        """Raise the first error of the tasks that have read items so far.
-
-        Raises:
-            LakeportError: as the first failed task raised it.
-        """
+        """Raise the error of the first failed task, if one has failed so far."""
         for outcome in sorted(self._failed.value, key=lambda outcome: outcome.task):
             outcome.check()
 
@@ -504,7 +485,7 @@ def _read_items(
     failed: Accumulator[list[TaskOutcome]],
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the items with these numbers; add a failure to `failed` and end."""
+    """Yield the rows of the items with these numbers; at a failure add it to `failed` and end."""
     if policy.process_context is not None:
         policy.process_context.apply()
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):

@@ -42,7 +42,6 @@ def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) ->
     Args:
         warm: `auto`, `off` or `require`.
         settings: the user's `spark:` mapping; with settings no warm session suits.
-        needs: keys of `jars.JARS` that the load needs.
 
     Raises:
         ConfigError: a lease is required, and none suits.
@@ -67,11 +66,6 @@ def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) ->
 class Lease:
     """Use of a warm session's Spark, until `close` or the end of this process.
 
-    Args:
-        port: port of the session's JVM.
-        secret: secret that the JVM asks for.
-        needs: keys of `jars.JARS` that the session has.
-
     Attributes:
         process_context: environment and working folder for the tasks of this run.
         is_alive: whether `close` was not called yet.
@@ -93,20 +87,14 @@ class Lease:
             raise
 
     def java_session(self, context: SparkContext) -> JavaObject:
-        """Return a new Java session for this run.
-
-        Args:
-            context: the context that `open` returned.
-        """
+        """Return a new Java `SparkSession` for this run, on the context that `open` returned."""
         found: JavaObject = java_class(context._jvm, _GATEWAY).newSession()
         return found
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """Disconnect from the warm session's JVM, which serves the next run.
+        """Disconnect from the warm session's JVM, which serves the next run, and remove temp files.
 
-        Args:
-            context: the context that `open` returned; None before.
-            fast, timeout: without effect.
+        `fast` and `timeout` have no effect.
         """
         del fast, timeout
         self.is_alive = False

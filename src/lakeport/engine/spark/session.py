@@ -135,7 +135,6 @@ class DriverSession:
         A process has one JVM. If its session does not suit, and loads use it, this waits for them.
 
         Args:
-            request: the requirements.
             user: a user of the session until `release`; while it has users, no other replaces it.
 
         Raises:
@@ -319,7 +318,7 @@ class DriverSession:
                 self._start_workers()
 
     def _start_workers(self) -> None:
-        """Run the workers' first job in a thread, if `warm_up_workers` was called."""
+        """Run the workers' first job in a thread, once, if `warm_up_workers` was called."""
         if self._wants_workers:
             self._wants_workers = None  # they are being started
             threading.Thread(
@@ -370,7 +369,7 @@ class DriverSession:
         return self.is_alive and not self._stopped and self._error is None
 
     def _suits(self, request: SessionRequest) -> bool:
-        """Whether a request can be served by this session."""
+        """Whether this session meets a request: usable, same settings, jars and kind of session."""
         fitting = self._begun or active_context.find_context() is None
         if not self._is_usable or self.adopted or not fitting or request.settings != self._given:
             return False

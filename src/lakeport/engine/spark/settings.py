@@ -81,12 +81,7 @@ _DELTA_TUNING: Final = {
 def session_settings(
     needs: frozenset[str], settings: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
-    """Return all settings of a session that lakeport builds; the user's settings win.
-
-    Args:
-        needs: keys of `jars.JARS`.
-        settings: the user's `spark:` mapping.
-        folder: private folder for Spark's own files.
+    """Return all settings of a session with its files in `folder`; the user's settings win.
 
     Raises:
         ConfigError: a key of the mapping looks like a secret, or is not Spark's.

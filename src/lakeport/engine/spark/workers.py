@@ -38,11 +38,9 @@ _TASKS_PER_CORE: Final = 2  # so that no worker is left out
 
 
 def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
-    """Check that the workers can import what tasks need; once for each context and package.
+    """Check once that the workers can import lakeport, its dependencies and `packages`.
 
-    Args:
-        session: the Spark session; waits for its start.
-        packages: modules beside those that every load needs.
+    Waits for Spark's start, and logs a warning if no worker answers for a minute.
 
     Raises:
         MissingDependency: one is absent; the hint has the settings that bring it.
@@ -74,14 +72,14 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
-        raise _missing_packages_error(lacking, *absent[lacking[0]], here=session.is_local)
+        raise _missing_packages_error(lacking, *absent[lacking[0]], is_local=session.is_local)
     known |= {(context.pythonExec, name) for name in names}
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    """Return a function for tasks that lists missing packages; nested, so it needs no lakeport."""
+    """Return a function for tasks that yields host, Python and missing packages."""
 
-    def look(_: Iterable[int]) -> Iterator[_Answer]:
+    def look(_: Iterable[int]) -> Iterator[_Answer]:  # nested, so it needs no lakeport
         import importlib
         import socket
         import sys
@@ -98,18 +96,11 @@ def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[
 
 
 def _missing_packages_error(
-    names: Sequence[str], host: str, python: str, *, here: bool
+    names: Sequence[str], host: str, python: str, *, is_local: bool
 ) -> MissingDependency:
-    """Return the error for missing packages.
-
-    Args:
-        names: the modules that are missing.
-        host: name of a machine that lacks the first one.
-        python: path of the Python there.
-        here: whether tasks run on this machine.
-    """
+    """Return the error for modules that a host's Python lacks, with a hint to set or ship one."""
     packages = ", ".join(names)
-    if here and python != sys.executable:
+    if is_local and python != sys.executable:
         return MissingDependency(
             f"the Python that Spark starts for its tasks ({python}) lacks the package {packages}",
             "before the session is made, set the environment variable PYSPARK_PYTHON (or "
@@ -130,7 +121,7 @@ def _missing_packages_error(
 
 
 def _explain_failure(error: LakeportError) -> LakeportError:
-    """Return a more specific error for a failed check, by the words of its cause; else the same."""
+    """Return a more specific error for a failed check, by its cause's message; else the same."""
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(

@@ -47,14 +47,14 @@ _TEXT_TYPES = {"StringType", "CharType", "VarcharType", "NullType"}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the columns of a schema as Spark's own type; see `to_spark_json` for the errors."""
+    """Convert an Arrow schema to Spark's `StructType`; see `to_spark_json` for the errors."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(to_spark_json(schema)))
 
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """Return a frame with these columns and no rows."""
+    """Return a Spark frame with a schema's columns and no rows."""
     ensure_active(spark)
     return spark.createDataFrame([], spark_schema(schema))
 
@@ -165,14 +165,11 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
 
 
 def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
-    """Return the columns with void parts, in which no row can have a value.
+    """Return the columns that have void parts, with types that mark them (`schema.nested`).
 
     Args:
         frame: the user's frame.
         stored: the frame that `normalise_frame` returned for it.
-
-    Returns:
-        Column -> its type, with the untyped types of `lakeport.schema.nested` for void.
     """
     columns = from_spark_json(stored.schema.json())
     return find_untyped_columns(
@@ -186,7 +183,7 @@ def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.D
 
 
 def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
-    """Return a column's stored type, with untyped types of `lakeport.schema.nested` for void."""
+    """Return a column's stored type with Arrow's null type for the void parts of its Spark type."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
@@ -202,10 +199,9 @@ def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
 
 
 def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
-    """Return a frame with void in untyped parts, for which Spark infers types in queries.
+    """Return a frame with void for text in untyped parts, for which Spark infers types in queries.
 
     Args:
-        frame: a frame with text in these parts.
         columns: columns with untyped parts -> their types (see `lakeport.schema.nested`).
     """
     if not columns:
@@ -280,10 +276,9 @@ def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> C
 
 
 def _stored_type(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
-    """Return the type by which a table stores values of a Spark type; raise if there is none.
+    """Return the Spark type that stores a Spark type's values; raise SourceError if there is none.
 
     Args:
-        type_: the Spark type.
         path: the column's path, for the error.
         utc: whether the session's time zone is UTC.
         top: whether it is a column, and no part of one.

@@ -82,13 +82,11 @@ _TABLE_FUNCTIONS: Final = _fill_pattern(
 
 
 def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
-    """Return the frame of one query on a table, which has not run yet.
+    """Return the frame of one SELECT on a table, which has not run yet, of at most `limit` rows.
 
     Args:
         frame: the table's frame, in its own session, which gets the views.
         names: the names by which the query may read the table.
-        sql: one SELECT that reads the table alone.
-        limit: the most rows.
 
     Raises:
         ConfigError: the text is no such query, reaches outside the table, or Spark can't analyse
@@ -130,8 +128,6 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
     """Check that a text is one expression on a row, which reads no table and no file.
 
     Args:
-        spark: the session whose settings apply.
-        text: the expression.
         refusal: returns the error for a text that Spark can't parse, given Spark's reason.
 
     Raises:
@@ -150,10 +146,9 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
 
 
 class _PlanChecker:
-    """Checks the tree of a parsed plan or expression.
+    """Checks that the tree of a parsed plan or expression has only allowed nodes and functions.
 
     Args:
-        jvm: py4j's view of the JVM.
         verdict: beginning of the error's message.
         case_sensitive: whether names of tables are case-sensitive.
     """
@@ -168,7 +163,6 @@ class _PlanChecker:
         """Check an object of the tree and all below it; raise ConfigError for one that is refused.
 
         Args:
-            item: a JVM object, or a value that py4j has converted.
             names: the relations that are in scope: the table and CTEs.
         """
         if not hasattr(item, "getClass"):
@@ -197,7 +191,7 @@ class _PlanChecker:
             self.check(part, names)
 
     def _check_relation(self, relation: Any, names: frozenset[str]) -> None:
-        """Check that a relation is one of `names`, without options."""
+        """Raise ConfigError unless a relation is one of `names`, without options."""
         parts = list(_members(relation.multipartIdentifier()))
         known = {self._fold_case(name) for name in names}
         if len(parts) != 1 or self._fold_case(parts[0]) not in known:
@@ -214,7 +208,7 @@ class _PlanChecker:
         self.check(node.child(), names)
 
     def _check_function(self, parts: list[str]) -> None:
-        """Check that a function is one of Spark's harmless ones, by the parts of its name."""
+        """Raise ConfigError unless a name's parts are those of a harmless function of Spark."""
         name = parts[-1].lower()
         if len(parts) == 1 and name in _FUNCTIONS:
             return
@@ -224,10 +218,10 @@ class _PlanChecker:
         if info.isEmpty():
             raise self._refusal(f"{name!r}, which is none of Spark's own functions")
 
-    def _refusal(self, what: str) -> ConfigError:
-        """Return the error for the use of `what`."""
+    def _refusal(self, used: str) -> ConfigError:
+        """Return the error for the use of a relation, function or node that is not allowed."""
         return ConfigError(
-            f"{self._verdict}: it uses {what}",
+            f"{self._verdict}: it uses {used}",
             "what Spark's own functions make of the table's rows is allowed; what reaches files, "
             "Java or other tables is not: use Spark itself for that.",
         )
@@ -246,13 +240,13 @@ def _members(item: Any) -> Iterator[Any]:
 
 
 def _is_inner_node(kind: str) -> bool:
-    """Whether objects of a class are allowed and have members to check."""
+    """Whether objects of a Java class are allowed and have members to check."""
     if kind in _NODES or kind.startswith(_COLLECTIONS):
         return True
     return kind.startswith(_EXPRESSIONS) and kind != _REFUSED_EXPRESSION
 
 
 def _is_value(kind: str) -> bool:
-    """Whether objects of a class are plain values without members to check."""
+    """Whether objects of a Java class are plain values or join types, without members to check."""
     join_type = kind.startswith(f"{_CATALYST}plans.") and kind.count(".") == 6
     return join_type or kind.startswith(_VALUES)

@@ -84,10 +84,9 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def clone_session(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
-    """Return a session with a copy of the views, functions and settings of another one.
+    """Return a session with a copy of another's views, functions and settings.
 
     Args:
-        spark: the other session.
         narrow: whether rows are narrow, so that Arrow batches are cut at 16,384 rows. Otherwise
             Spark cuts them by bytes, for which it adds up the batch's buffers at each row.
     """
@@ -136,12 +135,10 @@ def parse_query(session: SparkSession, sql: str) -> Any:
 def query_frames(
     session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """Return the frame of one query on named frames, which has not run yet.
+    """Return the frame of one query on a session's views (`name_frames`), which has not run yet.
 
     Args:
-        session: a session with the frames as views (`name_frames`).
-        sql: one query.
-        columns: frame's name -> its columns, for the error.
+        columns: view's name -> its columns, for the error.
 
     Raises:
         ConfigError: the text is no query, or names a column or table that does not exist.
@@ -165,7 +162,6 @@ def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
     """Raise ConfigError for errors of Spark's parser and analyser; others as `translate_errors`.
 
     Args:
-        hint: hint of the ConfigError.
         subject: the key or option with the SQL, for the message.
     """
     from pyspark.errors import AnalysisException, ParseException
@@ -193,14 +189,10 @@ def sql_error_sentence(error: PySparkException) -> str:
 
 
 def is_row_wise(frame: DataFrame, source: str) -> bool:
-    """Whether a frame has the same rows in all if its source view is read piece by piece.
+    """Whether a query gives the same rows if its view `source` is read piece by piece.
 
     True for projections, filters and the unfolding of lists. Other operations, such as an
     aggregate, window, join, limit, subquery or random number, may need all rows.
-
-    Args:
-        frame: an analysed frame.
-        source: name of the view.
     """
     reads = 0
     for node in _walk_plan(frame._jdf.queryExecution().analyzed()):
@@ -254,13 +246,13 @@ class UncomputedValue:
 
     @property
     def reason(self) -> str:
-        """Why the value could not be computed, in words."""
+        """The reason in words, without the value: such as `it divides by zero`."""
         reason, _ = _REASONS.get(self.condition, (f"Spark says {self.condition}", ""))
         return reason.format_map(_ErrorParameters(self.parameters))
 
     @property
     def hint(self) -> str:
-        """How to correct the expression."""
+        """The hint for correcting the expression, such as a `try_` function."""
         default = "", "correct the expression; `--debug` shows Spark's own words."
         _, hint = _REASONS.get(self.condition, default)
         found = re.search(r"try_\w+", self.parameters.get("alternative", ""))
@@ -288,7 +280,7 @@ def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
 
 
 def _read_java_exception(java: Any) -> UncomputedValue | None:
-    """Return the failure that a Java exception describes; None unless a value was at fault."""
+    """Read the failed expression from a Java exception; None unless a value was at fault."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())
         parameters = dict(java.getMessageParameters())

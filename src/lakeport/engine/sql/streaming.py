@@ -39,12 +39,10 @@ def start_query(
     """Start a streaming query that calls a function for each micro-batch of a frame.
 
     Args:
-        frame: a streaming frame.
         checkpoint: the folder, as `bind_checkpoint` returns it.
         mode: Spark's output mode, `append` or `update`.
         timing: arguments of Spark's `trigger`; empty to run micro-batches without pauses.
         land: takes a micro-batch and its number, in a thread of Spark.
-        secrets: values that must not appear in messages.
 
     Raises:
         ConfigError: the query can't be a stream, or the trigger is no interval.
@@ -64,7 +62,7 @@ def start_query(
 
 
 def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
-    """Return the writer with a trigger; raise ConfigError if it is no interval."""
+    """Return the writer with the trigger, if any; raise ConfigError if it is no interval."""
     if not timing:
         return writer
     try:
@@ -80,7 +78,6 @@ def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], tab
     """Bind a checkpoint folder to a table, or check that it is bound to it; return its URI.
 
     Args:
-        spark: the session of the query.
         checkpoint: path or URI of a folder on any file system that Spark reaches.
         table: the table's URI.
 
@@ -145,7 +142,7 @@ def _normalise_uri(uri: str) -> str:
 
 @contextmanager
 def _name_checkpoint(name: str) -> Iterator[None]:
-    """Raise errors of the body with the checkpoint's name in their message."""
+    """Raise failures of Spark (as ConfigError) and of the store with the checkpoint's name."""
     try:
         yield
     except (SparkFailure, DestinationError) as error:
@@ -158,7 +155,7 @@ def _name_checkpoint(name: str) -> Iterator[None]:
 
 
 def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
-    """Return the table\'s URI that `lakeport.json` names; raise ConfigError if it is malformed."""
+    """Return the table's URI that `lakeport.json` names; raise ConfigError if it is malformed."""
     try:
         entry = json.loads(text or "")
         if entry["version"] == _VERSION:
@@ -215,7 +212,7 @@ class _HadoopFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a file that appears whole; if it exists, it stays as it is."""
+        """Write a text file under a temporary name, then rename it; keep a file that exists."""
         temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
         stream = self._system.create(temporary, False)
         try:

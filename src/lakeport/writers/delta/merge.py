@@ -435,7 +435,7 @@ class RetireOperation(RowsOperation):
         change, condition = self.change, _old_rows_condition(self.change)
         if change.deleted:
             names = filter(None, (change.deleted, change.updated))
-            table.update(condition, dict.fromkeys(names, change.clock), new=change.deleted)
+            table.update(condition, dict.fromkeys(names, change.clock), new_column=change.deleted)
         else:
             table.delete(condition)
 

@@ -45,10 +45,7 @@ class DeltaRows:
     table can't be rewritten, and LakeportError for other failures of Spark.
 
     Attributes:
-        spark: a session that may write to the table.
         uri: the table, as Hadoop names it.
-        partition_columns: the columns by which it is partitioned.
-        user_metadata: the user metadata of the commit.
         transactions: application id -> its new transaction number; Spark takes one.
         evolve: whether the commit may add columns.
     """
@@ -72,10 +69,8 @@ class DeltaRows:
         """Append the rows of Parquet files, or replace the table or some partitions by them.
 
         Args:
-            schema: the columns of the files.
             uris: the files, as Hadoop names them.
             columns: the columns to write; the table computes its other ones.
-            overwrite: whether to replace rows.
             dynamic: whether to replace only the partitions that the new rows are in.
         """
         options: dict[str, Any] = {"userMetadata": self.user_metadata}
@@ -112,14 +107,11 @@ class DeltaRows:
         Conditions name the table `target` and the files' rows `source`.
 
         Args:
-            schema: the columns of the files.
             uris: the files in order, as Hadoop names them: the last row of each key counts.
-            keys: the columns that identify a row.
             keep_column: a column whose value in the table stays unless it is null; may be empty.
             delete_condition: true for a source row whose key is to be deleted; may be empty.
             partial_condition: true for a source row that leaves `partial_columns` as they are; may
                 be empty.
-            partial_columns: see `partial_condition`.
         """
         with _translate_rule_errors():
             session, table = self._open_table()
@@ -154,22 +146,16 @@ class DeltaRows:
             _, table = self._open_table()
             table.delete(condition)
 
-    def update(self, condition: str, values: Mapping[str, datetime], *, new: str) -> None:
-        """Set columns of the rows for which a condition is true.
-
-        Args:
-            condition: on a row of the table.
-            values: column -> its new timestamp.
-            new: the column that is added first if the table lacks it.
-        """
+    def update(self, condition: str, values: Mapping[str, datetime], *, new_column: str) -> None:
+        """Set timestamps in the rows for which a condition is true; first add a missing column."""
         with _translate_rule_errors():
-            _, table = self._open_table(new)
+            _, table = self._open_table(new_column)
             table.update(
                 condition, {quote_identifier(n): literal(value) for n, value in values.items()}
             )
 
-    def _open_table(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
-        """Return a session for one commit with its metadata, and the table; add a column `new`."""
+    def _open_table(self, new_column: str = "") -> tuple[SparkSession, DeltaTable]:
+        """Return a session for one commit, and the table; first add a missing column."""
         from delta.tables import DeltaTable
 
         settings = {USER_METADATA: self.user_metadata}
@@ -180,9 +166,9 @@ class DeltaRows:
         own = clone_for_commit(self.spark, settings)
         present = self.spark.read.format("delta").load(self.uri)
         _check_partitions(present, self.partition_columns, of_table=True)
-        if new and new not in present.columns:
+        if new_column and new_column not in present.columns:
             # An UPDATE adds no column. This commit adds it, without the change's user metadata.
-            column = f"{quote_identifier(new)} TIMESTAMP"
+            column = f"{quote_identifier(new_column)} TIMESTAMP"
             self.spark.sql(f"ALTER TABLE delta.{quote_identifier(self.uri)} ADD COLUMNS ({column})")
         return own, DeltaTable.forPath(own, self.uri)
 
@@ -239,9 +225,7 @@ def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool
     """Check that no text in a partition column is the folder name by which Spark writes null.
 
     Args:
-        rows: the batch's rows, or the table's, which a change of other rows may rewrite.
-        columns: the partition columns.
-        of_table: whether the rows are the table's.
+        of_table: whether the rows are the table's, which a change of other rows may rewrite.
 
     Raises:
         InputError: a row of the batch has such a text.

@@ -43,9 +43,8 @@ _ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
 class DeltaSession:
     """Access to Delta tables through delta-spark in one Spark session.
 
-    Attributes:
-        spark: the session.
-        secrets: values that must not appear in messages.
+    Methods take the URI of a table as Hadoop writes it, and raise LakeportError if Delta refuses or
+    the log can't be read. No message has one of `secrets`.
     """
 
     spark: SparkSession
@@ -56,11 +55,7 @@ class DeltaSession:
         return DeltaTransaction(self.spark, uri)
 
     def snapshot(self, uri: str, version: int) -> Snapshot:
-        """Return a table's snapshot at a version.
-
-        Raises:
-            LakeportError: the log can't be read, or there is no such version.
-        """
+        """Return a table's snapshot at a version; raise LakeportError if there is none."""
         return Snapshot(self, uri, version)
 
     def rows(
@@ -87,14 +82,11 @@ class DeltaSession:
         The files are those that Delta itself reads from the log.
 
         Args:
-            storage: the table's storage.
-            folder: its key; empty for the storage's root.
-            version: the version that will be read.
+            folder: the table's key; empty for the storage's root.
             roots: further folders that absolute paths may lie in.
 
         Raises:
             SourceError: a file lies outside.
-            LakeportError: the log can't be read.
         """
         check_log(storage, folder, roots)
         self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
@@ -145,9 +137,7 @@ class DeltaSession:
         """Compact small files of a table by OPTIMIZE; return Delta's metrics.
 
         Args:
-            uri: the table, as Hadoop writes URIs.
             file_bytes: target size of files.
-            user_metadata: the user metadata of the commit.
             where: a condition on partition columns that `check_condition` has checked; or None.
             also: further conditions, quoted for SQL.
             sort_by: columns of a Z-order, quoted for SQL.
@@ -193,16 +183,9 @@ class DeltaSession:
         """Run VACUUM: delete files unused for `hours`, return []; a dry run returns their paths.
 
         Args:
-            uri: the table, as Hadoop writes URIs.
-            hours: retention of unused files in hours.
-            user_metadata: the user metadata of the commits.
-            dry_run: only return the files' paths; else the result is empty.
             force: allow less than the table's own retention.
             files: takes a tuned session; returns the files to look at, with the columns of
                 `VacuumCommand.INVENTORY_SCHEMA`. None for all files.
-
-        Raises:
-            LakeportError: Delta refused.
         """
         settings = {
             f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
@@ -271,19 +254,10 @@ class DeltaSession:
 
 
 class Snapshot:
-    """A Delta table at one version, as delta-spark reads it.
-
-    Args:
-        session: reaches the table.
-        uri: the table, as Hadoop writes URIs.
-        version: the version.
-
-    Raises:
-        LakeportError: the log can't be read, or there is no such version.
-    """
+    """A Delta table at one version, as delta-spark reads it."""
 
     def __init__(self, session: DeltaSession, uri: str, version: int) -> None:
-        """Read the log."""
+        """Read the log; raise LakeportError if that fails, or there is no such version."""
         spark = self._spark = session.spark
         self._uri, self._secrets = uri, session.secrets
         self._none = scala_option(spark._jvm)
@@ -326,10 +300,9 @@ class LogStoreProbe:
     """Test of commits to a store: one commit in the log of a folder that is no table.
 
     It uses Hadoop's connector and Delta's log store, as a load's commits do; data files are staged
-    by other libraries.
+    by other libraries. Methods raise LakeportError if the store refuses or can't be reached.
 
     Args:
-        session: a session that reaches the store.
         folder: URI of a folder that is used for nothing else.
     """
 
@@ -346,22 +319,13 @@ class LogStoreProbe:
             self._store = stores.apply(spark._jsparkSession)
 
     def write(self) -> None:
-        """Write the commit.
-
-        Raises:
-            LakeportError: the store refused, or can't be reached.
-        """
+        """Write the commit and the folder of its log."""
         with translate_errors(self._secrets):
             self._files().mkdirs(self._commit.getParent())
             self._put()
 
     def refuse(self) -> None:
-        """Write the same commit again, and check that the store refuses it.
-
-        Raises:
-            DestinationError: the first commit was overwritten.
-            LakeportError: anything else.
-        """
+        """Write the same commit again; raise DestinationError unless the store refuses it."""
         from py4j.protocol import Py4JError
 
         with translate_errors(self._secrets):
@@ -377,12 +341,7 @@ class LogStoreProbe:
         )
 
     def read(self) -> None:
-        """Read the commit back and compare it.
-
-        Raises:
-            DestinationError: its content is another one.
-            LakeportError: anything else.
-        """
+        """Read the commit back; raise DestinationError if its content is not what was written."""
         with translate_errors(self._secrets):
             found = self._store.read(self._commit, self._conf)
             lines = tuple(str(found.apply(number)) for number in range(found.size()))
@@ -390,12 +349,7 @@ class LogStoreProbe:
             raise DestinationError("a commit is not read as it was written", "try again.")
 
     def list(self) -> None:
-        """List the log and check that the commit is in it.
-
-        Raises:
-            DestinationError: the commit is not in it.
-            LakeportError: anything else.
-        """
+        """List the log; raise DestinationError if the commit is not in it."""
         with translate_errors(self._secrets):
             found = self._store.listFrom(self._commit, self._conf)
             names = [found.next().getPath().getName()] if found.hasNext() else []
@@ -403,11 +357,7 @@ class LogStoreProbe:
             raise DestinationError("a commit is not listed after it was written", "try again.")
 
     def delete(self) -> None:
-        """Delete the folder.
-
-        Raises:
-            LakeportError: the store refused.
-        """
+        """Delete the folder."""
         with translate_errors(self._secrets):
             self._files().delete(self._folder, True)
 

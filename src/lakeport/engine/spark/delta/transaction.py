@@ -29,26 +29,10 @@ if TYPE_CHECKING:
 USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 """Session setting with the user metadata of commits."""
 _DELTA: Final = "org.apache.spark.sql.delta"
-_CONFLICTS: Final = frozenset(
-    {
-        "ConcurrentAppendException",
-        "ConcurrentDeleteDeleteException",
-        "ConcurrentDeleteReadException",
-        "ConcurrentTransactionException",
-        "ConcurrentWriteException",
-        "DeltaConcurrentModificationException",
-        "MetadataChangedException",
-        "ProtocolChangedException",
-    }
-)
 
 
 class DeltaTransaction:
     """One optimistic transaction of delta-spark, for one commit.
-
-    Args:
-        spark: a session with Delta's jars.
-        uri: the table, as Hadoop writes URIs.
 
     Attributes:
         version: the table's version at the begin; -1 for no table.
@@ -58,7 +42,7 @@ class DeltaTransaction:
     """
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Begin on the table's newest version."""
+        """Begin on the newest version of the table at a URI, as Hadoop writes URIs."""
         self._spark = spark
         self._jvm: Any = spark._jvm
         self._actions = java_class(self._jvm, f"{_DELTA}.actions.Action")
@@ -98,10 +82,9 @@ class DeltaTransaction:
         self._txn.readWholeTable()
 
     def remove_adds(self, actions: Iterable[str], *, changes_rows: bool) -> None:
-        """Remove data files with the commit.
+        """Remove data files with the commit, given by their `add` actions.
 
         Args:
-            actions: the files' `add` actions.
             changes_rows: whether the commit changes the table's rows (`dataChange`).
         """
         now = int(time.time() * 1000)
@@ -113,7 +96,6 @@ class DeltaTransaction:
 
         Args:
             actions: `add` and `txn` actions as JSON text.
-            operation: the operation for the table's history.
 
         Raises:
             CommitConflict: another writer changed what this transaction has read; nothing landed.
@@ -128,7 +110,7 @@ class DeltaTransaction:
             if not is_java_error(error):  # a lost connection to the JVM counts as one
                 raise
             failure = translate(error)
-            if isinstance(failure, CommitConflict) or _java_class_name(error) in _CONFLICTS:
+            if isinstance(failure, CommitConflict):
                 raise conflict_error() from error
             raise failure from error
 
@@ -164,17 +146,6 @@ def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractCont
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         return nullcontext()
     return active_session(clone_for_commit(spark, settings))
-
-
-def _java_class_name(error: Exception) -> str:
-    """Return the simple name of the Java exception's class; empty without one."""
-    from py4j.protocol import Py4JError
-
-    raised: Any = error
-    try:
-        return str(raised.java_exception.getClass().getSimpleName())
-    except (AttributeError, Py4JError):
-        return ""
 
 
 def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:

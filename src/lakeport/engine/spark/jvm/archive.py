@@ -37,12 +37,10 @@ _QUIET: Final = {
 
 
 def archive_path(java: Java, entries: Sequence[Path]) -> Path | None:
-    """Return the path of the archive for a Java and a class path, which need not exist yet.
+    """Return the path for the archive of a Java and a class path; None if Java can't make one.
 
-    Archives of one installation of Java and Spark have names with the same beginning.
-
-    Returns:
-        None if Java can't make one, as an entry is absent or a folder.
+    Java can make none for an entry that is absent or a folder. Archives of one installation of Java
+    and Spark have names with the same beginning.
     """
     suffix = _CACHE if java.version >= _AHEAD_OF_TIME else _SHARED
     if suffix == _SHARED and not java.has_class_archive:
@@ -113,11 +111,7 @@ def record_in_background(archive: Path | None, needs: Iterable[str]) -> None:
 
 
 def publish_archive(archive: Path) -> bool:
-    """Replace older archives by the one that was recorded, and remove unused ones.
-
-    Returns:
-        Whether Java has written the archive.
-    """
+    """Replace older archives by the recorded one, remove unused ones; False if none was made."""
     if not partial_path(archive).is_file():
         return False
     partial_path(archive).replace(archive)

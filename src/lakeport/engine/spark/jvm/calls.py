@@ -21,7 +21,6 @@ def java_class(jvm: Any, name: str) -> Any:
     class of that name in every jar of its class path.
 
     Args:
-        jvm: py4j's view of the JVM.
         name: the full name, such as `java.util.ArrayList`; a nested class as `Outer$Inner`.
     """
     return getattr(jvm, name)

@@ -115,7 +115,6 @@ class JvmProcess:
     """A JVM that this process started, with the standby daemon of its Python workers.
 
     Attributes:
-        process: the JVM's process.
         scratch: its private folder, with the log; `kill` and `stop` remove it.
         workers: the daemon that `start_workers` started; None before.
     """
@@ -136,20 +135,16 @@ class JvmProcess:
         return self.folder / "jvm.log"
 
     def start_workers(self, environment: Mapping[str, str]) -> None:
-        """Start the workers' daemon on standby: it imports what tasks need while the JVM starts.
+        """Start the workers' daemon, with these variables, unless the JVM has ended.
 
-        Args:
-            environment: variables that the workers have from their start.
+        It imports what tasks need while the JVM starts.
         """
         with self._lock:
             if self.process.poll() is None:
                 self.workers = daemon.start_standby(self.folder / _STANDBY, environment)
 
     def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
-        """Wait until the JVM listens; return a connected py4j client.
-
-        Args:
-            timeout: seconds.
+        """Wait up to `timeout` seconds until the JVM listens; return a connected py4j client.
 
         Raises:
             SparkFailure: the JVM ended, or did not listen in time.
@@ -209,12 +204,7 @@ class JvmProcess:
 
 
 def join_jvm(port: int, secret: str) -> ClientServer:
-    """Return a py4j client of a JVM that listens at a port of this machine.
-
-    Args:
-        port: the JVM's port.
-        secret: the secret that it asks for.
-    """
+    """Return a py4j client of a JVM that listens at a port here and asks for a secret."""
     from pyspark import java_gateway
     from pyspark.sql import types
 
@@ -271,9 +261,7 @@ def start_jvm(
     """Start Spark's JVM without waiting for it, or take over a matching one started ahead.
 
     Args:
-        java: the Java that runs it.
         jars: the class path beside Spark's own jars.
-        heap_mb: largest heap in MiB.
         fast_start: compile with C1 only: it starts sooner, and is slower in long work.
         options: further options of Java, such as those for a class archive.
         properties: settings that Spark needs before its context is made; they go through a private

@@ -109,7 +109,6 @@ def ensure_jars(
     """Download the jars for `needs` that the cache lacks; return all, and lakeport's own last.
 
     Args:
-        needs: keys of `JARS`.
         check_cancelled: called for each block of a download; what it raises ends the download.
 
     Raises:
@@ -176,7 +175,6 @@ def _download(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
     """Yield the blocks of a jar from a Maven repository.
 
     Args:
-        jar: which jar.
         address: URL of the repository.
         user: `user:password` for it; empty for none.
 
@@ -236,11 +234,7 @@ def _describe_failure(error: Exception) -> str:
 
 
 def _publish_jar(jar: Jar, part: Path, target: Path, found: str) -> None:
-    """Give a downloaded file its final name if its SHA-256 is the pinned one.
-
-    Raises:
-        MissingDependency: it is another one.
-    """
+    """Rename a downloaded file if its SHA-256 is the pinned one; else raise MissingDependency."""
     if found != jar.sha256:
         raise MissingDependency(
             f"{jar.name} is not the file that was pinned: its SHA-256 is {found}, not {jar.sha256}",

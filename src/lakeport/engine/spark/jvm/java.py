@@ -54,7 +54,6 @@ class Java:
     """One Java installation.
 
     Attributes:
-        path: the `java` program.
         version: feature version, such as 17.
         full_version: such as `17.0.15`.
         missing_modules: modules that Spark needs and a cut-down runtime does not have.

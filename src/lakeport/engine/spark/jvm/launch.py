@@ -32,9 +32,6 @@ def start_jvm_ahead(settings: Mapping[str, str] | None = None) -> None:
     """Start the JVM that most loads on this machine need, before the load is known.
 
     Never raises: the load itself meets the error.
-
-    Args:
-        settings: Spark's settings, if they are known.
     """
     with suppress(LakeportError, OSError):
         launch = Launch(find_java(), frozenset(), settings or {}, quick_start=True)
@@ -45,9 +42,7 @@ class Launch:
     """One start of a JVM with a Spark context in it. Another thread may call `close` at any time.
 
     Args:
-        java: the Java that runs it.
         needs: keys of `jars.JARS` that it must have.
-        settings: the user's `spark:` mapping.
         quick_start: whether a quick start matters more than speed in long work.
         optional_needs: further keys; without their jars it starts, too.
 
@@ -130,13 +125,7 @@ class Launch:
         return self.jvm is None or self.jvm.process.poll() is None
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """End the JVM, also while `open` runs.
-
-        Args:
-            context: the context that `open` returned; None before.
-            fast: kill the JVM, as everything is durable.
-            timeout: seconds to wait for an orderly end otherwise.
-        """
+        """Kill the JVM if `fast`, else stop it within `timeout` seconds; also while `open` runs."""
         with self._lock:
             self._closed = True
             jvm = self.jvm
@@ -196,7 +185,7 @@ class Launch:
             raise stopped_error()
 
     def _suspect_archive(self) -> Path | None:
-        """Return the class archive in use, maybe damaged, if the JVM has crashed; else None."""
+        """Return the class archive in use, maybe damaged, if the JVM has crashed; None if not."""
         if self.jvm is None or self.is_alive or -self.jvm.process.returncode in _ASKED_TO_END:
             return None
         return self._used

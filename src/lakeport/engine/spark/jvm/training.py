@@ -40,17 +40,7 @@ _NO_ENDPOINT: Final = "http://127.0.0.1:9"
 
 
 def record_archive(needs: frozenset[str]) -> bool:
-    """Record the class archive unless it exists, in about twenty seconds.
-
-    Args:
-        needs: keys of `jars.JARS`.
-
-    Returns:
-        Whether the archive exists afterwards.
-
-    Raises:
-        LakeportError: Spark does not start.
-    """
+    """Record the class archive in about 20 s unless it exists; return whether it exists then."""
     needs = jars.with_cached_needs(needs)
     place = archive.archive_path(find_java(), list_class_path(jars.ensure_jars(needs)))
     if place is None or place.is_file():
@@ -69,11 +59,7 @@ def record_archive(needs: frozenset[str]) -> bool:
 
 
 def run_training_load(session: DriverSession, needs: frozenset[str]) -> None:
-    """Run tasks, a frame, commits and reads, so that the JVM loads the classes of loads.
-
-    Raises:
-        LakeportError: one of them failed.
-    """
+    """Run tasks, a frame, commits and reads, so that the JVM loads the classes of loads."""
     with scratch_folder("training") as own:
         folder = own / "table"
         folder.mkdir()
