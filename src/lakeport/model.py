@@ -76,7 +76,7 @@ class Scan:
 
     Attributes:
         rows: number of good records.
-        bad: the bad records, all of them, raw bytes included.
+        bad: all bad records, raw bytes included.
         unknown: undeclared field -> kind of its values in this split (`sources.json.inference`).
         unknown_values: undeclared field -> how many records hold it.
     """
@@ -89,7 +89,7 @@ class Scan:
 
 @runtime_checkable
 class Reader(Protocol):
-    """Source kernel: a split -> typed record batches of `schema`. Pickled into Spark tasks."""
+    """Reader of a source's splits as record batches of `schema`. Pickled into Spark tasks."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,13 +105,13 @@ class Reader(Protocol):
         """
 
     def scan(self, split: Split) -> Scan:
-        """Scan all records of a split; return bad ones and undeclared fields, don't raise them."""
+        """Scan all records of a split; return bad ones and undeclared fields rather than raise."""
 
     def skip_bad_records(self) -> Reader:
         """Return a reader that skips bad records, which a `scan` has counted."""
 
     def add_columns(self, unknown: Mapping[str, pa.DataType]) -> Reader:
-        """Return a reader with these undeclared fields as columns behind the declared ones."""
+        """Return a reader with these undeclared fields as further columns, after the declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,9 @@ class Batch:
     """Rows of one stream that land together: in one commit, or as one set of objects.
 
     Attributes:
-        stream: the stream's name.
         sequence: ordinal among the stream's batches of this run, from 0. A repeated run cuts its
             batches at the same places, so the number identifies the content.
-        reader: the source kernel for `splits`; None when `frame` is given.
-        splits: what the tasks read.
+        reader: reads `splits` in the tasks; None when `frame` is given.
         frame: a Spark DataFrame, for sources that are one already.
         records: number of records, bad ones included; -1 when unknown before the load.
         bytes: input size in bytes; -1 when unknown.
@@ -132,10 +130,9 @@ class Batch:
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: whether a batch without rows leaves nothing, not even an empty table.
-        warnings: sentences for the report on problems.
         notes: lines for the report on what was inferred or chosen; each names its subject.
-        untyped: columns that are text, there or in parts, for want of a value -> their types with
-            null in these places (see `lakeport.schema.nested`).
+        untyped: columns with text in places that had no value -> their types with null in these
+            places (see `lakeport.schema.nested`).
         tracks_content: whether the table keeps digests of its files, to recognize the files later.
         content: file -> digest of its content, once it was read; empty before, and without
             `tracks_content`.
@@ -175,7 +172,7 @@ class Flush:
     """Batches that a source has cut together; its STATEs go out once all of them are durable.
 
     Attributes:
-        batches: the batches; those of one stream land in this order.
+        batches: those of one stream land in this order.
         states: the STATE values that go out, as raw JSON bytes, in order: the last one before the
             cut, and earlier ones with bookmarks that no later one names.
         bad: lines without a known stream, and lines that are no messages.
@@ -183,7 +180,7 @@ class Flush:
         versions: stream -> the version that is active once all of the flush is durable. Rows of
             earlier versions are retired then.
         notes: stream -> a line for the report, for streams without a batch.
-        quiet: streams that go on from a bookmark, and have nothing new.
+        quiet: streams that a bookmark continues, and that have nothing new.
     """
 
     batches: tuple[Batch, ...]
@@ -277,7 +274,7 @@ class Bookmark:
 
 
 class BookmarkStore(Protocol):
-    """Bookmarks of one table, and the files that they name; reading them takes no Spark."""
+    """Bookmarks of one table, and a folder for files that they name; read without Spark."""
 
     @property
     def storage(self) -> Storage:
@@ -325,8 +322,6 @@ class Staged:
         key: the key that it was staged for.
         token: what its storage needs to publish or discard it (a temporary path; an upload id and
             its parts; a session and the bytes held back). It may be a capability: never log it.
-        rows: number of rows.
-        bytes: size of the object.
         checksum: CRC32C or CRC32 of the content with its name, such as `crc32c:AAAAAA==`.
         partition: partition column -> serialised value (Delta), None for null.
         stats: Delta's statistics as JSON text; empty for files.
@@ -444,7 +439,7 @@ class Storage(Protocol):
         return
 
     def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object `key` is this staged one, after a crash or a lost answer."""
+        """Whether the visible object `key` is this staged one, published before a crash."""
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object whole, over what is there unless `create_only`.
@@ -482,17 +477,17 @@ class Storage(Protocol):
         """
 
     def sweep(self) -> int:
-        """Remove objects staged a week ago; return their number (0 where the store does that)."""
+        """Remove objects staged over a week ago; return their number, 0 if the store does that."""
         return 0
 
     def delete(self, key: str) -> None:
-        """Delete an object; fine if there is none."""
+        """Delete an object; do nothing if there is none."""
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Yield a check of each thing that a load needs; `tables`: also what Delta tables need."""
+        """Try each thing that a load needs, and yield the results; `tables`: Delta's needs, too."""
 
     def shorten_deadline(self) -> None:
-        """Give all further requests together a few seconds.
+        """Limit all further requests together to a few seconds.
 
         For a process that has to end, or after another way to the store was given up.
         """

@@ -213,7 +213,9 @@ def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
     merged = schemas[0]
     for schema in schemas[1:]:
         try:
-            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND, fresh=True).schema
+            merged = plan_evolution(
+                merged, schema, "evolve", Mode.APPEND, between_batches=True
+            ).schema
         except TypeConflict as conflict:  # of two batches, not with a table
             raise SchemaConflict(conflict.message, conflict.hint) from None
     return merged

@@ -32,6 +32,7 @@ from lakeport.schema.nested import (
     is_list,
     is_untyped,
     list_children,
+    list_parts,
     rebuild_nested,
     replace_untyped_columns,
 )
@@ -79,25 +80,21 @@ def normalise_schema(schema: pa.Schema, *, keep_untyped: bool = False) -> pa.Sch
     microseconds in UTC, times and UUIDs text, dictionaries their values, views and large types
     the plain ones. Metadata is left out, but for what marks JSON, and every column may be null.
 
-    Args:
-        schema: any Arrow schema.
-        keep_untyped: leave null types and structs without members as they are, in place of text;
-            see `lakeport.schema.nested`.
+    With `keep_untyped`, null types and structs without members stay, in place of text.
 
     Raises:
         SourceError: a column has a type with no equivalent (duration, interval, union, decimals
             of more than 38 digits); the message names the column.
 
-    Example:
-        >>> normalise_schema(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
-        [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
+    >>> normalise_schema(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
+    [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
     """
     found = pa.schema([_normalise_field(f, f.name) for f in schema])
     return found if keep_untyped else replace_untyped_columns(found)
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Cast a record batch to a normalised schema, by position; raise rather than lose anything.
+    """Cast a record batch to a normalised schema, by position; SourceError rather than any loss.
 
     Timestamps without a zone are taken as UTC. Integers may become wider integers, decimals or
     floats, dates timestamps, and anything its normalised type.
@@ -107,10 +104,9 @@ def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
             9999, digits that would be lost), or a type can't become the other one; the message
             names the column, never the value.
 
-    Example:
-        >>> batch = pa.RecordBatch.from_pydict({"n": pa.array([1, None], pa.uint8())})
-        >>> cast_batch(batch, normalise_schema(batch.schema)).schema.types
-        [DataType(int16)]
+    >>> batch = pa.RecordBatch.from_pydict({"n": pa.array([1, None], pa.uint8())})
+    >>> cast_batch(batch, normalise_schema(batch.schema)).schema.types
+    [DataType(int16)]
     """
     columns = [
         _cast_array(column, f.type, f.name) for column, f in zip(batch.columns, target, strict=True)
@@ -172,7 +168,7 @@ def _normalise_type(t: Any, path: str) -> Any:
 
 
 def _cast_array(array: Any, target: Any, path: str) -> Any:
-    """Cast a column, or a nested part of one at `path`, to a normalised type."""
+    """Cast a column, or a part of one at `path`, to a normalised type; SourceError for any loss."""
     source = array.type
     if source == target and not _has_dates(target):
         return array
@@ -193,9 +189,8 @@ def _cast_array(array: Any, target: Any, path: str) -> Any:
         return _cast_struct(array, target, path)
     both_maps = pa.types.is_map(source) and pa.types.is_map(target)
     if both_maps or (is_list(source) and pa.types.is_list(target)):
-        types = (target.key_type, target.item_type) if both_maps else (target.value_type,)
-        found = zip(list_children(array), types, strict=True)
-        children = [_cast_array(part, t, f"{path}.{name}") for (name, part), t in found]
+        found = zip(list_children(array), list_parts(target), strict=True)
+        children = [_cast_array(old, new.type, f"{path}.{name}") for (name, old), (_, new) in found]
         return rebuild_nested(array, children, target)
     if source != target:
         array = _cast_flat(array, target, path)
@@ -209,11 +204,11 @@ def _cast_array(array: Any, target: Any, path: str) -> Any:
 
 def _has_dates(t: Any) -> bool:
     """Whether a type has dates or timestamps at any depth."""
-    return t in _RANGES or any(_has_dates(t.field(i).type) for i in range(t.num_fields))
+    return t in _RANGES or any(_has_dates(part.type) for _, part in list_parts(t))
 
 
 def _cast_struct(array: Any, target: Any, path: str) -> Any:
-    """Cast a struct's members by name; members that the source lacks become null."""
+    """Cast a struct's members by name: missing ones become null; SourceError for unknown ones."""
     missing = [f.name for f in array.type if target.get_field_index(f.name) < 0]
     if missing:
         raise SourceError(
@@ -288,12 +283,7 @@ def _has_same_numbers(before: Any, after: Any) -> bool:
 
 
 class InexactError(Exception):
-    """Raised for the first value that has no equal in the wanted type.
-
-    Args:
-        index: the value's index in the column.
-        value: the value.
-    """
+    """Raised for the first value of a column that has no equal in the wanted type."""
 
     def __init__(self, index: int, value: object) -> None:
         super().__init__(index, value)
@@ -331,13 +321,7 @@ def can_narrow(source: pa.DataType, target: pa.DataType) -> bool:
 def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert a column to another type; raise InexactError if a value would change.
 
-    Args:
-        column: of a type that is `can_convert`.
-        target: the type.
-
-    Raises:
-        InexactError: the first value that has no equal there.
-        TypeError: no value of the column's type has one.
+    TypeError for types that `can_convert` refuses, unless all values are null.
 
     >>> convert_exactly(pa.array([1, 2]), pa.decimal128(4, 1)).to_pylist()
     [Decimal('1.0'), Decimal('2.0')]
@@ -364,11 +348,7 @@ def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 @contextmanager
 def explain_failed_cast(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[None]:
-    """Turn a failed conversion in the body into an InputError with the column and both types.
-
-    Raises:
-        InputError: a value, or no value at all, has an equal there.
-    """
+    """Turn InexactError and TypeError of the body into an InputError with column and types."""
     try:
         yield
     except InexactError as error:
@@ -389,12 +369,12 @@ def _is_date_or_timestamp(type_: pa.DataType) -> bool:
 
 
 def _inexact_error(column: pa.Array, index: int) -> InexactError:
-    """Build the error for the value at an index."""
+    """Build the error for the value at an index; see `convert_exactly`."""
     return InexactError(index, column[index].as_py())
 
 
 def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Cast with Arrow, which may round values; return None where Arrow refuses one."""
+    """Cast by Arrow, which may round; None where it refuses a value, or a year is out of range."""
     try:
         cast = widen_integers(column, target).cast(target)
     except pa.ArrowInvalid:
@@ -422,7 +402,7 @@ def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
 
 
 def _find_refused(column: pa.Array, target: pa.DataType) -> int:
-    """Return the index of the first value that Arrow refuses to cast, by bisection."""
+    """Return the index of the first value that `_try_cast` refuses, by bisection; there is one."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
@@ -435,13 +415,13 @@ def _find_refused(column: pa.Array, target: pa.DataType) -> int:
 
 def _parse_texts(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Parse a column of texts; raise InexactError for the first text that does not fit."""
-    read = _find_parser(target)
-    if read is None:
+    parse = _find_parser(target)
+    if parse is None:
         raise TypeError(f"no text is {target}")
     values: list[Any] = []
     for index, text in enumerate(column.to_pylist()):
         try:
-            values.append(None if text is None else read(text))
+            values.append(None if text is None else parse(text))
         except (ValueError, ArithmeticError):
             raise InexactError(index, text) from None
     return pa.array(values, target)
@@ -455,6 +435,7 @@ def _find_parser(target: pa.DataType) -> Callable[[str], Any] | None:
 
 
 def _parse_decimal(text: str, target: pa.DataType) -> Decimal:
+    """Parse a decimal; ValueError for other texts, and digits beyond precision or scale."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     value = Decimal(text)
@@ -466,18 +447,21 @@ def _parse_decimal(text: str, target: pa.DataType) -> Decimal:
 
 
 def _parse_integer(text: str) -> int:
+    """Parse an integer; ValueError for other texts, and beyond 64 bits."""
     if not _WHOLE.fullmatch(text) or int(text) not in _LONG:
         raise ValueError(text)
     return int(text)
 
 
 def _parse_number(text: str) -> float:
+    """Parse a number to a double; ValueError for other texts, and where `parse_double` raises."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     return parse_double(text)
 
 
 def _parse_boolean(text: str) -> bool:
+    """Parse `true` or `false` in any case; ValueError for other texts."""
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"

@@ -77,11 +77,7 @@ class Evolution:
 class TypeConflict(SchemaConflict):
     """Raised when a column's types in the table and in the stream do not go together.
 
-    Args:
-        path: the column's name; a dotted path if it is nested.
-        table: its type in the table.
-        new: its type in the stream.
-        hint: the hint of the error.
+    `path` is the column's name, or a dotted path; `new` is the type in the stream.
     """
 
     def __init__(self, path: str, table: pa.DataType, new: pa.DataType, hint: str) -> None:
@@ -103,12 +99,13 @@ class _MergeNotes:
 
     Attributes:
         widen: whether the table's columns may get wider types.
-        fresh: whether both sides are batches that land together: plain text and JSON become JSON.
+        between_batches: whether both sides are batches that land together: plain text and JSON
+            become JSON.
         added: dotted paths, as the attributes below have them; see `Evolution`.
     """
 
     widen: bool
-    fresh: bool = False
+    between_batches: bool = False
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
     widened: dict[str, pa.DataType] = field(default_factory=dict)
@@ -125,19 +122,18 @@ def plan_evolution(
     *,
     partial: bool = False,
     widen: bool = False,
-    fresh: bool = False,
+    between_batches: bool = False,
 ) -> Evolution:
     """Plan a table's columns after a batch; raise SchemaConflict if the batch does not fit.
 
     Args:
         table: the table's columns; None when there is no table.
-        incoming: the batch's columns.
         policy: `strict` refuses every new column.
         mode: a full overwrite that may evolve takes the incoming schema as it is, but for columns
             without a value, which keep the table's type.
         partial: whether an overwrite replaces some partitions only, so the table's columns stay.
         widen: whether the table's columns may get wider types.
-        fresh: whether `table` are the columns of another batch that lands with this one.
+        between_batches: whether `table` are the columns of another batch that lands with this one.
 
     Raises:
         SchemaConflict: two columns differ only in case, a type does not fit, or the policy is
@@ -154,7 +150,7 @@ def plan_evolution(
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
         incoming = fill_untyped_columns(incoming, table)
         return Evolution(incoming, replaced=not incoming.equals(table))
-    notes = _MergeNotes(widen and not strict, fresh)
+    notes = _MergeNotes(widen and not strict, between_batches)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
         lacking = ", ".join(map(repr, notes.added))
@@ -263,7 +259,7 @@ def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None
 
 
 def _count_whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
-    """Return the digits before the point that a decimal needs for a number type; else 0."""
+    """Return the digits before the point that a decimal needs for a number type; 0 for others."""
     if pa.types.is_decimal(type_):
         return int(type_.precision - type_.scale)
     if not pa.types.is_integer(type_):
@@ -292,7 +288,10 @@ def _merge_fields(
 
 
 def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) -> pa.Field:
-    """Merge a column of the table, or a part of one, with the batch's; note how they differ."""
+    """Merge a column of the table, or a part of one, with the batch's; add differences to `notes`.
+
+    TypeConflict if they do not go together.
+    """
     if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
     object_ = is_json(new) or pa.types.is_struct(new.type)
@@ -305,8 +304,12 @@ def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) 
     if is_json(table):
         notes.json.append(path)
         return table
-    if is_json(new) or new.type == EMPTY_STRUCT or (table.type == EMPTY_STRUCT and notes.fresh):
-        if notes.fresh:
+    if (
+        is_json(new)
+        or new.type == EMPTY_STRUCT
+        or (table.type == EMPTY_STRUCT and notes.between_batches)
+    ):
+        if notes.between_batches:
             return pa.field(table.name, pa.string(), metadata=JSON_METADATA)
         if not pa.types.is_string(table.type):
             kind = pa.json_() if is_json(new) else new.type
@@ -319,7 +322,7 @@ def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) 
 def _merge_types(
     table: pa.DataType, new: pa.DataType, path: str, notes: _MergeNotes
 ) -> pa.DataType:
-    """Merge a column's types; raise TypeConflict if the batch's does not fit the table's."""
+    """Merge a column's types into `notes`; TypeConflict if the batch's does not fit the table's."""
     if table.equals(new, check_metadata=True):
         return table
     if pa.types.is_struct(table) and pa.types.is_struct(new):
@@ -366,18 +369,16 @@ def _check_twins(schema: pa.Schema) -> None:
             seen[name.lower()] = name
 
 
-def list_change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
+def list_change_warnings(changes: Evolution, json_advice: Callable[[str], str]) -> Iterator[str]:
     """Yield warnings of plain text columns that get JSON, and of names that look alike.
 
-    Args:
-        changes: a batch's.
-        json_way: returns, for a column's path, how to have the table hold JSON there.
+    `json_advice` returns, for a column's path, how to have the table hold JSON there.
     """
     for path in changes.plain:
         yield (
             f"column {path!r} is plain text in the table, and the source has values of several "
             "kinds for it: strings land as they are, other values as the text of their JSON; "
-            f"{json_way(path)}."
+            f"{json_advice(path)}."
         )
     new = None if changes.created or changes.replaced else changes.added
     if new is None or new:
@@ -385,11 +386,9 @@ def list_change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> 
 
 
 def _warn_of_lookalikes(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
-    """Yield a warning for each pair of columns whose names look the same, but are not.
+    """Yield a warning for each pair of columns whose names differ, but look the same.
 
-    Args:
-        schema: the table's columns after a load.
-        new: dotted paths of the columns that the load adds; None for all.
+    `new` are dotted paths of columns, one of which is in each pair; None: of any columns.
 
     >>> [*_warn_of_lookalikes(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
     ["columns 'user id' and 'User  id' are two, though their names look alike"]

@@ -28,7 +28,7 @@ def format_alter_command(table: str, column: str, type_: str) -> str:
 
 
 def find_parent_column(path: str, columns: Iterable[str]) -> str:
-    """Return the column that a dotted path leads into; empty if there is none.
+    """Return the longest column name above a dotted path; empty if there is none.
 
     >>> find_parent_column("o.p", ["id", "o"]), find_parent_column("p", ["id", "o"])
     ('o', '')
@@ -36,8 +36,10 @@ def find_parent_column(path: str, columns: Iterable[str]) -> str:
     return max((name for name in columns if path.startswith(f"{name}.")), key=len, default="")
 
 
-def hint_missing_column(name: str, columns: Iterable[str], owner: str) -> str:
-    """Return the hint for a declared column that `owner` lacks; such as "the records have".
+def hint_missing_column(name: str, columns: Iterable[str], intro: str) -> str:
+    """Return the hint for a declared column that is missing: its parent, or the existing names.
+
+    `intro` begins the list of names, such as "the records have".
 
     >>> hint_missing_column("o.p", ["id", "o"], "the records have")
     "types are declared for whole columns: `--column o=json` lands all of 'o' as JSON."
@@ -50,7 +52,7 @@ def hint_missing_column(name: str, columns: Iterable[str], owner: str) -> str:
             f"types are declared for whole columns: `--column {option}` lands all of {whole!r} "
             "as JSON."
         )
-    return f"{owner} {quote_names(sort_by_similarity(name, columns))}."
+    return f"{intro} {quote_names(sort_by_similarity(name, columns))}."
 
 
 def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
@@ -67,7 +69,7 @@ def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
 
 
 def quote_names(names: Iterable[str]) -> str:
-    """Quote names, with commas between them; of more than 20, tell how many more there are.
+    """Quote names with commas between them; of more than 20 the first 20 and the number of others.
 
     >>> quote_names(["a", "b"])
     "'a', 'b'"

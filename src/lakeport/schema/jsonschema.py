@@ -54,20 +54,16 @@ def parse_schema(
 ) -> tuple[Field, ...]:
     """Parse the JSON Schema of a stream's records into columns, in the order of its properties.
 
-    Args:
-        stream: the stream's name, for messages.
-        schema: the schema of one record; without properties it gives no columns.
-        key_properties: columns that identify a record; they become required.
+    The columns in `key_properties` become required. Without properties there are no columns.
 
     Raises:
         InputError: the schema is malformed, asks for decimals of more than 38 digits, or has
-            column names that are empty or differ only in case. The message names the column.
+            a column with an empty name. The message names the column.
 
-    Example:
-        >>> schema = {"properties": {"id": {"type": "integer"}, "at": {"format": "date-time",
-        ...     "type": ["null", "string"]}}}
-        >>> [(f.name, f.type.kind.value, f.required) for f in parse_schema("users", schema, ["id"])]
-        [('id', 'integer', True), ('at', 'timestamp', False)]
+    >>> schema = {"properties": {"id": {"type": "integer"}, "at": {"format": "date-time",
+    ...     "type": ["null", "string"]}}}
+    >>> [(f.name, f.type.kind.value, f.required) for f in parse_schema("users", schema, ["id"])]
+    [('id', 'integer', True), ('at', 'timestamp', False)]
     """
     fields = _SchemaParser(stream, schema).parse_columns()
     check_column_names(stream, (f.name for f in fields))
@@ -97,7 +93,7 @@ class _SchemaParser:
         return InputError(f"the schema of {where} {what}", hint or "correct the stream's SCHEMA.")
 
     def check_schema(self, schema: Any, path: tuple[str, ...]) -> None:
-        """Raise InputError if a schema is no object, or is one too many."""
+        """Count a schema; raise InputError if it is no object, or beyond the 200,000th."""
         if not isinstance(schema, Mapping):
             raise self.build_error(path, "is not an object")
         self.nodes += 1
@@ -107,7 +103,10 @@ class _SchemaParser:
     def parse_type(
         self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> tuple[FieldType, bool]:
-        """Return the type of a column, or of a part of one, and whether it may be null."""
+        """Return the type of a column, or of a part of one, and whether it may be null.
+
+        JSON text for a schema that is a boolean, and below 100 levels.
+        """
         if isinstance(schema, bool) or len(path) > _MAX_DEPTH:
             return _JSON, True
         found = list(self.iterate_types(schema, path, seen))
@@ -118,7 +117,7 @@ class _SchemaParser:
     def iterate_types(
         self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> Iterator[FieldType | None]:
-        """Yield every type that a value may have; None stands for null."""
+        """Yield every type that a value may have: None for null, JSON text for a recursion."""
         self.check_schema(schema, path)
         if schema.get("$ref") in seen:
             yield _JSON
@@ -140,7 +139,10 @@ class _SchemaParser:
     def merge_references(
         self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> tuple[Schema, tuple[str, ...]]:
-        """Merge a schema's `$ref` and `allOf` into it; return it and the `$ref`s followed."""
+        """Merge a schema's `$ref` and `allOf` into it; return it and the `$ref`s followed.
+
+        An empty schema for a recursion.
+        """
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
             rest = {k: v for k, v in schema.items() if k != "$ref"}
@@ -158,7 +160,7 @@ class _SchemaParser:
         return schema, seen
 
     def list_branches(self, schema: Schema, keyword: str, path: tuple[str, ...]) -> list[Schema]:
-        """Return the schemas under a keyword such as `anyOf`; none if it is absent."""
+        """Return the schemas under a keyword such as `anyOf`; none if absent, {} for a boolean."""
         branches = schema.get(keyword)
         if branches is None:
             return []
@@ -170,7 +172,7 @@ class _SchemaParser:
         return branches
 
     def resolve_reference(self, ref: str, path: tuple[str, ...]) -> Schema:
-        """Return the schema that a `$ref` points to; raise InputError if it is not local."""
+        """Return the schema of a `$ref`; InputError if it is not local, or does not exist."""
         found: Any = self.root
         head, _, pointer = ref.partition("#")
         parts = [unquote(p).replace("~1", "/").replace("~0", "~") for p in pointer.split("/")]
@@ -192,7 +194,7 @@ class _SchemaParser:
         return found  # type: ignore[no-any-return]
 
     def list_type_names(self, schema: Schema, path: tuple[str, ...]) -> list[str]:
-        """Return the JSON types that a schema allows, inferred where `type` is absent."""
+        """Return a schema's JSON types, inferred without `type`; InputError for a malformed one."""
         named = schema.get("type")
         if named is None:
             return _infer_type_names(schema)
@@ -213,12 +215,12 @@ class _SchemaParser:
             case "integer" | "boolean":
                 return FieldType(Kind(name))
             case "number":
-                return _find_decimal_type(schema, self, path) or FieldType(Kind.NUMBER)
+                return self.find_decimal_type(schema, path) or FieldType(Kind.NUMBER)
             case "string":
                 if schema.get("contentEncoding") == "base64":
                     return FieldType(Kind.BINARY)
                 kind = _FORMATS.get(str(schema.get("format")), Kind.STRING)
-                return _find_decimal_type(schema, self, path, text=True) or FieldType(kind)
+                return self.find_decimal_type(schema, path, text=True) or FieldType(kind)
         return _JSON
 
     def build_struct(
@@ -250,7 +252,7 @@ class _SchemaParser:
     def parse_items(
         self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
     ) -> FieldType:
-        """Return the type of a list's items; JSON text if the schema does not tell it."""
+        """Return the type of a list's items; JSON text without `items` or with `prefixItems`."""
         items = schema.get("items")
         if items is None or isinstance(schema.get("prefixItems"), list):
             return _JSON
@@ -258,6 +260,63 @@ class _SchemaParser:
             found = [self.parse_type(sub, path, seen)[0] for sub in items]
             return reduce(merge_types, found) if found else _JSON
         return self.parse_type(items, path, seen)[0]
+
+    def find_decimal_type(
+        self, schema: Schema, path: tuple[str, ...], *, text: bool = False
+    ) -> FieldType | None:
+        """Return the decimal that a `number` or `string` schema asks for; None if it asks for none.
+
+        `x-precision` and `x-scale` (or `precision` and `scale` beside `format: singer.decimal`)
+        say it outright; `multipleOf` gives the fraction digits of a number; `singer.decimal` alone
+        means 38 digits, 18 of them after the point. `text`: whether the schema is of strings.
+
+        Raises:
+            InputError: more than 38 digits, or values that are not numbers.
+        """
+        singer = schema.get("format") == "singer.decimal"
+        precision, scale = schema.get("x-precision"), schema.get("x-scale")
+        if singer:
+            precision = schema.get("precision") if precision is None else precision
+            scale = schema.get("scale") if scale is None else scale
+        if precision is not None or scale is not None:
+            return self.build_decimal(precision, scale, path, text)
+        if not text and schema.get("multipleOf") is not None:
+            return FieldType(Kind.DECIMAL, MAX_PRECISION, self.find_step_scale(schema, path))
+        if singer:
+            return FieldType(Kind.DECIMAL, MAX_PRECISION, _DEFAULT_SCALE, text=text)
+        return None
+
+    def build_decimal(
+        self, precision: Any, scale: Any, path: tuple[str, ...], text: bool
+    ) -> FieldType:
+        """Return a decimal of declared precision and scale; InputError if tables have none."""
+        p = MAX_PRECISION if precision is None else precision
+        s = 0 if scale is None else scale
+        if type(p) is not int or type(s) is not int or p < 1 or not 0 <= s <= p:
+            raise self.build_error(path, f"asks for a decimal of precision {p!r} and scale {s!r}")
+        if p > MAX_PRECISION:
+            raise self.build_error(
+                path,
+                f"asks for decimals of {p} digits; {MAX_PRECISION} is the most that a table can "
+                "hold",
+                "lower the precision, or declare the column a string.",
+            )
+        return FieldType(Kind.DECIMAL, p, s, text=text)
+
+    def find_step_scale(self, schema: Schema, path: tuple[str, ...]) -> int:
+        """Return the fraction digits of `multipleOf`; at most 18 unless bounds leave room.
+
+        InputError for a `multipleOf` that is not a number above zero.
+        """
+        step = _parse_decimal(schema["multipleOf"])
+        if step is None or step <= 0:
+            raise self.build_error(path, "has a `multipleOf` that is not a number above zero")
+        scale = max(0, -split_significand(str(step))[1])
+        bounds = [_parse_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
+        whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
+        if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
+            return _DEFAULT_SCALE
+        return scale
 
 
 def _is_valid_unicode(name: Any) -> bool:
@@ -269,7 +328,7 @@ def _is_valid_unicode(name: Any) -> bool:
 
 
 def _infer_type_names(schema: Schema) -> list[str]:
-    """Infer the JSON types of a schema without `type`; `unknown` if nothing tells."""
+    """Infer JSON types from `const`, `enum`, `properties` or `items`; else return `unknown`."""
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
         return sorted({_TYPE_NAMES.get(type(v), "number") for v in values})
@@ -281,7 +340,7 @@ def _infer_type_names(schema: Schema) -> list[str]:
 
 
 def _merge_schemas(one: Schema, other: Schema) -> Schema:
-    """Merge two schemas that both apply to a value; `one` wins where they disagree."""
+    """Merge two schemas that both apply to a value; `one` wins, but for types and properties."""
     merged = {**other, **one}
     if "type" in one and "type" in other:
         merged["type"] = _intersect_types(one["type"], other["type"])
@@ -299,7 +358,7 @@ def _merge_schemas(one: Schema, other: Schema) -> Schema:
 
 
 def _intersect_types(one: Any, other: Any) -> Any:
-    """Return the types that two `type` keywords share; an integer counts as a number."""
+    """Return the types that two `type` keywords share, or `unknown`; an integer is a number."""
     mine = [one] if isinstance(one, str) else one
     theirs = [other] if isinstance(other, str) else other
     if not isinstance(mine, list) or not isinstance(theirs, list):
@@ -308,68 +367,6 @@ def _intersect_types(one: Any, other: Any) -> Any:
     if "integer" in theirs and "number" in mine and "integer" not in shared:
         shared.append("integer")
     return shared or ["unknown"]
-
-
-def _find_decimal_type(
-    schema: Mapping[str, Any],
-    parser: _SchemaParser,
-    path: tuple[str, ...],
-    *,
-    text: bool = False,
-) -> FieldType | None:
-    """Return the decimal that a `number` or `string` schema asks for; None if it asks for none.
-
-    `x-precision` and `x-scale` (or `precision` and `scale` beside `format: singer.decimal`) say
-    it outright; `multipleOf` gives the fraction digits of a number; `singer.decimal` alone means
-    38 digits, 18 of them after the point.
-
-    Raises:
-        InputError: more than 38 digits, or values that are not numbers.
-    """
-    singer = schema.get("format") == "singer.decimal"
-    precision, scale = schema.get("x-precision"), schema.get("x-scale")
-    if singer:
-        precision = schema.get("precision") if precision is None else precision
-        scale = schema.get("scale") if scale is None else scale
-    if precision is not None or scale is not None:
-        return _build_decimal(precision, scale, parser, path, text)
-    if not text and schema.get("multipleOf") is not None:
-        return FieldType(Kind.DECIMAL, MAX_PRECISION, _find_step_scale(schema, parser, path))
-    if singer:
-        return FieldType(Kind.DECIMAL, MAX_PRECISION, _DEFAULT_SCALE, text=text)
-    return None
-
-
-def _build_decimal(
-    precision: Any, scale: Any, parser: _SchemaParser, path: tuple[str, ...], text: bool
-) -> FieldType:
-    """Return a decimal of declared precision and scale; raise InputError if tables have none."""
-    p = MAX_PRECISION if precision is None else precision
-    s = 0 if scale is None else scale
-    if type(p) is not int or type(s) is not int or p < 1 or not 0 <= s <= p:
-        raise parser.build_error(path, f"asks for a decimal of precision {p!r} and scale {s!r}")
-    if p > MAX_PRECISION:
-        raise parser.build_error(
-            path,
-            f"asks for decimals of {p} digits; {MAX_PRECISION} is the most that a table can hold",
-            "lower the precision, or declare the column a string.",
-        )
-    return FieldType(Kind.DECIMAL, p, s, text=text)
-
-
-def _find_step_scale(
-    schema: Mapping[str, Any], parser: _SchemaParser, path: tuple[str, ...]
-) -> int:
-    """Return the fraction digits of `multipleOf`; at most 18 unless bounds leave room for more."""
-    step = _parse_decimal(schema["multipleOf"])
-    if step is None or step <= 0:
-        raise parser.build_error(path, "has a `multipleOf` that is not a number above zero")
-    scale = max(0, -split_significand(str(step))[1])
-    bounds = [_parse_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
-    whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
-    if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
-        return _DEFAULT_SCALE
-    return scale
 
 
 def _parse_decimal(value: Any) -> Decimal | None:

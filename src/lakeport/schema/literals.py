@@ -18,11 +18,7 @@ _DAY_MICROSECONDS = 86_400_000_000
 _FIRST = (1 - _EPOCH) * _DAY_MICROSECONDS
 _END = (date.max.toordinal() + 1 - _EPOCH) * _DAY_MICROSECONDS
 _MICRO_DIGITS = 6
-
-
 _LAST_HOUR = 23
-
-
 _LAST_MINUTE = 59
 
 
@@ -33,9 +29,8 @@ def parse_microseconds(text: str) -> int:
         ValueError: not a timestamp, out of range (years 1 to 9999 in UTC), or finer than
             microseconds; the message says which, without the text.
 
-    Example:
-        >>> parse_microseconds("1970-01-01T01:00:00.000001+01:00")
-        1
+    >>> parse_microseconds("1970-01-01T01:00:00.000001+01:00")
+    1
     """
     day, time, offset = _split_timestamp(text, "timestamp")
     instant = day * _DAY_MICROSECONDS + time - offset
@@ -45,14 +40,10 @@ def parse_microseconds(text: str) -> int:
 
 
 def parse_days(text: str) -> int:
-    """Parse a date, or a date-time at midnight UTC, into days since 1970.
+    """Parse a date, or a date-time at midnight UTC, into days since 1970; ValueError for others.
 
-    Raises:
-        ValueError: not a date, or out of range (years 1 to 9999).
-
-    Example:
-        >>> parse_days("1970-01-02"), parse_days("1970-01-02T00:00:00Z")
-        (1, 1)
+    >>> parse_days("1970-01-02"), parse_days("1970-01-02T00:00:00Z")
+    (1, 1)
     """
     day, time, offset = _split_timestamp(text, "date")
     if time or offset:
@@ -60,35 +51,40 @@ def parse_days(text: str) -> int:
     return day
 
 
-def _split_timestamp(text: str, what: str) -> tuple[int, int, int]:
-    """Return days since 1970, microseconds of the day, and the offset in microseconds."""
+def _split_timestamp(text: str, kind: str) -> tuple[int, int, int]:
+    """Split a text into days since 1970, microseconds of the day, and offset in microseconds.
+
+    Raises:
+        ValueError: not a date or date-time (`kind` names it in the message), or out of range, or
+            finer than microseconds.
+    """
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise ValueError("date out of range" if _FAR.fullmatch(text) else f"not a {what}")
+        raise ValueError("date out of range" if _FAR.fullmatch(text) else f"not a {kind}")
     year, month, day, hour, minute, second, fraction, zone = found.groups()
     if year == "0000":
         raise ValueError("date out of range")
     try:
         ordinal = date(int(year), int(month), int(day)).toordinal() - _EPOCH
     except ValueError:
-        raise ValueError(f"not a {what}") from None
+        raise ValueError(f"not a {kind}") from None
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     if h > _LAST_HOUR or m > _LAST_MINUTE or s > _LAST_MINUTE:
-        raise ValueError(f"not a {what}")
-    offset = _parse_offset(zone, what)
+        raise ValueError(f"not a {kind}")
+    offset = _parse_offset(zone, kind)
     digits = (fraction or "").ljust(_MICRO_DIGITS, "0")
     if digits[_MICRO_DIGITS:].strip("0"):
         raise ValueError("finer than microseconds")
     return ordinal, ((h * 60 + m) * 60 + s) * 1_000_000 + int(digits[:_MICRO_DIGITS]), offset
 
 
-def _parse_offset(zone: str | None, what: str) -> int:
-    """Return a zone's offset in microseconds; 0 for none and for Z."""
+def _parse_offset(zone: str | None, kind: str) -> int:
+    """Return a zone's offset in microseconds, 0 for none and for Z; ValueError beyond 23:59."""
     if zone is None or zone in "Zz":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
     if hours > _LAST_HOUR or minutes > _LAST_MINUTE:
-        raise ValueError(f"not a {what}")
+        raise ValueError(f"not a {kind}")
     return (hours * 60 + minutes) * (-60_000_000 if zone[0] == "-" else 60_000_000)
 
 
@@ -99,14 +95,10 @@ _EXPONENT_DIGITS = 19  # more than any text has digits
 def split_significand(literal: str) -> tuple[str, int]:
     """Split a number into its digits without outer zeros, and the power of ten of the last.
 
-    Zero has no digits.
+    Takes a JSON number, also with a plus sign, or without digits on one side of the point.
 
-    Args:
-        literal: a JSON number; also with a plus sign, or without digits on one side of the point.
-
-    Example:
-        >>> split_significand("-0.0120e5"), split_significand("0e9")
-        (('12', 2), ('', 9))
+    >>> split_significand("-0.0120e5"), split_significand("0e9")
+    (('12', 2), ('', 9))
     """
     digits, power = _split_digits(literal)
     significant = digits.rstrip("0")
@@ -121,18 +113,11 @@ def parse_double(literal: str) -> float:
     the double does not give back in as many digits. (`1e23` is given back, although no double is
     a power of ten that large; so is any text that a program writes for a double.)
 
-    Args:
-        literal: as for `split_significand`.
-
-    Raises:
-        ValueError: the reason, in words for a bad record.
-
-    Example:
-        >>> parse_double("9007199254740992.0"), parse_double("1e23"), parse_double("5e-324")
-        (9007199254740992.0, 1e+23, 5e-324)
-        >>> parse_double("9007199254740993.0")
-        Traceback (most recent call last):
-        ValueError: integer with more digits than a double holds \
+    >>> parse_double("9007199254740992.0"), parse_double("1e23"), parse_double("5e-324")
+    (9007199254740992.0, 1e+23, 5e-324)
+    >>> parse_double("9007199254740993.0")
+    Traceback (most recent call last):
+    ValueError: integer with more digits than a double holds \
 (declare the column an integer, a decimal or a string)
     """
     number = float(literal)

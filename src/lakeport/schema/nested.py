@@ -11,7 +11,7 @@ beside the schema. Plans for a table, and its own schema, have the types null an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +35,19 @@ def is_list(t: Any) -> bool:
     )
 
 
+def list_parts(type_: pa.DataType) -> list[tuple[str, pa.Field]]:
+    """List the direct parts of a struct, list or map with their names; empty for a flat type.
+
+    >>> [name for name, _ in list_parts(pa.map_(pa.string(), pa.int64()))]
+    ['key', 'value']
+    """
+    if pa.types.is_struct(type_):
+        return [(member.name, member) for member in type_]
+    if pa.types.is_map(type_):
+        return [("key", type_.key_field), ("value", type_.item_field)]
+    return [("element", type_.value_field)] if is_list(type_) else []
+
+
 def list_children(array: Any) -> list[tuple[str, Any]]:
     """List the child arrays of a struct, list or map with their names; empty for a flat array.
 
@@ -42,16 +55,16 @@ def list_children(array: Any) -> list[tuple[str, Any]]:
     """
     t = array.type
     if pa.types.is_struct(t):
-        return list(zip((f.name for f in t), array.flatten(), strict=True))
-    if pa.types.is_map(t):
-        return list(
-            zip(("key", "value"), pc.list_flatten(_map_entries(array)).flatten(), strict=True)
-        )
-    return [("element", pc.list_flatten(array))] if is_list(t) else []
+        children = array.flatten()
+    elif pa.types.is_map(t):
+        children = pc.list_flatten(_map_entries(array)).flatten()
+    else:
+        children = [pc.list_flatten(array)] if is_list(t) else []
+    return [(name, child) for (name, _), child in zip(list_parts(t), children, strict=True)]
 
 
 def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the flat arrays below a column with their dotted paths; see `list_children`."""
+    """Yield the flat arrays below a column with their dotted paths; of dictionaries the values."""
     t = array.type
     if isinstance(t, pa.BaseExtensionType):
         yield from iterate_leaves(array.storage, path)
@@ -67,12 +80,9 @@ def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def rebuild_nested(array: Any, children: list[Any], target: Any) -> Any:
-    """Return a struct, list or map of type `target` with other children.
+    """Return an array of type `target` with new children, and the lengths and nulls of `array`.
 
-    Args:
-        array: the nested array whose lengths and nulls are kept.
-        children: the new children, with the lengths of those in `list_children`.
-        target: the new type, which has the children's types.
+    The children have the lengths of those in `list_children`, and the types that `target` has.
     """
     nulls = array.is_null()
     if pa.types.is_struct(target):
@@ -90,7 +100,7 @@ def _map_entries(array: Any) -> Any:
 
 
 def _compute_offsets(lengths: Any) -> Any:
-    """Return the offsets of lists of these lengths."""
+    """Return the offsets of lists with these lengths: 0, then the running sums."""
     sums = pc.cumulative_sum(lengths)
     return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
 
@@ -121,30 +131,26 @@ def has_untyped(type_: pa.DataType) -> bool:
     >>> has_untyped(pa.list_(pa.null())), has_untyped(pa.list_(pa.int64()))
     (True, False)
     """
-    return is_untyped(type_) or any(
-        has_untyped(type_.field(i).type) for i in range(type_.num_fields)
-    )
+    return is_untyped(type_) or any(has_untyped(part.type) for _, part in list_parts(type_))
 
 
-def _change_parts(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """Return a type with `change` applied to its members, elements, keys and values."""
+def _replace_parts(type_: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    """Return a nested type with other parts, in the order of `list_parts`; a flat type as it is."""
     if pa.types.is_struct(type_):
-        return pa.struct([change(f) for f in type_])
-    if is_list(type_):
-        return pa.list_(change(type_.value_field))
+        return pa.struct(parts)
     if pa.types.is_map(type_):
-        return pa.map_(change(type_.key_field).type, change(type_.item_field))
-    return type_
+        return pa.map_(parts[0].type, parts[1])
+    return pa.list_(parts[0]) if is_list(type_) else type_
 
 
 def change_child_types(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return a nested type with other types of its parts, in the order of `list_children`.
+    """Return a nested type with other types of its parts, in the order of `list_parts`.
 
     >>> change_child_types(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
     MapType(map<string, int64>)
     """
-    each = iter(types)
-    return _change_parts(type_, lambda part: change_field_type(part, next(each)))
+    pairs = zip(list_parts(type_), types, strict=True)
+    return _replace_parts(type_, [change_field_type(part, new) for (_, part), new in pairs])
 
 
 def replace_untyped(type_: pa.DataType) -> pa.DataType:
@@ -153,11 +159,13 @@ def replace_untyped(type_: pa.DataType) -> pa.DataType:
     >>> replace_untyped(pa.list_(pa.null()))
     ListType(list<item: string>)
     """
-    return pa.string() if is_untyped(type_) else _change_parts(type_, _replace_untyped_field)
+    if is_untyped(type_):
+        return pa.string()
+    return _replace_parts(type_, [_replace_untyped_field(part) for _, part in list_parts(type_)])
 
 
 def _replace_untyped_field(field: pa.Field) -> pa.Field:
-    """Return a field with text in its untyped places, marked if that is JSON."""
+    """Return a field with text in its untyped places; an empty struct becomes marked JSON text."""
     text = field.with_type(replace_untyped(field.type))
     return text.with_metadata(JSON_METADATA) if field.type == EMPTY_STRUCT else text
 
@@ -183,7 +191,7 @@ def to_file_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_struct(type_):
         type_ = pa.struct([f for f in type_ if not pa.types.is_null(f.type)] or list(type_))
-    return _change_parts(type_, to_file_field)
+    return _replace_parts(type_, [to_file_field(part) for _, part in list_parts(type_)])
 
 
 def to_file_field(field: pa.Field) -> pa.Field:
@@ -200,15 +208,12 @@ def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_null(type_) or (type_ == EMPTY_STRUCT and pa.types.is_struct(known)):
         return known
-    if pa.types.is_struct(type_) and pa.types.is_struct(known):
-        there = {f.name.lower(): f for f in known}
-        return pa.struct([_fill_untyped_field(f, there.get(f.name.lower(), f)) for f in type_])
-    if pa.types.is_list(type_) and pa.types.is_list(known):
-        return pa.list_(_fill_untyped_field(type_.value_field, known.value_field))
-    if pa.types.is_map(type_) and pa.types.is_map(known):
-        key = fill_untyped(type_.key_type, known.key_type)
-        return pa.map_(key, _fill_untyped_field(type_.item_field, known.item_field))
-    return type_
+    if type_.id != known.id:
+        return type_
+    there = {name.lower(): part for name, part in list_parts(known)}
+    parts = list_parts(type_)
+    filled = [_fill_untyped_field(part, there.get(name.lower(), part)) for name, part in parts]
+    return _replace_parts(type_, filled)
 
 
 def _fill_untyped_field(field: pa.Field, known: pa.Field) -> pa.Field:
@@ -236,16 +241,9 @@ def change_field_type(part: pa.Field, type_: pa.DataType) -> pa.Field:
 
 
 def restore_untyped(array: Any, type_: pa.DataType) -> Any:
-    """Turn the text in untyped places back into nulls and empty structs: an array of `type_`.
+    """Cast text in untyped places back to nulls and empty structs; UnexpectedValue for a value.
 
-    An array of the type null becomes one of any type.
-
-    Args:
-        array: has the type that `replace_untyped` or `to_file_type` gives for `type_`, or null.
-        type_: the type with its untyped places.
-
-    Raises:
-        UnexpectedValue: an untyped place has a value.
+    The array has the type null, or what `replace_untyped` or `to_file_type` returns for `type_`.
     """
     if array.type == type_:
         return array
@@ -264,18 +262,13 @@ def restore_untyped(array: Any, type_: pa.DataType) -> Any:
         return pa.Array.from_buffers(
             EMPTY_STRUCT, len(array), valid.buffers()[1:], offset=valid.offset
         )
-    if pa.types.is_struct(type_) and pa.types.is_struct(array.type):
-        wanted = [(f.name, f.type) for f in type_]
-    elif pa.types.is_list(type_) and pa.types.is_list(array.type):
-        wanted = [("element", type_.value_type)]
-    elif pa.types.is_map(type_) and pa.types.is_map(array.type):
-        wanted = [("key", type_.key_type), ("value", type_.item_type)]
-    else:
+    parts = [(name, part.type) for name, part in list_parts(type_)]
+    if type_.id != array.type.id or not parts:
         return array
     there = dict(list_children(array))
     children = [
         restore_untyped(there[name], part) if name in there else pa.nulls(len(array), part)
-        for name, part in wanted
+        for name, part in parts
     ]
     return rebuild_nested(array, children, type_)
 

@@ -50,8 +50,8 @@ class HybridCalendar:
     @classmethod
     def of_parquet(cls, footer: FileMetaData) -> HybridCalendar | None:
         """Find a Parquet file's hybrid columns by its footer; return None if there are none."""
-        told = _read_spark_keys(footer.metadata or {})
-        dates, int96 = _is_legacy(told, "3.0.0", "DateTime"), _is_legacy(told, "3.1.0", "INT96")
+        keys = _read_spark_keys(footer.metadata or {})
+        dates, int96 = _is_legacy(keys, "3.0.0", "DateTime"), _is_legacy(keys, "3.1.0", "INT96")
         if not (dates or int96):
             return None
         leaves = iter([footer.schema.column(i) for i in range(len(footer.schema))])
@@ -93,7 +93,7 @@ class HybridCalendar:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _rebase_array(self, array: Any, flags: Iterator[bool], path: str) -> Any:
-        """Rebase a column, or a part of one; `flags` say which of its flat parts are hybrid."""
+        """Rebase a column, or a part of one; `flags` yields whether each flat part is hybrid."""
         if isinstance(array.type, pa.BaseExtensionType):
             return self._rebase_array(array.storage, flags, path)
         if children := list_children(array):
@@ -134,13 +134,14 @@ def _read_spark_keys(metadata: Mapping[Any, bytes]) -> dict[str, str]:
     return {k: v.decode(errors="replace") for k, v in pairs if k.startswith(_SPARK)}
 
 
-def _is_legacy(told: Mapping[str, str], version: str, kind: str) -> bool:
-    """Whether Spark wrote values of a kind in the hybrid calendar: in an old version, or asked to.
+def _is_legacy(spark_keys: Mapping[str, str], first_modern: str, kind: str) -> bool:
+    """Whether Spark wrote values of a kind in the hybrid calendar: by its version, or as asked to.
 
     A Parquet file with Spark's schema and without a version is of Spark 2.4.5 or older.
     """
-    written = told.get(f"{_SPARK}version", "" if _ROW in told else None)
-    return written is not None and (written < version or f"{_SPARK}legacy{kind}" in told)
+    version = spark_keys.get(f"{_SPARK}version", "" if _ROW in spark_keys else None)
+    asked = f"{_SPARK}legacy{kind}" in spark_keys
+    return version is not None and (version < first_modern or asked)
 
 
 def _is_rebased_type(t: Any) -> bool:

@@ -27,6 +27,7 @@ from lakeport.schema.nested import (
     change_field_type,
     is_json,
     is_untyped,
+    list_parts,
     replace_untyped_columns,
 )
 
@@ -67,31 +68,22 @@ def quote_identifier(name: str) -> str:
 def to_spark_json(schema: pa.Schema) -> str:
     """Write a table schema as the JSON of Spark's `StructType.json()`.
 
-    Args:
-        schema: columns of table types (see `lakeport.schema.casting.normalise_schema`).
+    SchemaConflict for types that `lakeport.schema.casting.normalise_schema` does not return.
 
-    Raises:
-        SchemaConflict: a column has a type that tables don't have.
-
-    Example:
-        >>> to_spark_json(pa.schema([("id", pa.int64())]))
-        '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+    >>> to_spark_json(pa.schema([("id", pa.int64())]))
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     """
     return json.dumps(_struct_to_spark(schema, ""), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_spark_json(text: str) -> pa.Schema:
-    """Parse a schema that Spark or Delta wrote as JSON.
+    """Parse a schema that Spark or Delta wrote as JSON; SchemaConflict for types such as `variant`.
 
     A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which only tables of
     other writers have. Metadata is left out, but for what marks JSON.
 
-    Raises:
-        SchemaConflict: a column has a type that can't be written, such as `variant`.
-
-    Example:
-        >>> from_spark_json(to_spark_json(pa.schema([("id", pa.int64())]))).names
-        ['id']
+    >>> from_spark_json(to_spark_json(pa.schema([("id", pa.int64())]))).names
+    ['id']
     """
     return pa.schema(list(_type_to_arrow(json.loads(text), "")))
 
@@ -103,11 +95,11 @@ def build_json_mark(part: pa.Field) -> dict[str, Any]:
     >>> build_json_mark(pa.field("v", items)), build_json_mark(pa.field("v", pa.string()))
     ({'lakeport.json': 'element'}, {})
     """
-    at: list[str] = []
+    path: list[str] = []
     while pa.types.is_list(part.type) or pa.types.is_map(part.type):
-        at.append("element" if pa.types.is_list(part.type) else "value")
-        part = part.type.value_field if at[-1] == "element" else part.type.item_field
-    return {JSON_KEY: ".".join(at) or True} if is_json(part) else {}
+        name, part = list_parts(part.type)[-1]
+        path.append(name)
+    return {JSON_KEY: ".".join(path) or True} if is_json(part) else {}
 
 
 def _struct_to_spark(fields: Any, path: str) -> dict[str, Any]:
@@ -175,20 +167,20 @@ def _field_to_arrow(spark: Mapping[str, Any], path: str) -> Any:
     return _mark_json(found, mark.split(".") if isinstance(mark, str) else []) if mark else found
 
 
-def _mark_json(part: Any, at: list[str]) -> Any:
-    """Return a column with the part at `at` marked as JSON; unchanged if that is no text."""
+def _mark_json(part: Any, path: list[str]) -> Any:
+    """Return a field with its part at `path` marked as JSON; unchanged if that is no text."""
     t = part.type
-    if not at:
+    if not path:
         return part.with_metadata(JSON_METADATA) if pa.types.is_string(t) else part
-    if at[0] == "element" and pa.types.is_list(t):
-        return part.with_type(pa.list_(_mark_json(t.value_field, at[1:])))
-    if at[0] == "value" and pa.types.is_map(t):
-        return part.with_type(pa.map_(t.key_type, _mark_json(t.item_field, at[1:])))
+    if path[0] == "element" and pa.types.is_list(t):
+        return part.with_type(pa.list_(_mark_json(t.value_field, path[1:])))
+    if path[0] == "value" and pa.types.is_map(t):
+        return part.with_type(pa.map_(t.key_type, _mark_json(t.item_field, path[1:])))
     return part
 
 
 def _flat_type_to_arrow(name: str, path: str) -> Any:
-    """Convert the name of a flat Spark type to Arrow."""
+    """Convert the name of a flat Spark type to Arrow; SchemaConflict for unknown ones."""
     if name in _TYPES:
         return _TYPES[name]
     if name == "decimal":
@@ -215,11 +207,9 @@ _OBJECT = "{}"
 
 
 def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
-    """Return a table's columns with untyped places where Delta's schema marks them.
+    """Return columns of a table or struct, untyped in the places that Delta's schema marks.
 
-    Args:
-        schema: the table's schema as Delta's JSON.
-        columns: the same as Arrow has it, or the type of an object.
+    `schema` is the JSON of the same columns.
     """
     pairs = zip(schema["fields"], columns, strict=True)
     return pa.schema(
@@ -231,7 +221,7 @@ def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Sch
 
 
 def _apply_marks(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.DataType:
-    """Return a type with its marked places untyped."""
+    """Return a type with null or an empty struct in its marked places; `marks` are their paths."""
     if "" in marks:
         return pa.null()
     if _OBJECT in marks:
@@ -263,20 +253,15 @@ def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
 
 def list_part_types(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
     """List the parts of a list or map: key in Delta's JSON, name in paths, type; else none."""
-    if pa.types.is_list(type_):
-        return [("elementType", "element", type_.value_type)]
-    if pa.types.is_map(type_):
-        return [("keyType", "key", type_.key_type), ("valueType", "value", type_.item_type)]
-    return []
+    if pa.types.is_struct(type_):
+        return []
+    return [(f"{name}Type", name, part.type) for name, part in list_parts(type_)]
 
 
 def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
     """Return a schema as Delta's JSON that marks exactly the places untyped in `columns`.
 
-    Args:
-        schema: the schema, with text in these places.
-        columns: the same columns, or type of an object, with the types of
-            `lakeport.schema.nested` there.
+    Both have the same columns, or members of a struct; `schema` has text in these places.
     """
     fields = []
     for field, column in zip(schema["fields"], columns, strict=True):
@@ -315,9 +300,7 @@ def _list_untyped(type_: pa.DataType) -> list[str]:
 def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
     """Return a schema as Delta's JSON whose marked places have the types of `columns`.
 
-    Args:
-        schema: the table's.
-        columns: the wanted columns or members; others of the schema stay as they are.
+    Columns, and members of structs, that `columns` lacks stay as they are.
     """
     types = {column.name: column.type for column in columns}
     fields = [

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 from lakeport.schema.casting import InexactError, convert_exactly, has_storable_years
-from lakeport.schema.nested import is_json
+from lakeport.schema.nested import is_json, list_children
 from lakeport.schema.types import TIMESTAMP
 
 _ESCAPES = (
@@ -30,14 +30,9 @@ _JSON_SPECIAL = tuple(char.encode() for char, _ in _ESCAPES)
 
 
 def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
-    """Format a column as unquoted strings; nulls stay null.
+    """Format a column as unquoted strings, binary as base64, nested values as JSON; nulls stay.
 
-    Args:
-        array: the column's values, of any type that a table may have.
-        column: its name, for errors.
-
-    Raises:
-        InputError: a date or timestamp outside the years 1 to 9999.
+    InputError, which names `column`, for dates outside the years 1 to 9999.
 
     >>> to_plain_text(pa.array([1.0, None, float("inf")])).to_pylist()
     ['1.0', None, 'Infinity']
@@ -66,10 +61,9 @@ def to_plain_text(array: pa.Array, column: str = "") -> pa.Array:
 
 
 def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
-    """Format a column as JSON texts; nulls become the text `null`.
+    """Format a column as JSON texts; nulls, NaN and infinities become the text `null`.
 
-    Raises:
-        InputError: a date or timestamp outside the years 1 to 9999.
+    InputError, which names `column`, for dates outside the years 1 to 9999.
 
     >>> to_json_text(pa.array([{"a": [1, None], "b": 'x"'}])).to_pylist()
     ['{"a":[1,null],"b":"x\\\\""}']
@@ -95,12 +89,7 @@ def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
 
 
 def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
-    """Format a column as JSON texts; nulls stay null, and JSON texts stay as they are.
-
-    Args:
-        array: the column's values.
-        part: the field of the column, or of a part of one.
-        column: its name, for errors.
+    """Format a column as JSON texts; nulls stay null, and texts that `part` marks as JSON stay.
 
     Raises:
         InputError: a number is infinite or NaN, or a date outside the years 1 to 9999.
@@ -120,15 +109,10 @@ def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Arra
 
 
 def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
-    """Cast a column to its declared type; raise InexactError if a value does not fit.
+    """Cast a column from its source's field to its declared type; InexactError if a value differs.
 
     Declared as JSON, texts stay as they are, and other values become JSON; declared as another
     type, JSON texts become plain ones first.
-
-    Args:
-        array: the column's values.
-        part: the column as its source has it.
-        type_: the declared type.
 
     Raises:
         InexactError: a value has no equal there, or a text is no JSON.
@@ -175,15 +159,12 @@ def is_json_text(text: str) -> bool:
 
 
 def _is_finite(array: pa.Array) -> bool:
-    """Whether all floats of a column, at any depth, are finite."""
+    """Whether all floats of a column, at any depth but in keys of maps, are finite or null."""
     kind = array.type
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.fill_null(pc.is_finite(array), True), min_count=0).as_py())
-    if pa.types.is_struct(kind):
-        return all(map(_is_finite, array.flatten()))
-    if pa.types.is_list(kind):
-        return _is_finite(array.flatten())
-    return _is_finite(array.items) if pa.types.is_map(kind) else True
+    children = list_children(array)[1:] if pa.types.is_map(kind) else list_children(array)
+    return all(_is_finite(child) for _, child in children)
 
 
 def _struct_to_json(array: pa.Array, column: str) -> pa.Array:
@@ -234,6 +215,7 @@ def contains_any(text: pa.Array, special: tuple[bytes, ...]) -> bool:
 
 
 def _format_floats(array: pa.Array) -> pa.Array:
+    """Format floats with a point or an exponent, and as `NaN`, `Infinity` or `-Infinity`."""
     text = array.cast(pa.string())
     if pc.any(pc.equal(array, pc.trunc(array))).as_py():
         text = pc.replace_substring_regex(text, r"^(-?[0-9]+)$", r"\1.0")
@@ -253,6 +235,7 @@ def _format_timestamps(array: pa.Array, column: str) -> pa.Array:
 
 
 def _format_decimals(array: pa.Array) -> pa.Array:
+    """Format decimals without an exponent."""
     text = array.cast(pa.string())
     if not pc.any(pc.match_substring(text, "E")).as_py():
         return text

@@ -125,16 +125,12 @@ TEXT_KINDS: Mapping[pa.DataType, Kind] = {
 def to_arrow_type(t: FieldType, *, keep_untyped: bool = False) -> pa.DataType:
     """Return the Arrow type in which a table stores a declared type.
 
-    Args:
-        t: the declared type.
-        keep_untyped: leave null types and structs without members as they are, in place of text;
-            see `lakeport.schema.nested`.
+    With `keep_untyped`, null types and structs without members stay, in place of text.
 
-    Example:
-        >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
-        ListType(list<item: decimal128(9, 2)>)
-        >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)), keep_untyped=True)
-        ListType(list<item: null>)
+    >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
+    ListType(list<item: decimal128(9, 2)>)
+    >>> to_arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)), keep_untyped=True)
+    ListType(list<item: null>)
     """
     if not keep_untyped:
         return replace_untyped(to_arrow_type(t, keep_untyped=True))
@@ -188,20 +184,11 @@ def find_duplicate(names: Iterable[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def check_column_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> None:
-    """Raise InputError if a column has no name, or two have the same one.
+def check_column_names(stream: str, names: Iterable[str], *, case_sensitive: bool = True) -> None:
+    """Raise InputError if a column of a source has an empty name, or two have the same name.
 
-    Args:
-        stream: the stream's name.
-        names: what the source calls its columns. Those that differ only in case may be renamed or
-            dropped on their way to the table, which can't hold both.
-        by_case: whether the source tells names apart that differ only in case.
-
-    Raises:
-        InputError: a name is empty, or there twice.
-
-    Example:
-        >>> check_column_names("users", ["id", "name"])
+    Names that differ only in case may be renamed or dropped on their way to the table, which can't
+    hold both. `case_sensitive` is False for sources that can't hold both either.
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -210,7 +197,7 @@ def check_column_names(stream: str, names: Iterable[str], *, by_case: bool = Tru
                 f"stream {stream!r} has a column with an empty name",
                 "give it a name in the source, or leave it out of the stream's schema.",
             )
-        folded = name if by_case else name.lower()
+        folded = name if case_sensitive else name.lower()
         other = seen.get(folded)
         if other is not None:
             raise InputError(
@@ -231,9 +218,8 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
     Integers and numbers give a number, dates and times a time, other kinds of text a string,
     objects the members of both, lists a list of both items; what else is mixed is JSON text.
 
-    Example:
-        >>> merge_types(FieldType(Kind.INTEGER), FieldType(Kind.NUMBER)).kind
-        <Kind.NUMBER: 'number'>
+    >>> merge_types(FieldType(Kind.INTEGER), FieldType(Kind.NUMBER)).kind
+    <Kind.NUMBER: 'number'>
     """
     if a == b or b.kind is Kind.NULL:
         return a
@@ -263,10 +249,9 @@ def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...
 
     A column is required only where both require it.
 
-    Example:
-        >>> one = (Field("n", FieldType(Kind.INTEGER)),)
-        >>> [f.type.kind.value for f in merge_fields(one, (Field("n", FieldType(Kind.NUMBER)),))]
-        ['number']
+    >>> one = (Field("n", FieldType(Kind.INTEGER)),)
+    >>> [f.type.kind.value for f in merge_fields(one, (Field("n", FieldType(Kind.NUMBER)),))]
+    ['number']
     """
     if a == b:
         return a
@@ -309,9 +294,8 @@ def _merge_decimals(a: FieldType, b: FieldType) -> FieldType:
 def classify_number(literal: str) -> str:
     """Return the kind of a number as written; `string` if no number type holds it exactly.
 
-    Example:
-        >>> classify_number("9223372036854775808")
-        'string'
+    >>> classify_number("9223372036854775808")
+    'string'
     """
     if literal.removeprefix("-").isdecimal():
         return "integer" if len(literal) <= 20 and int(literal) in _LONG else "string"
@@ -325,9 +309,8 @@ def classify_number(literal: str) -> str:
 def merge_kinds(a: str, b: str) -> str:
     """Return the kind of a field that has values of two kinds; `string` or `json` if they clash.
 
-    Example:
-        >>> merge_kinds("integer", "number"), merge_kinds("boolean", "number")
-        ('number', 'string')
+    >>> merge_kinds("integer", "number"), merge_kinds("boolean", "number")
+    ('number', 'string')
     """
     if a == b or b == "null":
         return a
@@ -339,12 +322,7 @@ def merge_kinds(a: str, b: str) -> str:
 
 
 def kind_to_arrow_type(kind: str) -> pa.DataType:
-    """Return the Arrow type in which a table stores an undeclared field of this kind.
-
-    Example:
-        >>> kind_to_arrow_type("number")
-        DataType(double)
-    """
+    """Return the Arrow type in which a table stores an undeclared field of this kind."""
     return to_arrow_type(FieldType(Kind(kind)))
 
 
@@ -367,7 +345,7 @@ _NAMES = {
     "json": Kind.JSON,
 }
 _DECIMAL = re.compile(r"decimal\((\d+)(?:,(\d+))?\)")
-_TOLD = {
+_TYPE_NAMES = {
     pa.int64(): "integer",
     pa.float64(): "double",
     pa.float32(): "float32",
@@ -381,15 +359,7 @@ _TOLD = {
 
 
 def parse_type_name(name: str, column: str) -> FieldType:
-    """Parse the name of a type, such as `decimal(10,2)`; raise ConfigError if there is none.
-
-    Args:
-        name: `string`, `integer`, `number`, `boolean`, `date`, `timestamp`, `json` or
-            `decimal(precision, scale)`.
-        column: for the message.
-
-    Raises:
-        ConfigError: there is no such type.
+    """Parse a declared type's name, such as `decimal(10,2)`; ConfigError for an unknown name.
 
     >>> parse_type_name("decimal(10, 2)", "price").scale
     2
@@ -412,13 +382,13 @@ def parse_type_name(name: str, column: str) -> FieldType:
 
 
 def format_type(type_: pa.DataType) -> str:
-    """Return a type's name for people; `parse_type_name` takes it if it knows such a type.
+    """Return a type's name for people, such as `decimal(10,2)`; `object` for any struct.
 
     >>> [format_type(t) for t in (pa.int64(), pa.decimal128(10, 2), pa.list_(pa.int64()))]
     ['integer', 'decimal(10,2)', 'list of integer']
     """
-    if type_ in _TOLD:
-        return _TOLD[type_]
+    if type_ in _TYPE_NAMES:
+        return _TYPE_NAMES[type_]
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_list(type_):
@@ -428,26 +398,20 @@ def format_type(type_: pa.DataType) -> str:
     return "map" if pa.types.is_map(type_) else str(type_)
 
 
-def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
-    """Raise InputError if columns and members of objects are more than `most`.
+def check_column_count(
+    stream: str, columns: pa.Schema, max_columns: int, *, complete: bool = True
+) -> None:
+    """Raise InputError if columns and members of objects are more than `max_columns`.
 
-    Args:
-        stream: the stream's name.
-        columns: the columns of the stream, or of the table after it.
-        most: the limit, which `max_columns` sets.
-        every: whether these are all columns; if not, the source may have more.
-
-    Raises:
-        InputError: there are more; the hint names the object whose keys they are.
+    The hint names the object with the most members. `complete` is False where the source may have
+    further columns.
     """
-    if len(columns) <= most // 8 and not any(pa.types.is_nested(t) for t in columns.types):
+    count = count_columns(columns)
+    if count <= max_columns:
         return
     sizes = {field.name: _count_members(field.type) for field in columns}
-    count = count_columns(columns)
-    if count <= most:
-        return
     widest = max(sizes, key=lambda name: sizes[name])
-    enough = count + count // 10 + 10 if every else max(20 * most, count)
+    enough = count + count // 10 + 10 if complete else max(20 * max_columns, count)
     more = f"`--set max_columns={enough}`"
     if sizes[widest] > len(columns):
         what = f"of which object {widest!r} has {sizes[widest]:,}"
@@ -461,10 +425,10 @@ def check_column_count(stream: str, columns: pa.Schema, most: int, *, every: boo
             f"{more} takes them for columns all the same. Where the keys are data, put them into "
             "one field of the record in the source, and declare that as `json`."
         )
-    told = f"{count:,}" if every else f"more than {most:,}"
+    shown = f"{count:,}" if complete else f"more than {max_columns:,}"
     raise InputError(
-        f"stream {stream!r} has {told} columns "
-        f"and members of objects, {what}, and `max_columns` is {most:,}",
+        f"stream {stream!r} has {shown} columns "
+        f"and members of objects, {what}, and `max_columns` is {max_columns:,}",
         hint,
     )
 

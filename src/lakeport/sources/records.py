@@ -92,7 +92,7 @@ def record_batches(
     while part := list(islice(waiting, rows)):
         batch = _build_batch(part, len(paths) * rows, options)
         schema = _join_schemas(schema, batch.schema, options.numbers)
-        check_column_count(options.stream, schema, options.max_columns, every=False)
+        check_column_count(options.stream, schema, options.max_columns, complete=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with create_private_file(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
@@ -141,7 +141,7 @@ def _build_batch(records: Sequence[Any], before: int, options: RecordOptions) ->
                 f"a record has a key of type {type(name).__name__!r}", "keys have to be texts."
             )
     found = pa.schema([(name, pa.null()) for name in names])
-    check_column_count(options.stream, found, options.max_columns, every=False)
+    check_column_count(options.stream, found, options.max_columns, complete=False)
     columns = []
     for name in names:
         values = [record.get(name) for record in records]
@@ -250,7 +250,7 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
                 members.setdefault(key, []).append(member)
         found = pa.struct([(str(key), pa.null()) for key in members])
         column = pa.schema([(name.partition(".")[0], found)])
-        check_column_count(options.stream, column, options.max_columns, every=False)
+        check_column_count(options.stream, column, options.max_columns, complete=False)
         for key, group in members.items():
             check_values(f"{name}.{key}", group, options, depth + 1)
     elif any(issubclass(kind, _LISTS) for kind in kinds):

@@ -151,7 +151,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
         raise SourceError(
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
-    check_column_names(stream, frame.columns, by_case=False)
+    check_column_names(stream, frame.columns, case_sensitive=False)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
     targets = [_stored_type(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:

@@ -406,7 +406,7 @@ def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
     fields = tuple(_apply_declared(declared.get(field.name), field, files) for field in inferred)
     columns = pa.schema([to_arrow_field(field.name, field.type) for field in fields])
-    check_column_count(files.stream, columns, files.config.max_columns, every=False)
+    check_column_count(files.stream, columns, files.config.max_columns, complete=False)
     check_column_names(files.stream, [field.name for field in fields])
     return fields
 
