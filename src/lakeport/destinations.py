@@ -30,11 +30,7 @@ _NEAREST = 2  # each parent in a store costs the load a request
 
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
-    """Check table name, date pattern and compression before the source is read; return warnings.
-
-    Raises:
-        ConfigError: one of them is not possible.
-    """
+    """Check table name, file format and date pattern; raise ConfigError, or return warnings."""
     table_name(config.table_pattern, "stream")
     if config.file_type != "delta":
         encoder_for(config.file_type, _compression(config))
@@ -52,10 +48,9 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
 
 
 def check_place(config: DestinationConfig, storage: Storage) -> None:
-    """Refuse a lake inside a Delta table's folder, before the source is read.
+    """Raise ConfigError if the lake's folder, or one above it, is a Delta table.
 
-    Raises:
-        ConfigError: a folder above the lake is a Delta table, as far as can be listed.
+    Folders that can't be listed are taken for no tables.
     """
     place = storage.uri()
     for folder in _list_enclosing_folders(place):
@@ -68,16 +63,9 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
-    """Refuse tables that the engine can't commit to, before the source is read.
+    """Raise ConfigError if only delta-spark can commit to a stream's table, and the engine can't.
 
-    Args:
-        config: the target's config.
-        storage: the target's store.
-        engine: the load's engine.
-        streams: names of the streams that are known.
-
-    Raises:
-        ConfigError: only delta-spark can commit to one of the tables, and the engine is threads.
+    Reads the log of each stream's table if the engine is threads.
     """
     if config.file_type != "delta":
         return
@@ -98,7 +86,7 @@ def check_engine(
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
-    """Return the packages that tasks import to connect to the target, spool and sources."""
+    """Return the names of the packages that tasks import for the target, spool and sources."""
     if isinstance(source, FilesSource):
         source = source.names
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
@@ -119,12 +107,9 @@ def _compression(config: DestinationConfig) -> str:
 
 
 def open_storage(config: DestinationConfig) -> Storage:
-    """Open the storage whose root holds all tables of a target.
+    """Open a target's storage, and restore full deadlines for all requests of this process.
 
-    The deadline of retries (`give_up_after`) starts here.
-
-    Raises:
-        MissingDependency: the destination's SDK is not installed.
+    Raises MissingDependency if the destination's SDK is not installed.
     """
     Retrier.restore_deadlines()
     try:
@@ -146,7 +131,7 @@ def open_table(
     *,
     writes: bool = True,
 ) -> TableWriter:
-    """Open the writer of a stream's table.
+    """Open the writer of a stream's table, or raise ConfigError if its folder is refused.
 
     Args:
         config: the target's config.
@@ -157,8 +142,8 @@ def open_table(
         writes: whether anything will be written; if not, the store is not probed.
 
     Raises:
-        ConfigError: the table's name or folder is refused, or the folder holds a Delta table and
-            the config names files, or the other way round.
+        ConfigError: the folder holds a Delta table and the config names files, or the other way
+            round, or it lies in another table's folder.
     """
     folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
@@ -197,7 +182,7 @@ def open_table(
 
 
 def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
-    """Refuse a table inside a Delta table's folder, and a folder with files and a Delta log."""
+    """Raise ConfigError for a folder inside a Delta table's, or with a table of the other kind."""
     segments = folder.split("/")
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
@@ -236,7 +221,10 @@ def _first(storage: Storage, folder: str) -> StoredObject | None:
 def read_delta_table(
     config: DestinationConfig, storage: Storage, engine: Engine, name: str
 ) -> DataFrame | None:
-    """Read a lake's Delta table as a Spark DataFrame; return None if it does not exist."""
+    """Read a lake's Delta table as a Spark DataFrame; return None if there is no such table.
+
+    Its data files are checked to lie in the table's folder or in `table_roots`.
+    """
     from lakeport.delta_log.reader import DeltaLog
 
     folder = table_folder(config.table_folder_name(name))
@@ -253,15 +241,8 @@ def delta_session(
 ) -> Callable[[], DeltaSession]:
     """Return a function that opens a Spark session with credentials for a table's store.
 
-    Args:
-        config: the target's config.
-        storage: the target's store.
-        engine: the load's engine.
-        folder: the table's folder.
-        writes: whether the table will be written; then the store is probed.
-
-    Raises:
-        DestinationError: the store lacks conditional writes, which Delta tables need.
+    If the table will be written, the store is probed: DestinationError is raised for one without
+    conditional writes.
     """
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
     needs, asks = config.jars, f"to {step}"
@@ -276,16 +257,10 @@ def delta_session(
 
 
 def _list_enclosing_folders(place: str) -> Iterator[str]:
-    """Yield the folders at and above a place that may be a Delta table's.
+    """Yield a folder's path and its parents, or the nearest two of a URI; ConfigError in a log.
 
-    VACUUM of such a table would delete what lands in the place.
-
-    Args:
-        place: a folder's path, of which all parents are yielded, links followed, too; or its URI in
-            a store, of which the nearest two are that are no partition folders.
-
-    Raises:
-        ConfigError: the place lies in a table's log.
+    VACUUM of a Delta table there would delete what lands in the folder. Links of a path are
+    followed, too. A URI's partition folders are left out.
 
     >>> list(_list_enclosing_folders("s3://bucket/lake/outer/day=1/more"))
     ['s3://bucket/lake/outer/day=1/more', 's3://bucket/lake/outer']

@@ -357,7 +357,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class FolderEntries:
     """The direct entries of one folder of a store.
 
     Attributes:
@@ -395,7 +395,7 @@ class Storage(Protocol):
         return False
 
     @property
-    def listed_at_once(self) -> int:
+    def listing_page_size(self) -> int:
         """Page size of a listing: asking for fewer objects costs as much.
 
         0 where a listing costs as much as the folder has objects, and to look one up costs little.
@@ -438,8 +438,8 @@ class Storage(Protocol):
         """Remove a staged object, if the store does not do so by itself. Never raises."""
         return
 
-    def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object `key` is this staged one, published before a crash."""
+    def is_published(self, staged: Staged, key: str) -> bool:
+        """Whether the visible object `key` is this staged one, after a crash or a lost answer."""
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object whole, over what is there unless `create_only`.
@@ -470,7 +470,7 @@ class Storage(Protocol):
             after: only keys that sort behind this one; the listing begins there, if the store can.
         """
 
-    def level(self, prefix: str) -> Level:
+    def list_folder(self, prefix: str) -> FolderEntries:
         """Return the direct entries of the folder `prefix`, by few requests however much it holds.
 
         Of a folder with thousands of entries some may be missing.

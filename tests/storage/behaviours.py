@@ -58,8 +58,8 @@ def appears_whole_when_published(storage: Storage) -> None:
     assert staged.checksum.startswith("crc32c:")
     storage.publish(pickle.loads(pickle.dumps(staged)), "t/a.csv")
     assert storage.get("t/a.csv") == b"1,2\n3,4\n"
-    assert storage.owned(staged, "t/a.csv")
-    assert not storage.owned(stage(storage, "t/a.csv", b"1"), "t/a.csv")
+    assert storage.is_published(staged, "t/a.csv")
+    assert not storage.is_published(stage(storage, "t/a.csv", b"1"), "t/a.csv")
 
 
 def takes_an_empty_object(storage: Storage) -> None:
@@ -125,7 +125,7 @@ def lets_one_of_many_threads_win(storage: Storage) -> None:
         except ObjectExists:
             storage.discard(staged)
             return False
-        return storage.owned(staged, "t/race.csv")
+        return storage.is_published(staged, "t/race.csv")
 
     with ThreadPoolExecutor(WRITERS) as pool:
         assert sum(pool.map(attempt, range(WRITERS))) == 1
@@ -168,11 +168,11 @@ def lists_a_folder_and_not_its_namesakes(storage: Storage) -> None:
 def tells_what_lies_right_in_a_folder(storage: Storage) -> None:
     for name in ("lake/a.csv", "lake/user/1", "lake/user/b/2", "lake/é ü+%2F/3", "lakes/4"):
         storage.put(name, name.encode())
-    level = storage.level("lake")
+    level = storage.list_folder("lake")
     assert level.folders == ("user", "é ü+%2F")
     assert [(item.key, item.bytes) for item in level.objects] == [("lake/a.csv", 10)]
-    assert storage.level("lak").folders == storage.level("lake/a.csv").folders == ()
-    top = {name for name in storage.level("").folders if not name.startswith("_")}
+    assert storage.list_folder("lak").folders == storage.list_folder("lake/a.csv").folders == ()
+    top = {name for name in storage.list_folder("").folders if not name.startswith("_")}
     assert top == {"lake", "lakes"}
 
 

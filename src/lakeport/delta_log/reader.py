@@ -174,11 +174,11 @@ class DeltaLog:
         """List the files that the newest version needs: of a long log, those since a checkpoint."""
         storage, home = self.storage, self.home
         listing = storage.list(home)
-        first = list(islice(listing, storage.listed_at_once))
-        if len(first) == storage.listed_at_once:
+        first = list(islice(listing, storage.listing_page_size))
+        if len(first) == storage.listing_page_size:
             version = (self.read_last_checkpoint() or {}).get("version")
             if isinstance(version, int) and version >= 0:
-                by_name = storage.listed_at_once == 0
+                by_name = storage.listing_page_size == 0
                 since = LogFiles.of_items(
                     self,
                     self._find_files_since(version)

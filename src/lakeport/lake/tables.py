@@ -37,7 +37,7 @@ from lakeport.writers.naming import HOME, safe_segment
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
-    from lakeport.model import Level, Storage, StoredObject
+    from lakeport.model import FolderEntries, Storage, StoredObject
 
 _FOLDERS = 10_000
 _FILES = 10_000
@@ -244,7 +244,7 @@ def list_neighbours(storage: Storage, folder: str) -> list[str]:
     try:
         keys = [
             f"{above}/{name}".lstrip("/")
-            for name in _list_public_folders(storage.level(above))[:_NEIGHBOURS]
+            for name in _list_public_folders(storage.list_folder(above))[:_NEIGHBOURS]
         ]
         with ThreadPoolExecutor(_THREADS) as pool:
             kinds = pool.map(lambda key: _classify_folder(storage, key, top=False)[0], keys)
@@ -266,9 +266,9 @@ class _FolderKind(Enum):
 _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
-def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, Level]:
+def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, FolderEntries]:
     """Return the kind of a folder, and its listing; `top` is whether it is the lake's own."""
-    level = storage.level(key)
+    level = storage.list_folder(key)
     folders = _list_public_folders(level)
     if _LOG in level.folders:
         return _FolderKind.DELTA, level
@@ -291,22 +291,22 @@ def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
     Delta tables are looked for among the first folders alone, as partitions may be thousands.
     """
     names = [f"{key}/{name}".lstrip("/") for name in folders]
-    if any(_LOG in storage.level(name).folders for name in names[:_LOG_LOOKUPS]):
+    if any(_LOG in storage.list_folder(name).folders for name in names[:_LOG_LOOKUPS]):
         return True
     known = {
         name
         for kind in ("manifests", "schemas")
-        for name in storage.level(f"{HOME}/{kind}").folders
+        for name in storage.list_folder(f"{HOME}/{kind}").folders
     }
     return any(safe_segment(name) in known for name in names)
 
 
-def _list_public_folders(level: Level) -> list[str]:
+def _list_public_folders(level: FolderEntries) -> list[str]:
     """List the folders of a level, without those that begin with `_` or `.`."""
     return [name for name in level.folders if not name.startswith(("_", "."))]
 
 
-def _has_data(level: Level) -> bool:
+def _has_data(level: FolderEntries) -> bool:
     """Whether a level has Parquet or CSV files."""
     return any(classify_data_file(item.key.rpartition("/")[2]) for item in level.objects)
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError, ObjectExists, PermissionRefused
 from lakeport.host.packages import EXTRA_PACKAGES
-from lakeport.model import Level, Staged, StageWriter, Storage, StoredObject
+from lakeport.model import FolderEntries, Staged, StageWriter, Storage, StoredObject
 from lakeport.storage.checks import honours_create_only
 from lakeport.storage.retry import (
     CloudSettings,
@@ -44,14 +44,11 @@ _SDK_MODULES = (
 )
 
 _READ_BUFFER = 64 << 10
-_MAX_LEVEL_PAGES = 10
+_MAX_FOLDER_PAGES = 10
 
 
-def clean_prefix(text: str, name: str = "object_key_path") -> str:
-    """Return a prefix without slashes at its ends and without empty parts.
-
-    Raises:
-        ConfigError: a part climbs out of the prefix or holds control characters.
+def clean_prefix(text: str, config_key: str = "object_key_path") -> str:
+    """Remove outer slashes and empty parts of a prefix; raise ConfigError if a part is unsafe.
 
     >>> clean_prefix("/raw//events/")
     'raw/events'
@@ -59,15 +56,14 @@ def clean_prefix(text: str, name: str = "object_key_path") -> str:
     parts = [part for part in text.split("/") if part]
     for part in parts:
         if _is_unsafe(unquote(part)):
-            raise ConfigError(f"`{name}` has the part {part!r}", f"{_RULE}.")
+            raise ConfigError(f"`{config_key}` has the part {part!r}", f"{_RULE}.")
     return "/".join(parts)
 
 
 def join_key(prefix: str, key: str) -> str:
-    """Return the full key of `key` below a clean prefix; for an empty `key` the prefix itself.
+    """Return the full key of `key` (may be empty) below a clean prefix.
 
-    Raises:
-        DestinationError: the key is not a plain relative one, or longer than 1,024 bytes.
+    Raises DestinationError for an unsafe key, and for a full key of more than 1,024 bytes.
 
     >>> join_key("raw", "events/20240101-000000.parquet")
     'raw/events/20240101-000000.parquet'
@@ -100,11 +96,9 @@ def _is_unsafe(part: str) -> bool:
 
 @contextmanager
 def create_object(storage: Storage, key: str) -> Iterator[BinaryIO]:
-    """Open a new object for writing; it appears whole after the body, and not if the body fails.
+    """Open a new object for writing; publish it after the body, or drop it if the body fails.
 
-    Raises:
-        ObjectExists: an object has that name.
-        DestinationError: the store refuses.
+    Raises ObjectExists after the body if the name is taken.
     """
     writer = storage.stage(key, "application/octet-stream")
     try:
@@ -138,14 +132,10 @@ class RangedReader(io.RawIOBase):
 
     Each request reads ahead: 256 KiB at first, twice as much for each read in sequence up to 8 MiB,
     and 256 KiB again after a seek. Small random reads stay cheap, a scan needs few requests.
-
-    Args:
-        fetch: `fetch(start, end)` returns the bytes of that half-open range.
-        size: the object's size in bytes.
-        name: the object's URI.
+    `fetch(start, end)` returns the bytes of that half-open range.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int, name: str) -> None:
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, uri: str) -> None:
         super().__init__()
         self._fetch = fetch
         self._size = size
@@ -153,7 +143,7 @@ class RangedReader(io.RawIOBase):
         self._buffer = memoryview(b"")
         self._start = 0
         self._ahead = _MIN_READ_AHEAD
-        self.name = name
+        self.name = uri
 
     def readable(self) -> bool:
         """Always true."""
@@ -176,31 +166,34 @@ class RangedReader(io.RawIOBase):
         return self._at
 
     def readinto(self, target: Any, /) -> int:
-        """Fill a buffer; return the number of bytes, fewer than fit only at the object's end."""
+        """Fill a buffer, fetching ranges; return the byte count, short only at the object's end."""
         view = memoryview(target).cast("B")
         wanted = max(0, min(len(view), self._size - self._at))
         filled = 0
         while filled < wanted:
-            chunk = self._available(wanted - filled)
+            chunk = self._read_buffered(wanted - filled)
             view[filled : filled + len(chunk)] = chunk
             filled += len(chunk)
             self._at += len(chunk)
         return filled
 
-    def _available(self, wanted: int) -> memoryview:
-        """Return up to `wanted` bytes at the position; fetch a range if none are buffered."""
+    def _read_buffered(self, max_bytes: int) -> memoryview:
+        """Return 1 to `max_bytes` bytes at the position, which stays; fetch if none are buffered.
+
+        Raises OSError if the object is shorter than its size said.
+        """
         end = self._start + len(self._buffer)
         if not self._start <= self._at < end:
             self._ahead = (
                 min(_MAX_READ_AHEAD, self._ahead * 2) if self._at == end else _MIN_READ_AHEAD
             )
-            last = min(self._size, self._at + max(wanted, self._ahead))
+            last = min(self._size, self._at + max(max_bytes, self._ahead))
             data = self._fetch(self._at, last)
             if not data:
                 raise OSError(f"{self.name} ended at byte {self._at} of {self._size}")
             self._buffer, self._start = memoryview(data), self._at
         offset = self._at - self._start
-        return self._buffer[offset : offset + wanted]
+        return self._buffer[offset : offset + max_bytes]
 
 
 _honours_conditions: dict[tuple[str, str], bool] = {}
@@ -208,13 +201,7 @@ _honours_conditions: dict[tuple[str, str], bool] = {}
 
 
 class ListingPage(NamedTuple):
-    """One page of a listing, with keys from the bucket's or container's root.
-
-    Attributes:
-        objects: the objects, without those that only mark a folder.
-        next_token: token of the next page; empty after the last one.
-        folders: names of the folders, if one level was asked for.
-    """
+    """One page of a listing: objects, the next page's token (empty: none), and folders."""
 
     objects: Sequence[StoredObject]
     next_token: str
@@ -239,17 +226,14 @@ class CloudStorage(Storage, ABC):
         """This process's connection to the store."""
 
     @property
-    def listed_at_once(self) -> int:
+    def listing_page_size(self) -> int:
         """Objects on a page of a listing by S3 and Google; Azure's has 5,000."""
         return 1000
 
     def needs_unique_names(self) -> bool:
-        """Whether the store ignores create-only conditions, so that names have to be unique.
+        """Whether the store ignores create-only conditions; False for the cloud's own endpoint.
 
-        The clouds honour them; any other endpoint is probed once in a process.
-
-        Raises:
-            DestinationError: the store refuses the probe.
+        Another endpoint is probed by writes, once in a process.
         """
         if self.settings.is_native:
             return False
@@ -266,12 +250,12 @@ class CloudStorage(Storage, ABC):
         """Key of this storage in `_honours_conditions`."""
         return self.settings.endpoint, self.uri()
 
-    def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object has the mark of the staged one."""
+    def is_published(self, staged: Staged, key: str) -> bool:
+        """Whether the visible object `key` has the staged one's mark; False if there is none."""
         return bool(self._find_mark(key, str(staged.token["id"]), exists=False))
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object.
+        """Write one small object; raise ObjectExists if `create_only` and another has the name.
 
         If the name is taken, the object's mark shows whether this write made it and its answer was
         lost. Without permission to read, the object counts as somebody else's.
@@ -284,7 +268,7 @@ class CloudStorage(Storage, ABC):
                 raise
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace an object's content by `change(content)`; see `model.Storage`."""
+        """Replace an object's content by `change(content)`; raise if it was replaced meanwhile."""
         mark = uuid.uuid4().hex
         size, version = self._size_and_version(key)
         data = change(self._read(key, 0, size, version))
@@ -302,7 +286,7 @@ class CloudStorage(Storage, ABC):
             return None
 
     def open(self, key: str) -> BinaryIO:
-        """Open an object for reading; a read fails if another one has replaced it."""
+        """Open an object for seekable reads, which raise DestinationError once it was replaced."""
         size, version = self._size_and_version(key)
 
         def fetch(start: int, end: int) -> bytes:
@@ -315,7 +299,7 @@ class CloudStorage(Storage, ABC):
         return cast(BinaryIO, io.BufferedReader(reader, _READ_BUFFER))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Yield the objects named `prefix` or below it, by key, from the first after `after` on.
+        """Yield the object `prefix` and those below it, sorted; only keys greater than `after`.
 
         If the store can't begin at a key, objects before it are listed, too, and left out here.
         """
@@ -325,17 +309,20 @@ class CloudStorage(Storage, ABC):
         for page in self._pages(prefix, after=after):
             yield from (found for found in page.objects if found.key > after)
 
-    def level(self, prefix: str) -> Level:
-        """Return the folders and objects right in the folder `prefix`, of ten pages at most."""
-        pages = list(islice(self._pages(prefix, one_level=True), _MAX_LEVEL_PAGES))
+    def list_folder(self, prefix: str) -> FolderEntries:
+        """Return the direct folders and objects of a folder, from ten listing pages at most."""
+        pages = list(islice(self._pages(prefix, one_level=True), _MAX_FOLDER_PAGES))
         folders = {name for page in pages for name in page.folders}
         objects = tuple(found for page in pages for found in page.objects)
-        return Level(tuple(sorted(folders)), objects)
+        return FolderEntries(tuple(sorted(folders)), objects)
 
     def _pages(
         self, prefix: str, *, one_level: bool = False, after: str = ""
     ) -> Iterator[ListingPage]:
-        """Yield the pages of a listing of a folder; `one_level` leaves out subfolders' content."""
+        """Yield a folder's listing pages; `one_level` lists subfolders without their content.
+
+        Keys up to `after` may be left out.
+        """
         token = ""
         while True:
             page = self._page(prefix, below=True, one_level=one_level, token=token, after=after)
@@ -351,36 +338,25 @@ class CloudStorage(Storage, ABC):
             return
 
     def shorten_deadline(self) -> None:
-        """Have the next requests share a few seconds in place of their deadlines."""
+        """Give the next requests together five seconds, in place of a deadline each."""
         self.connection.retrier.shorten_deadline()
 
     @abstractmethod
-    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
-        """Write a marked object over version `replaces`; if the name is free (""); always (None).
+    def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
+        """Write an object if it has the expected version: "" for no object, None for no condition.
 
-        Args:
-            key: its name.
-            data: its content.
-            mark: an id by which this write is known from others.
-            replaces: the version that it has to replace; empty: no object may have the name; None:
-                any.
+        The mark, in the object's metadata, tells this write from others.
         """
 
     @abstractmethod
     def _has_mark(self, key: str, mark: str) -> bool:
-        """Whether the published object has its writer's mark; NotFound if there is no object.
-
-        Raises:
-            NotFound: there is no object.
-            PermissionRefused: reading is not allowed.
-        """
+        """Whether an object's metadata hold this mark; raise NotFound if there is no object."""
 
     @abstractmethod
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return an object's content; of a `version`, the bytes from `start` up to `end`.
+        """Return the whole content, or with `version` its bytes `start` to `end`; or NotFound.
 
-        Raises:
-            NotFound: there is no object, or not that version.
+        A range needs `version`; NotFound is also raised if the object has another one.
         """
 
     @abstractmethod
@@ -397,15 +373,10 @@ class CloudStorage(Storage, ABC):
         limit: int = 0,
         after: str = "",
     ) -> ListingPage:
-        """Return one page of the objects whose keys begin with `prefix`, with keys below the root.
+        """Return a page of the objects whose keys begin with `prefix`; `below`: of that folder.
 
-        Args:
-            prefix: the beginning of the keys.
-            below: only objects in the folder `prefix`.
-            one_level: list the folders in that folder, and not their content.
-            token: `next_token` of the page before; empty for the first one.
-            limit: the most objects; 0 for as many as a page has.
-            after: keys up to this one may be left out.
+        Objects that only mark a folder are left out. A limit of 0 is a full page. Keys up to
+        `after` may be left out.
         """
         full = join_key(self.prefix, prefix)
         start = f"{full}/" if below and full else full
@@ -429,30 +400,20 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _delete(self, key: str) -> None:
-        """Remove an object.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Remove an object; NotFound may be raised if there is none."""
 
     def _is_ours(self, key: str, mark: str) -> bool:
-        """Whether an object that the store says exists has the mark; False if it can't be read."""
+        """Whether an existing object has this writer's mark; False without permission to read."""
         try:
             return bool(self._find_mark(key, mark, exists=True))
         except PermissionRefused:
             return False
 
     def _find_mark(self, key: str, mark: str, *, exists: bool) -> bool | None:
-        """Return whether the visible object has the mark; None if there is no object.
+        """Return whether the visible object has the mark, None if there is no object.
 
-        Args:
-            key: the object's.
-            mark: see `_put`.
-            exists: whether the store has just said that the object exists: a 404 is stale then,
-                and the request is repeated for 1.6 s.
-
-        Raises:
-            PermissionRefused: reading is not allowed.
+        With `exists` the store has just reported the object: a 404 is stale then, and is retried
+        for 1.6 s. Raises PermissionRefused if reading is not allowed.
         """
         try:
             if exists:
@@ -465,8 +426,7 @@ class CloudStorage(Storage, ABC):
 def preload_sdks() -> None:
     """Import the installed SDKs of stores and databases, for the processes forked from this one.
 
-    No request is sent, and no credentials are looked for. A process that serves one task or one run
-    would load them each time: 0.25 s for AWS's.
+    Each process would need 0.25 s for AWS's alone. Never raises; no request is sent.
     """
     for name in _SDK_MODULES:
         with suppress(ImportError):

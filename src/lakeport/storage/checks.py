@@ -30,13 +30,10 @@ class ConditionUnknown(DestinationError):
 
 
 def honours_create_only(storage: Storage) -> bool:
-    """Whether the store refuses to overwrite an object, by a put and by publishing a staged one.
+    """Whether a create-only put and a publish are refused for an existing object; writes a probe.
 
     The probe is one fixed object, created if absent. Every later probe is refused and leaves
     nothing behind, if the permissions allow to drop a staged object.
-
-    Raises:
-        DestinationError: the store refuses the probe.
     """
     try:
         if _put_probe(storage) and _put_probe(storage):
@@ -48,12 +45,7 @@ def honours_create_only(storage: Storage) -> bool:
 
 
 def unsafe_for_tables_error(store: str, condition: str) -> DestinationError:
-    """Return the error for Delta tables in a store that ignores create-only conditions.
-
-    Args:
-        store: the sentence's words for the store.
-        condition: the header or parameter that it ignores.
-    """
+    """Return the error for Delta tables in a store that ignores a condition's header."""
     return DestinationError(
         f"{store} ignores {condition}: two writers of a Delta table would overwrite each other's "
         "commits there",
@@ -62,7 +54,7 @@ def unsafe_for_tables_error(store: str, condition: str) -> DestinationError:
 
 
 def _put_probe(storage: Storage) -> bool:
-    """Put the probe object on the condition that it is absent; return whether that succeeded."""
+    """Write the probe object if absent; return whether the store accepted the write."""
     try:
         storage.put(PROBE_KEY, _PROBE_BODY, create_only=True)
     except ObjectExists:
@@ -71,7 +63,7 @@ def _put_probe(storage: Storage) -> bool:
 
 
 def _publish_probe(storage: Storage) -> bool:
-    """Stage and publish the probe object again; return whether it was overwritten."""
+    """Stage the probe object and publish it create-only; return whether the store accepted it."""
     try:
         writer = storage.stage(PROBE_KEY, "text/plain")
         writer.write(_PROBE_BODY)
@@ -105,7 +97,7 @@ class CheckItem:
 
 
 def run_check(name: str, step: Callable[[], str]) -> CheckItem:
-    """Run a step that returns what it found, or raises LakeportError; return its item."""
+    """Run a step of a connection test; return its text as `ok` or its LakeportError as `failed`."""
     try:
         return CheckItem(name, "ok", step())
     except LakeportError as error:
@@ -118,11 +110,7 @@ def _failed_item(name: str, error: LakeportError) -> CheckItem:
 
 
 class CloudCheck(ABC):
-    """Connection test of a cloud; steps that can't work after a failed one are left out.
-
-    Args:
-        storage: where to write. The test's requests have short deadlines.
-    """
+    """Connection test of a cloud, with short deadlines; steps after a failed one are left out."""
 
     condition: ClassVar[str] = "If-None-Match"
     """The header or parameter of create-only writes."""
@@ -141,11 +129,9 @@ class CloudCheck(ABC):
         self.storage = replace(storage, settings=settings)
 
     def items(self, *, tables: bool = False) -> Checks:
-        """Yield an item each for credentials, the bucket, writing and create-only writes.
+        """Test credentials, bucket, writes and create-only writes; yield an item for each.
 
-        Args:
-            tables: whether to test what Delta tables need, too: honoured create-only conditions,
-                reading and listing.
+        `tables` adds reading and listing, and makes ignored conditions a failure.
         """
         found = run_check("credentials", self.check_credentials)
         yield found
@@ -154,15 +140,15 @@ class CloudCheck(ABC):
         items = self.check_place()
         yield from items
         if items[0].status != "failed":
-            yield from self._writing(tables)
+            yield from self._check_writes(tables)
             yield from self.check_more()
 
     @abstractmethod
     def check_credentials(self) -> str:
-        """Return where the credentials were found; raise if they are not accepted."""
+        """Return where the credentials were found; raise LakeportError if they are refused."""
 
     def check_place(self) -> list[CheckItem]:
-        """Return an item for the bucket or container first, then those of its answer's headers."""
+        """Request the bucket; return its item, then those of the answer's headers and the clock."""
         name, bucket = "bucket", self.storage.bucket
         try:
             status, headers = self.storage.connection.probe_bucket(bucket)
@@ -180,15 +166,15 @@ class CloudCheck(ABC):
         return [found, *self.check_headers(headers), check_clock(headers)]
 
     def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
-        """Return items for headers of the bucket's answer, beside the clock's; none by default."""
+        """Return items for headers of the bucket's answer; none by default."""
         return []
 
     def check_more(self) -> Checks:
         """Yield items that only this cloud has; none by default."""
         yield from ()
 
-    def _writing(self, tables: bool) -> Checks:
-        """Yield items for writing, create-only writes and, with `tables`, reading and listing.
+    def _check_writes(self, tables: bool) -> Checks:
+        """Write a probe object; yield items for writes and, with `tables`, reading and listing.
 
         The probe object is removed afterwards if that is allowed; otherwise one object stays.
         """
@@ -203,7 +189,7 @@ class CloudCheck(ABC):
             storage.get(PROBE_KEY)
             return "objects can be read"
 
-        def listed() -> str:
+        def list_probe() -> str:
             next(iter(storage.list(PROBE_KEY)), None)
             return "objects can be listed"
 
@@ -217,7 +203,7 @@ class CloudCheck(ABC):
             yield _failed_item(self.upload, error)
         if tables:
             yield run_check("read", read)
-            yield run_check("list", listed)
+            yield run_check("list", list_probe)
         with contextlib.suppress(LakeportError):
             storage.delete(PROBE_KEY)
 
@@ -237,7 +223,7 @@ class CloudCheck(ABC):
 
 
 def check_clock(headers: Mapping[str, str]) -> CheckItem:
-    """Return the item for this machine's clock, against the header `Date` of the store's answer.
+    """Compare this machine's clock with the header `Date`: `failed` beyond 15 minutes.
 
     >>> check_clock({}).status
     'skipped'

@@ -23,7 +23,7 @@ from lakeport.errors import (
     ObjectExists,
     PermissionRefused,
 )
-from lakeport.model import Level, Staged, Storage, StoredObject
+from lakeport.model import FolderEntries, Staged, Storage, StoredObject
 from lakeport.storage.checks import CheckItem, run_check
 from lakeport.storage.retry import replaced_error
 
@@ -47,16 +47,12 @@ PRIVATE = "_lakeport/quarantine"
 """Folder of quarantined records: only the owner of its files may read them."""
 
 _WEEK = 7 * 24 * 3600
+_BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
 def translate_os_errors(action: str, uri: str) -> Iterator[None]:
-    """Raise an `OSError` of the body as a `DestinationError` that names the file.
-
-    Args:
-        action: a verb for the message, such as `read`.
-        uri: the file or folder.
-    """
+    """Turn an `OSError` of the body into a DestinationError, such as "can't `action` `uri`"."""
     try:
         yield
     except OSError as error:
@@ -64,7 +60,7 @@ def translate_os_errors(action: str, uri: str) -> Iterator[None]:
 
 
 def _describe_os_error(action: str, uri: str, error: OSError) -> DestinationError:
-    """Return lakeport's error for an `OSError`; ObjectExists if the file exists."""
+    """Return the error for an `OSError`: ObjectExists, PermissionRefused or DestinationError."""
     if isinstance(error, FileExistsError):
         return ObjectExists(f"{uri} exists already", "a create-only write takes the next name.")
     what = f"can't {action} {uri}: {error.strerror or type(error).__name__}"
@@ -74,7 +70,7 @@ def _describe_os_error(action: str, uri: str, error: OSError) -> DestinationErro
 
 
 def _scan_folder(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """Return the entries of a folder, sorted by name; names of folders end with a slash."""
+    """Return a folder's names and entries, sorted; names of folders end with a slash."""
     with os.scandir(folder) as entries:
         return sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
@@ -82,7 +78,7 @@ def _scan_folder(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
 
 
 def _walk_files(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
-    """Yield the files below a folder with keys after `after`, sorted by key; no symbolic links."""
+    """Yield the files below a folder, sorted, with keys greater than `after`; no symbolic links."""
     for name, entry in _scan_folder(folder):
         with contextlib.suppress(FileNotFoundError):
             if name.endswith("/"):
@@ -97,33 +93,18 @@ def describe_file(key: str, found: os.stat_result) -> StoredObject:
     return StoredObject(key, found.st_size, etag, found.st_mtime)
 
 
-class Crc32:
-    """CRC32 with the interface of `hashlib`'s digests; an MD5 takes eight times as long."""
-
-    name = "crc32"
-
-    def __init__(self) -> None:
-        self._crc = 0
-
-    def update(self, data: bytes | memoryview, /) -> None:
-        """Add bytes."""
-        self._crc = zlib.crc32(data, self._crc)
-
-    def digest(self) -> bytes:
-        """Return the checksum of all bytes so far."""
-        return self._crc.to_bytes(4, "big")
+def _format_crc32(crc: int) -> str:
+    """Format a CRC32 (an MD5 takes eight times as long) for `model.Staged.checksum`."""
+    return f"crc32:{base64.b64encode(crc.to_bytes(4, 'big')).decode()}"
 
 
-def checksum_of(digest: Any) -> str:
-    """Return a digest as text for `model.Staged.checksum`: its name and base64."""
-    return f"{digest.name}:{base64.b64encode(digest.digest()).decode()}"
-
-
-def has_checksum(path: Path, checksum: str) -> bool:
-    """Whether a file's content has the CRC32 that `model.Staged.checksum` says."""
-    digest: Any = Crc32
+def _has_checksum(path: Path, checksum: str) -> bool:
+    """Read a whole file; return whether it has the CRC32 that `model.Staged.checksum` says."""
+    crc = 0
     with path.open("rb") as file:
-        return checksum_of(hashlib.file_digest(file, digest)) == checksum
+        while block := file.read(_BLOCK):
+            crc = zlib.crc32(block, crc)
+    return _format_crc32(crc) == checksum
 
 
 def sync_folder(folder: Path) -> None:
@@ -139,14 +120,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:
-    """Create a folder and its parents, durably.
+    """Create a folder and its parents, durably; raise NotADirectoryError if a file is in the way.
 
-    Args:
-        folder: the folder.
-        private: nobody but this user may open it; its parents are as others are.
-
-    Raises:
-        NotADirectoryError: a file stands in the way.
+    Only this user may open a `private` folder; parents that are created get the default rights.
     """
     if folder.is_dir():
         return
@@ -159,11 +135,7 @@ def make_folder(folder: Path, *, private: bool = False) -> None:
 
 
 def link_or_rename(source: Path, target: Path) -> None:
-    """Give a file a second name that must be free; rename it if there are no hard links.
-
-    Raises:
-        FileExistsError: the name is taken.
-    """
+    """Hard-link a file to a new name, or rename it where links fail; or raise FileExistsError."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -173,7 +145,7 @@ def link_or_rename(source: Path, target: Path) -> None:
 
 
 def _reserve_and_rename(source: Path, target: Path) -> None:
-    """Rename a file to a free name: only the process that creates a reservation file may do so.
+    """Rename a file under a reservation file; raise FileExistsError if the name is taken.
 
     After a crash a stale reservation may remain: the name counts as taken until `sweep`.
     """
@@ -211,7 +183,7 @@ class LocalStorage(Storage):
         return True
 
     @property
-    def listed_at_once(self) -> int:
+    def listing_page_size(self) -> int:
         """0: a listing reads the whole folder, and one file is found without a listing."""
         return 0
 
@@ -229,19 +201,14 @@ class LocalStorage(Storage):
         return LocalStageWriter(self, key, self._new_staging_path())
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Make a staged file visible under a key; fine if it is already.
-
-        Raises:
-            ObjectExists: another file has that name.
-            DestinationError: the staged file is gone, or the disk refuses.
-        """
+        """Make a staged file visible under a key, or raise ObjectExists; fine if it is already."""
         target, source = self._path(key), self._staged_path(staged)
         with translate_os_errors("publish", self.uri(key)):
             make_folder(target.parent)
             try:
                 link_or_rename(source, target)
             except FileExistsError:
-                if not self.owned(staged, key):
+                if not self.is_published(staged, key):
                     raise
             sync_folder(target.parent)
 
@@ -250,7 +217,7 @@ class LocalStorage(Storage):
         with contextlib.suppress(OSError, DestinationError):
             self._staged_path(staged).unlink()
 
-    def owned(self, staged: Staged, key: str) -> bool:
+    def is_published(self, staged: Staged, key: str) -> bool:
         """Whether the visible file is this staged one."""
         target, source = self._path(key), self._staged_path(staged)
         with translate_os_errors("look at", self.uri(key)):
@@ -261,14 +228,10 @@ class LocalStorage(Storage):
             found = target.stat()
             if (found.st_size, found.st_mtime_ns) != (staged.bytes, staged.token.get("written")):
                 return False
-            return has_checksum(target, staged.checksum)
+            return _has_checksum(target, staged.checksum)
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small file whole, and durably.
-
-        Raises:
-            ObjectExists: `create_only`, and the name is taken.
-        """
+        """Write a file atomically and durably; ObjectExists if `create_only` and it is there."""
         target, source = self._path(key), self._new_staging_path()
         private = key.startswith(f"{PRIVATE}/")
         with translate_os_errors("write", self.uri(key)):
@@ -289,11 +252,7 @@ class LocalStorage(Storage):
                 source.unlink(missing_ok=True)
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a file's content by `change(content)`; see `model.Storage`.
-
-        Raises:
-            DestinationError: the file was removed or replaced meanwhile, or the disk refuses.
-        """
+        """Replace a file's content by `change(content)`; raise if it was replaced meanwhile."""
         path = self._existing_path(key)
         with translate_os_errors("read", self.uri(key)):
             before = describe_file(key, path.stat())
@@ -316,7 +275,7 @@ class LocalStorage(Storage):
             return self._existing_path(key).open("rb")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Yield the files at or below `prefix` after `after`, sorted by key; no symbolic links."""
+        """Yield files at or below `prefix`, sorted, with keys greater than `after`; no links."""
         start = self._path(prefix) if prefix else Path(self.root)
         with translate_os_errors("list", self.uri(prefix)):
             if start.is_file() and not start.is_symlink():
@@ -325,8 +284,11 @@ class LocalStorage(Storage):
             elif start.is_dir():
                 yield from _walk_files(str(start), f"{prefix}/" if prefix else "", after)
 
-    def level(self, prefix: str) -> Level:
-        """Return the folders and files right in the folder `prefix`; no symbolic links."""
+    def list_folder(self, prefix: str) -> FolderEntries:
+        """Return the direct subfolders and files of a folder, without symbolic links.
+
+        Nothing if there is no such folder.
+        """
         start = self._path(prefix) if prefix else Path(self.root)
         folders, files = [], []
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
@@ -338,7 +300,7 @@ class LocalStorage(Storage):
                     with contextlib.suppress(FileNotFoundError):
                         found = entry.stat(follow_symlinks=False)
                         files.append(describe_file(f"{prefix}/{name}".lstrip("/"), found))
-        return Level(tuple(sorted(folders)), tuple(files))
+        return FolderEntries(tuple(sorted(folders)), tuple(files))
 
     def delete(self, key: str) -> None:
         """Remove a file; fine if there is none."""
@@ -346,7 +308,7 @@ class LocalStorage(Storage):
             self._path(key).unlink(missing_ok=True)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Yield an item each for writing and create-only writes; `tables` need no more."""
+        """Write a probe file, yield items for writes and create-only writes, and delete it."""
         key = f"_lakeport/check-{uuid.uuid4().hex}"
 
         def write() -> str:
@@ -368,10 +330,11 @@ class LocalStorage(Storage):
             yield run_check("conditional writes", refuse)
 
     def sweep(self, older_than_seconds: float = _WEEK) -> int:
-        """Remove old files of crashed runs from the staging folder; return their number.
+        """Delete staged files older than a week by default; return their number.
 
         Published files stay: only their staging name goes. A run that is repeated with its `run_id`
-        after that time stages its batch again."""
+        after that time stages its batch again.
+        """
         removed = 0
         oldest = time.time() - older_than_seconds
         with translate_os_errors("sweep", self.uri(STAGING)):
@@ -383,7 +346,7 @@ class LocalStorage(Storage):
         return removed
 
     def _path(self, key: str) -> Path:
-        """Return the path of a key; raise DestinationError if its folder is not below the root."""
+        """Return a key's path; raise DestinationError if the key or a link leaves the root."""
         segments = key.split("/")
         if "\0" in key or not _is_encodable(key) or any(p in ("", ".", "..") for p in segments):
             raise DestinationError(
@@ -395,7 +358,7 @@ class LocalStorage(Storage):
         return path
 
     def _existing_path(self, key: str) -> Path:
-        """Return the path of a key whose file, too, has to be below the root, links resolved."""
+        """Return a key's path; raise DestinationError if the file is a link out of the root."""
         path = self._path(key)
         self._check_inside(path, key)
         return path
@@ -413,7 +376,7 @@ class LocalStorage(Storage):
         return self._path(f"{STAGING}/{staged.token['name']}")
 
     def _new_staging_path(self) -> Path:
-        """Return a new path in the staging folder, which is created if need be."""
+        """Return a random path in the staging folder; create the folder if it is missing."""
         path = self._path(f"{STAGING}/{secrets.token_hex(16)}")
         with translate_os_errors("create", self.uri(STAGING)):
             make_folder(path.parent)
@@ -427,15 +390,15 @@ class LocalStageWriter:
         self._uri = storage.uri(key)
         self._path = path
         self._bytes = 0
-        self._crc = Crc32()
+        self._crc = 0
         with translate_os_errors("stage", self._uri):
-            self._file = path.open("xb", buffering=1 << 20)
+            self._file = path.open("xb", buffering=_BLOCK)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; return their number."""
         with translate_os_errors("stage", self._uri):
             written = self._file.write(data)
-        self._crc.update(data)
+        self._crc = zlib.crc32(data, self._crc)
         self._bytes += written
         return written
 
@@ -450,7 +413,7 @@ class LocalStageWriter:
         return {
             "token": {"name": self._path.name, "written": written},
             "bytes": self._bytes,
-            "checksum": checksum_of(self._crc),
+            "checksum": _format_crc32(self._crc),
         }
 
     def abort(self) -> None:

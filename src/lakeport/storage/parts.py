@@ -15,39 +15,34 @@ import google_crc32c
 
 
 class Chunker:
-    """Cuts a stream of bytes into parts, and computes their checksum.
+    """Cuts a stream of bytes into parts; counts the parts (`number`) and bytes, and has their CRC.
 
-    Args:
-        size: returns the bytes of part number n, counted from 1.
-
-    Attributes:
-        number: how many parts were cut so far.
-        bytes: how many bytes these have.
+    `part_bytes` returns the size of part number n, counted from 1.
 
     >>> chunker = Chunker(lambda number: 4)
     >>> list(chunker.feed(b"abcdef")), chunker.flush(), chunker.bytes
     ([b'abcd'], b'ef', 6)
     """
 
-    def __init__(self, size: Callable[[int], int]) -> None:
-        self._size = size
+    def __init__(self, part_bytes: Callable[[int], int]) -> None:
+        self._part_bytes = part_bytes
         self._buffer = io.BytesIO()
         self._crc = 0
         self.number = 0
         self.bytes = 0
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
-        """Append bytes; yield each part that they complete."""
+        """Append bytes to the buffer; yield each complete part."""
         view = memoryview(data).cast("B")
         while len(view):
-            room = self._size(self.number + 1) - self._buffer.tell()
+            room = self._part_bytes(self.number + 1) - self._buffer.tell()
             self._buffer.write(view[:room])
             if len(view) >= room:
                 yield self._cut()
             view = view[room:]
 
     def flush(self) -> bytes:
-        """Cut off the bytes after the last complete part and return them; may be empty."""
+        """Return the rest of the buffer as the last part; empty bytes if nothing is left."""
         return self._cut() if self._buffer.tell() else b""
 
     @property
@@ -56,7 +51,7 @@ class Chunker:
         return _base64(self._crc)
 
     def _cut(self) -> bytes:
-        """Return the buffered bytes as a part; add it to the object's part count, size and CRC."""
+        """Empty the buffer and return it as a part; add it to the part count, size and CRC."""
         part = self._buffer.getvalue()
         self._buffer = io.BytesIO()
         self._crc = google_crc32c.extend(self._crc, part)
@@ -70,14 +65,7 @@ class CloudStageWriter(ABC):
 
     A cloud's class begins the upload, sends a part and makes the token for `publish`. A failure
     raises from a later `write` or from `finish`. At most one part more than there are threads is in
-    memory.
-
-    Args:
-        storage: where the object will be.
-        key: its name there.
-        content_type: its media type.
-        part_bytes: returns the bytes of part number n, counted from 1.
-        threads: how many parts are sent at once.
+    memory. `part_bytes` returns the size of part number n, counted from 1.
     """
 
     def __init__(
@@ -97,13 +85,16 @@ class CloudStageWriter(ABC):
         self._begun = self._pool.submit(self._begin)
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes and return their number; wait if all threads have parts to send."""
+        """Append bytes, upload complete parts, and return the byte count; wait if all threads work.
+
+        Raises the error of an earlier part that failed.
+        """
         for part in self._chunker.feed(data):
             self._submit(part)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
-        """Send the last part and wait for all; return `token`, `bytes` and `checksum`."""
+        """Send the last part and wait for all, or raise; return `token`, `bytes`, `checksum`."""
         self._send_last(self._chunker.flush())
         self._begun.result()
         parts = [part.result() for part in self._parts]
@@ -115,11 +106,11 @@ class CloudStageWriter(ABC):
         }
 
     def abort(self) -> None:
-        """Cancel the parts that wait for a thread, and wait for the others. Never raises."""
+        """Cancel the parts that wait for a thread, and wait for those being sent. Never raises."""
         self._pool.shutdown(cancel_futures=True)
 
     def _submit(self, part: bytes) -> None:
-        """Have a thread send the part that was cut last; wait first while all have one."""
+        """Send the part that was cut last in a thread; wait first if all threads are busy."""
         if len(self._parts) >= self._threads:
             self._parts[-self._threads].result()
         number = max(1, self._chunker.number)
@@ -131,20 +122,16 @@ class CloudStageWriter(ABC):
             self._submit(part)
 
     def _begin(self) -> Any:
-        """Begin the upload, in a thread, if the cloud needs that; return what `_send` needs."""
+        """Begin the upload, in a thread; return its id, or None if the cloud needs none."""
         return None
 
     @abstractmethod
     def _send(self, number: int, part: bytes) -> Any:
-        """Send a part, in a thread; return what `_token` needs to know of it."""
+        """Send a part, in a thread; return an entry for `_token`."""
 
     @abstractmethod
     def _token(self, parts: list[Any]) -> dict[str, Any]:
-        """Return what `publish` needs beside the object's mark.
-
-        Args:
-            parts: what `_send` has returned for each part, in their order.
-        """
+        """Return the members of the token for `publish`, from `_send`'s results in order."""
 
 
 def crc32c_text(data: bytes) -> str:

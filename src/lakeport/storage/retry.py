@@ -55,12 +55,8 @@ class RetryPolicy:
     """Deadline and delays of the retries of one request.
 
     The delay before a retry is drawn between nothing and a bound that doubles up to `max_delay`
-    (full jitter), so that many tasks do not come back together.
-
-    Attributes:
-        deadline: seconds after which the last failure is final; all layers share it.
-        initial_delay: bound of the first delay in seconds.
-        max_delay: bound of any delay in seconds.
+    (full jitter), so that many tasks do not come back together. All values are seconds; after the
+    deadline, which all layers share, the last failure is final.
     """
 
     deadline: float = GIVE_UP_SECONDS
@@ -68,7 +64,7 @@ class RetryPolicy:
     max_delay: float = 10.0
 
     def backoff(self, attempt: int) -> float:
-        """Return the longest delay in seconds after failure number `attempt`, counted from 0.
+        """Return the upper bound in seconds of the delay after failure `attempt`, from 0.
 
         >>> [RetryPolicy(initial_delay=0.5, max_delay=4.0).backoff(n) for n in range(5)]
         [0.5, 1.0, 2.0, 4.0, 4.0]
@@ -76,13 +72,9 @@ class RetryPolicy:
         return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt, 30))
 
     def before_first_answer(self, failure: Exception) -> RetryPolicy:
-        """Return the policy until the store has answered once: at most 15 s.
+        """Return the policy before the store's first answer: at most 15 s, 0.5 s with no listener.
 
-        A wrong endpoint shall show soon. One without a listener, or with an unknown name, has half
-        a second. A deadline that the user chose stays.
-
-        Args:
-            failure: the last request's.
+        A wrong endpoint shall show soon. A shorter deadline that the user chose stays.
 
         >>> long, short = RetryPolicy(), RetryPolicy(deadline=3)
         >>> silent, refused = TimeoutError(), ConnectionRefusedError()
@@ -98,24 +90,22 @@ class RetryPolicy:
             return RetryPolicy(_NO_LISTENER_SECONDS)
         return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
 
-    def read_timeout(self, most: float) -> float:
-        """Return seconds to wait for bytes: a third of the deadline, at least 5, up to `most`.
+    def read_timeout(self, max_seconds: float) -> float:
+        """Return seconds to wait for bytes: a third of the deadline, from 5 to `max_seconds`.
 
-        Args:
-            most: the cap in seconds, for long deadlines.
+        Never more than the deadline.
 
         >>> [RetryPolicy(deadline).read_timeout(60) for deadline in (600, 30, 6, 2)]
         [60, 10.0, 5.0, 2]
         """
-        return min(most, max(_LEAST_TIMEOUT, self.deadline / _SILENT_REQUESTS), self.deadline)
+        silence = max(_LEAST_TIMEOUT, self.deadline / _SILENT_REQUESTS)
+        return min(max_seconds, silence, self.deadline)
 
 
-class GivenUp(Exception):
-    """A transient failure that remained until the deadline: no more retries.
+class DeadlineExceeded(Exception):
+    """A transient failure (`cause`) that retries within the deadline did not overcome.
 
-    Args:
-        cause: the last failure.
-        seconds: how long the store was asked.
+    `seconds` is the time from the first request on.
     """
 
     def __init__(self, cause: Exception, seconds: float) -> None:
@@ -128,14 +118,10 @@ class InvalidAnswer(Exception):
     """A success that lacks a header or member that the store always sends, such as a proxy's page.
 
     Callers treat it as a lost answer: the store may have carried out the request, or not got it.
-
-    Args:
-        where: the endpoint or the object's URI.
-        what: what the answer lacks.
     """
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{where}: an answer that says success, but has no {what}")
+    def __init__(self, uri: str, missing_member: str) -> None:
+        super().__init__(f"{uri}: an answer that says success, but has no {missing_member}")
 
 
 class NoAnswer(Exception):
@@ -146,10 +132,8 @@ class Retrier:
     """Repeats the failed requests of one process to one store, within their deadlines.
 
     The requests after one that was given up find out what became of it, and clean up. They must not
-    each wait as long again: they share a few seconds until one succeeds.
-
-    Attributes:
-        reached: whether the store has answered any request.
+    each wait as long again: they share a few seconds until one succeeds. `reached` says whether
+    the store has answered any request.
     """
 
     _loads: ClassVar[int] = 0
@@ -165,7 +149,7 @@ class Retrier:
         cls._loads += 1
 
     def shorten_deadline(self) -> None:
-        """Have the next requests share a few seconds in place of their deadlines."""
+        """Give the next requests together five seconds, in place of a deadline each."""
         self._shortened_at, self._shortened_in = time.monotonic(), self._loads
 
     def call(
@@ -174,18 +158,10 @@ class Retrier:
         is_transient: Callable[[Exception], bool],
         policy: Callable[[Exception], RetryPolicy],
     ) -> T:
-        """Send a request until it succeeds or the deadline is over; return its answer.
+        """Send a request until it succeeds; raise DeadlineExceeded, or a failure not transient.
 
-        Once the process is asked to end, a few seconds are left.
-
-        Args:
-            send: the request.
-            is_transient: whether a retry may help after a failure.
-            policy: returns the policy for a failure; a store never reached gets less time.
-
-        Raises:
-            GivenUp: the failures remained.
-            Exception: what `send` raised, if it is not transient.
+        A store that was never reached gets less time than `policy` says. Once the process is asked
+        to end, a few seconds are left.
         """
         began = time.monotonic()
         since = began - self._shortened_at
@@ -213,7 +189,7 @@ class Retrier:
                 if now + delay > last:
                     if not shortened:
                         self.shorten_deadline()
-                    raise GivenUp(failure, now - began) from error
+                    raise DeadlineExceeded(failure, now - began) from error
             else:
                 self._shortened_at = -math.inf
                 return answer
@@ -222,15 +198,7 @@ class Retrier:
 
 
 def _send_before(end: float, send: Callable[[], T]) -> T:
-    """Send a request in a thread; return its answer, and abandon it if it hangs.
-
-    Args:
-        end: when to abandon it, by `time.monotonic`.
-        send: the request.
-
-    Raises:
-        NoAnswer: no answer came before `end`.
-    """
+    """Send a request in a thread; abandon it and raise NoAnswer at `end` by `time.monotonic`."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -256,12 +224,10 @@ class RequestFailure(NamedTuple):
     """A request that failed, as a cloud's error table sees it.
 
     Attributes:
-        error: what the SDK raised.
+        error: the SDK's exception.
         action: the SDK's method, or the permission that the request takes.
         name: URI of the object, bucket or container.
-        settings: how the store is reached.
         status: HTTP status of the answer; 0 if none came.
-        code: the store's error code; may be empty.
         words: the store's own sentence, without secrets; may be empty.
     """
 
@@ -279,19 +245,16 @@ class RequestFailure(NamedTuple):
         return self.name.partition("://")[2].partition("/")[0]
 
     def fill(self, template: str) -> str:
-        """Return a text with the attributes, `bucket` and `kind` (the error's class) filled in."""
+        """Fill a template with the attributes, `bucket`, and the error's class as `kind`."""
         kind = type(self.error).__name__
         return template.format(bucket=self.bucket, kind=kind, **self._asdict())
 
     def translate(
         self, table: Mapping[str, ErrorRow], keys: Iterable[str], condition: Condition
     ) -> LakeportError:
-        """Return the error of the first of `keys` that the cloud's table has.
+        """Return the error of the first of `keys` in the cloud's table; for a 412 the condition's.
 
-        Args:
-            table: code, status or kind of failure -> its error.
-            keys: the failure's, the most specific first; one of them is in the table.
-            condition: the condition that the request was sent with: a 412 says that it failed.
+        One of the keys, the most specific first, is in the table.
         """
         if self.status == 412 and condition != "none":
             return exists_error(self.name) if condition == "absent" else replaced_error(self.name)
@@ -320,13 +283,8 @@ CLOCK_SKEWED = error_row(
 
 
 def unreachable_error(error: Exception, failure: RequestFailure) -> Unreachable:
-    """Return the error for a transient failure that did not pass, and after how many seconds.
-
-    Args:
-        error: a `GivenUp`, or the failure itself.
-        failure: the last failure.
-    """
-    seconds = error.seconds if isinstance(error, GivenUp) else 0.0
+    """Return the error for a failed status or connection, with the seconds of DeadlineExceeded."""
+    seconds = error.seconds if isinstance(error, DeadlineExceeded) else 0.0
     settings, status = failure.settings, failure.status
     if status:
         answer = f"{status} {failure.code}".strip().removesuffix(f" {status}")
@@ -343,20 +301,17 @@ def unreachable_error(error: Exception, failure: RequestFailure) -> Unreachable:
     )
 
 
-def retry_not_found(look: Callable[[], T]) -> T:
-    """Return what `look` returns; repeat it while it raises NotFound, for at most 1.6 s.
+def retry_not_found(request: Callable[[], T]) -> T:
+    """Call `request`, and again while it raises NotFound, for 1.6 s; then raise NotFound.
 
-    For an object that the store has just said to exist: its next answer may be a stale 404.
-
-    Raises:
-        NotFound: the store still says that there is no such object.
+    For an object that the store has just reported: its next answer may be a stale 404.
     """
     for seconds in _NOT_FOUND_DELAYS:
         try:
-            return look()
+            return request()
         except NotFound:
             pause(seconds)
-    return look()
+    return request()
 
 
 def exists_error(name: str) -> ObjectExists:
@@ -371,9 +326,9 @@ def replaced_error(name: str) -> DestinationError:
     )
 
 
-def condition_for(replaces: str | None) -> Condition:
-    """Return the condition of a write that replaces a version, no object (empty), or any (None)."""
-    return "none" if replaces is None else "same" if replaces else "absent"
+def condition_for(expected_version: str | None) -> Condition:
+    """Return `same` for an expected version, `absent` for "" (no object), `none` for None."""
+    return "none" if expected_version is None else "same" if expected_version else "absent"
 
 
 def class_names(error: Exception) -> list[str]:
@@ -382,10 +337,7 @@ def class_names(error: Exception) -> list[str]:
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Whether a TLS connection was cut, as in its handshake, so that a retry may help.
-
-    A retry does not help against a certificate that is not trusted.
-    """
+    """Whether a TLS connection was cut or timed out, so that a retry may help."""
     cuts = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError)
     return any(isinstance(each, cuts) for each in walk_causes(error, contexts=True))
 
@@ -399,9 +351,7 @@ def is_untrusted(error: BaseException) -> bool:
 class _LimitedAnswer(io.RawIOBase):
     """Raw bytes of one answer; a read raises TimeoutError once they come too slowly.
 
-    Args:
-        raw: the socket's bytes.
-        seconds: how long the answer may take, plus one second for each 16 KiB of it.
+    An answer may take `seconds`, plus one second for each 16 KiB of it.
     """
 
     def __init__(self, raw: io.RawIOBase, seconds: float) -> None:
@@ -415,11 +365,7 @@ class _LimitedAnswer(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read the bytes that have come into `buffer`; return their number.
-
-        Raises:
-            TimeoutError: the answer comes too slowly.
-        """
+        """Read bytes from the socket into `buffer`; return the count, or raise TimeoutError."""
         if self._began is not None:
             took = time.monotonic() - self._began
             if took > self._seconds + self._size / _LEAST_RATE:
@@ -447,17 +393,15 @@ class _LimitedSocket:
     def makefile(
         self, mode: Literal["rb"], buffering: int = -1
     ) -> io.BufferedIOBase | io.RawIOBase:
-        """Open the bytes of the next answer, with its time limit."""
+        """Open a file of the socket's bytes, with a time limit for its reads."""
         raw = _LimitedAnswer(self._connected.makefile(mode, 0), self._seconds)
         return raw if buffering == 0 else io.BufferedReader(raw)
 
 
 def limit_pools(pools: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return urllib3's pool classes by scheme, subclassed so that answers have a time limit.
+    """Subclass urllib3's pool classes (scheme -> class) so that answers have a time limit.
 
-    Args:
-        pools: the classes, as in `PoolManager.pool_classes_by_scheme`.
-        seconds: how long an answer may take, plus one second for each 16 KiB of it.
+    An answer may take `seconds`, plus one second for each 16 KiB of it.
     """
 
     def connection(kind: Any) -> Any:
@@ -477,7 +421,7 @@ def limit_pools(pools: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def limit_session(session: Any, seconds: float) -> None:
-    """Limit the time of answers to a session of `requests`, also by proxies; see `limit_pools`."""
+    """Patch a session of `requests` so that answers, also by proxies, have a time limit."""
 
     def by_proxy(manager_of: Callable[..., Any]) -> Callable[..., Any]:
         def limited_manager(*arguments: Any, **options: Any) -> Any:
@@ -500,8 +444,6 @@ class CloudSettings:
 
     Attributes:
         endpoint: URL of another endpoint than the cloud's own; empty for that.
-        retry_policy: for transient failures.
-        connect_seconds: timeout for opening a connection.
         read_seconds: longest silence of the endpoint before a request is repeated.
         hosts: ends of the host names of the cloud's own endpoints.
         address_keys: the config keys and variables that choose the endpoint, for messages.
@@ -533,12 +475,7 @@ class CloudSettings:
 
 
 class Connection(ABC):
-    """Base of the clouds' clients: sends requests with retries, and translates their failures.
-
-    Attributes:
-        settings: how the store is reached.
-        retrier: repeats requests; knows whether the store was ever reached.
-    """
+    """Base of the clouds' clients: sends requests with retries, and translates their failures."""
 
     settings: Any
 
@@ -578,19 +515,16 @@ class Connection(ABC):
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> T:
-        """Send a request, repeat it while its failure is transient, and return its answer.
+        """Send a request, retry transient failures, and return the answer or raise LakeportError.
 
         Args:
-            send: the request.
-            action: what it does, for the error; as `translate` takes it.
+            send: sends the request once.
+            action: the request's action, as `translate` takes it for the error.
             name: URI of the object or bucket, for the error.
-            condition: the condition that `send` asks with, for the error.
-            transient_failures: gets the failures that were retried. A request may have succeeded
-                in spite of one, and its repetition is refused then.
+            condition: the condition of the request, for the error.
+            transient_failures: gets the failures that were retried appended. A request may have
+                succeeded in spite of one, and its repetition is refused then.
             retry_policy: in place of the settings' own.
-
-        Raises:
-            LakeportError: as `translate` returns it.
         """
 
         def is_transient(error: Exception) -> bool:
@@ -613,7 +547,7 @@ class Connection(ABC):
         try:
             return self.retrier.call(attempt, is_transient, policy)
         except Exception as error:
-            if isinstance(error, GivenUp) and isinstance(error.cause, InvalidAnswer):
+            if isinstance(error, DeadlineExceeded) and isinstance(error.cause, InvalidAnswer):
                 raise Unreachable(
                     f"{error.cause}, is not the store's; it was asked for {error.seconds:.1f} s",
                     "check the endpoint, and whether a proxy or a login page answers in its place.",
@@ -626,13 +560,9 @@ class ConnectionCache(Generic[S, C]):
 
     A forked process opens its own, as it must not share sockets and locks.
 
-    Args:
-        open_connection: opens the connection for some settings.
-
-    Example:
-        >>> connections = ConnectionCache[str, list[str]](list)
-        >>> connections("ab") is connections("ab")
-        True
+    >>> connections = ConnectionCache[str, list[str]](list)
+    >>> connections("ab") is connections("ab")
+    True
     """
 
     def __init__(self, open_connection: Callable[[S], C]) -> None:
@@ -641,7 +571,7 @@ class ConnectionCache(Generic[S, C]):
         os.register_at_fork(after_in_child=self.reset)
 
     def __call__(self, settings: S) -> C:
-        """Return the connection for these settings; raises what opening it raises."""
+        """Return the connection for these settings; open it at the first call, or raise."""
         with self._lock:
             if settings not in self._connections:
                 self._connections[settings] = self._open_connection(settings)

@@ -55,13 +55,13 @@ def publishing_contract(store: LocalStorage) -> None:
     with pytest.raises(ObjectExists):
         store.publish(two, KEY)
     store.publish(two, "users/other.parquet")
-    assert (store.owned(one, KEY), store.owned(two, KEY)) == (True, False)
-    assert not store.owned(one, "users/none.parquet")
+    assert (store.is_published(one, KEY), store.is_published(two, KEY)) == (True, False)
+    assert not store.is_published(one, "users/none.parquet")
     store.discard(one)
     store.discard(one)
     store.discard(two)
     assert visible(store) == {KEY: b"one", "users/other.parquet": b"two"}
-    assert (store.owned(one, KEY), store.owned(two, KEY)) == (True, False)
+    assert (store.is_published(one, KEY), store.is_published(two, KEY)) == (True, False)
     assert leftovers(store) == []
 
 
@@ -134,8 +134,8 @@ def test_a_published_file_is_known_by_its_checksum(store: LocalStorage) -> None:
     one = staged(store, b"hello")
     store.publish(one, KEY)
     store.discard(one)
-    assert store.owned(one, KEY)
-    assert not store.owned(replace(one, checksum="crc32:AAAAAA=="), KEY)
+    assert store.is_published(one, KEY)
+    assert not store.is_published(replace(one, checksum="crc32:AAAAAA=="), KEY)
 
 
 def test_small_objects(store: LocalStorage) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.host import process
 from lakeport.storage import retry
-from lakeport.storage.retry import GivenUp, NoAnswer, Retrier, RetryPolicy
+from lakeport.storage.retry import DeadlineExceeded, NoAnswer, Retrier, RetryPolicy
 
 
 class Clock:
@@ -59,24 +59,24 @@ def busy() -> str:
 
 def test_requests_after_one_that_was_given_up_share_a_few_seconds(clock: Clock) -> None:
     store = Store(busy)
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask()
     assert 50 < caught.value.seconds <= 60
     assert str(caught.value.cause) == "busy"
     end = clock.now
     for _ in range(20):
-        with pytest.raises(GivenUp):
+        with pytest.raises(DeadlineExceeded):
             store.ask()
     assert clock.now - end <= 5
 
 
 def test_nothing_is_sent_once_these_are_over(clock: Clock) -> None:
     store = Store(busy)
-    with pytest.raises(GivenUp):
+    with pytest.raises(DeadlineExceeded):
         store.ask()
     clock.now += 6
     store.asked = 0
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask()
     assert isinstance(caught.value.cause, NoAnswer)
     assert store.asked == 0
@@ -89,7 +89,7 @@ def test_a_request_that_passes_makes_up_for_it(clock: Clock) -> None:
     assert store.ask() == "fine"
     store.answer = busy
     began = clock.now
-    with pytest.raises(GivenUp):
+    with pytest.raises(DeadlineExceeded):
         store.ask()
     assert clock.now - began > 50
 
@@ -99,18 +99,18 @@ def test_a_later_load_begins_anew(clock: Clock) -> None:
     store.retrier.shorten_deadline()
     clock.now += 31
     began = clock.now
-    with pytest.raises(GivenUp):
+    with pytest.raises(DeadlineExceeded):
         store.ask()
     assert clock.now - began > 50
 
 
 def test_what_was_given_up_by_another_load_is_asked_for_as_long_as_ever(clock: Clock) -> None:
     store = Store(busy)
-    with pytest.raises(GivenUp):
+    with pytest.raises(DeadlineExceeded):
         store.ask()
     Retrier.restore_deadlines()
     began = clock.now
-    with pytest.raises(GivenUp):
+    with pytest.raises(DeadlineExceeded):
         store.ask()
     assert clock.now - began > 50
 
@@ -122,7 +122,7 @@ def test_the_last_answer_is_told_when_the_time_is_over(clock: Clock) -> None:
 
     store = Store(slow)
     store.retrier.shorten_deadline()
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask()
     assert str(caught.value.cause) == "busy"
 
@@ -145,7 +145,7 @@ def test_a_store_that_hangs_is_left_behind_when_time_is_over(
     answered = threading.Event()
     store = Store(lambda: str(answered.wait(60)))
     store.retrier.shorten_deadline()
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask()
     assert isinstance(caught.value.cause, NoAnswer)
     answered.set()
@@ -165,17 +165,17 @@ def nobody_there() -> str:
 def test_a_store_where_nobody_listens_is_given_up_at_once(patient: Clock) -> None:
     store = Store(nobody_there)
     store.retrier.reached = False
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask(retry.GIVE_UP_SECONDS)
     assert caught.value.seconds <= 0.5
-    with pytest.raises(GivenUp) as caught:  # nor do those that tidy up wait
+    with pytest.raises(DeadlineExceeded) as caught:  # nor do those that tidy up wait
         store.ask(retry.GIVE_UP_SECONDS)
     assert caught.value.seconds == 0
 
 
 def test_a_store_that_was_there_may_be_away_for_a_while(patient: Clock) -> None:
     store = Store(nobody_there)
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask(retry.GIVE_UP_SECONDS)
     assert caught.value.seconds > 100
 
@@ -183,7 +183,7 @@ def test_a_store_that_was_there_may_be_away_for_a_while(patient: Clock) -> None:
 def test_who_says_how_long_to_ask_is_obeyed(patient: Clock) -> None:
     store = Store(nobody_there)
     store.retrier.reached = False
-    with pytest.raises(GivenUp) as caught:
+    with pytest.raises(DeadlineExceeded) as caught:
         store.ask(10)
     assert 6 < caught.value.seconds <= 10
 
@@ -202,9 +202,9 @@ def test_a_process_that_is_asked_to_end_does_not_wait_for_the_store(
             time.sleep(0.01)
         process.request_end()
         try:
-            with pytest.raises(GivenUp, match="busy"):
+            with pytest.raises(DeadlineExceeded, match="busy"):
                 asked.result(30)
-            with pytest.raises(GivenUp) as caught:
+            with pytest.raises(DeadlineExceeded) as caught:
                 silent.ask(10_000)
         finally:
             process.clear_end_request()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from lakeport.errors import LakeportError
@@ -15,7 +14,6 @@ from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.checks import CheckItem, Checks, CloudCheck, check_clock, run_check
 from lakeport.storage.retry import (
     CloudSettings,
-    Condition,
     Connection,
     ConnectionCache,
     InvalidAnswer,
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 
 _CLOUD = "core.windows.net"
-
-T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
 _BLOCK = 256 << 10
 _EXPIRY_MARGIN = 60  # seconds: a token is not used for longer than so before its expiry
@@ -44,13 +40,11 @@ class AzureSettings(CloudSettings):
     identity. Without any, the default chain of the Azure SDK is searched.
 
     Attributes:
-        account: the storage account's name.
         access_key: one of its two keys, in base64.
         sas_token: a shared access signature, without a question mark in front.
         tenant_id: directory of the service principal.
         client_id: the id of the service principal, or of a user-assigned managed identity.
         client_secret: the service principal's password.
-        managed_identity: whether to use the machine's managed identity.
         token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires, in seconds since 1970.
         cloud: end of the account's host names.
@@ -137,32 +131,10 @@ class AzureConnection(Connection):
         """Return the SDK's client of one container."""
         return self._client.get_container_client(container)
 
-    def call(
-        self,
-        action: str,
-        name: str,
-        send: Callable[[], T],
-        *,
-        condition: Condition = "none",
-    ) -> T:
-        """Send a request, repeat it while its failure is transient, and return its answer.
-
-        Args:
-            action: `read`, `write`, `list` or `delete`.
-            name: the blob's or container's URI, for the error.
-            send: the request.
-            condition: the condition that `send` asks with, for the error.
-
-        Raises:
-            LakeportError: as `azure.errors.translate` returns it.
-        """
-        return self.send_with_retries(send, action, name, condition)
-
     def access_token(self) -> tuple[str, int]:
-        """Return a token and when it expires, in seconds since 1970; empty and 0 for keys and SAS.
+        """Fetch a token; return it and its expiry in seconds since 1970, ("", 0) for keys and SAS.
 
-        Raises:
-            PermissionRefused: the credentials are not accepted.
+        Raises PermissionRefused if the credentials are refused.
         """
         if self._credential is None:
             return "", 0
@@ -178,9 +150,9 @@ connect = ConnectionCache[AzureSettings, AzureConnection](AzureConnection)
 
 
 def with_credentials(settings: AzureSettings) -> AzureSettings:
-    """Return the settings with a token for other processes, which then look for no credentials.
+    """Add a token for other processes, which then look for no credentials; unchanged if none.
 
-    The same settings, if they hold credentials already, or none are found.
+    Settings that hold credentials stay as they are.
     """
     if settings.access_key or settings.sas_token or settings.client_secret or settings.token:
         return settings
@@ -199,7 +171,7 @@ class _DriverToken:
         self._own_credential: Any = None
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
-        """Return the driver's token, or one of the machine's own credential."""
+        """Return the driver's token until a minute before its expiry, then the machine's own."""
         from azure.core.credentials import AccessToken
 
         if time.time() < self._settings.token_end - _EXPIRY_MARGIN:
@@ -209,7 +181,7 @@ class _DriverToken:
 
 
 def _client(settings: AzureSettings) -> tuple[Any, Any]:
-    """Return the SDK's client, and the credential for its tokens (None for keys and SAS)."""
+    """Return the SDK's client and its token credential (None for keys and SAS), or raise."""
     try:
         from azure.core.credentials import AzureSasCredential
         from azure.storage.blob import BlobServiceClient
@@ -255,11 +227,7 @@ def _transport(settings: AzureSettings) -> Any:
 
 
 def _check_headers(response: Any) -> None:
-    """Check that a successful answer has the headers that the service always sends.
-
-    Raises:
-        InvalidAnswer: there is no request id, or no ETag after a write of a whole blob.
-    """
+    """Raise InvalidAnswer if a success has no request id, or no ETag after a whole blob's write."""
     request, answer = response.http_request, response.http_response
     if answer.status_code >= 300:
         return
@@ -271,7 +239,10 @@ def _check_headers(response: Any) -> None:
 
 
 def _identity(settings: AzureSettings) -> Any:
-    """Return the credential of a service principal, a managed identity, or the default chain."""
+    """Return the credential of a service principal, a managed identity, or the default chain.
+
+    Raises LakeportError without azure-identity, or if the settings are refused.
+    """
     try:
         from azure import identity
     except ImportError as error:
@@ -301,7 +272,7 @@ class AzureCheck(CloudCheck):
     storage: AzureStorage
 
     def check_credentials(self) -> str:
-        """Fetch a token; return which credentials are in use."""
+        """Fetch a token, or raise LakeportError; return which credentials are in use."""
         settings = self.storage.settings
         connect(settings).access_token()
         if settings.access_key:
@@ -324,7 +295,7 @@ class AzureCheck(CloudCheck):
         yield run_check("delete", self._check_delete)
 
     def _list_container(self, headers: dict[str, str]) -> str:
-        """List one blob, which tables need; keep the answer's headers in `headers`."""
+        """List one blob; add the answer's headers to `headers`. Return the result in words."""
         storage = self.storage
         connection = connect(storage.settings)
         container = connection.container(storage.container)
@@ -338,11 +309,11 @@ class AzureCheck(CloudCheck):
             ).by_page()
             next(pages)
 
-        connection.call("list", storage.uri(), send)
+        connection.send_with_retries(send, "list", storage.uri())
         return f"{storage.uri()} can be listed"
 
     def _check_delete(self) -> str:
-        """Write a blob and delete it."""
+        """Write a probe blob and delete it; return the result in words."""
         self.storage.put(_PROBE_KEY, b"")
         self.storage.delete(_PROBE_KEY)
         return "blobs can be deleted"

@@ -15,7 +15,7 @@ from lakeport.storage.retry import (
     DATA_DAMAGED,
     OBJECT_MISSING,
     Condition,
-    GivenUp,
+    DeadlineExceeded,
     RequestFailure,
     class_names,
     error_row,
@@ -59,22 +59,17 @@ def translate(
     settings: AzureSettings,
     condition: Condition = "none",
 ) -> LakeportError:
-    """Return lakeport's error for a request that failed, with the setting or role to change.
+    """Return lakeport's error for a failed request, with the setting or role to change.
 
-    Args:
-        error: what the Azure SDK raised.
-        action: what was asked for: `read`, `write`, `list` or `delete`.
-        name: the blob's or container's URI.
-        settings: how the account is reached.
-        condition: the condition that the request was sent with.
+    `action` is `read`, `write`, `list` or `delete`; `name` the blob's or container's URI.
     """
     if isinstance(error, LakeportError):
         return error
-    cause = error.cause if isinstance(error, GivenUp) else error
+    cause = error.cause if isinstance(error, DeadlineExceeded) else error
     status, code = _status(cause), _code(cause)
     failure = RequestFailure(cause, action, name, settings, status, code)
     keys = [code, str(status), "answer"] if status else _client_keys(cause, settings)
-    if isinstance(error, GivenUp) or is_transient(error) or keys == ["network"]:
+    if isinstance(error, DeadlineExceeded) or is_transient(error) or keys == ["network"]:
         return unreachable_error(error, failure)
     if condition == "absent" and code == "BlobAlreadyExists":
         return exists_error(name)
@@ -96,7 +91,7 @@ def _code(error: Exception) -> str:
 
 
 def _client_keys(error: Exception, settings: AzureSettings) -> list[str]:
-    """Return the keys of `_ERRORS` for a failure before any answer, the most specific first."""
+    """Return a list with the key of `_ERRORS` for a failure without an answer, or `network`."""
     names = class_names(error)
     if "ClientAuthenticationError" in names:
         key = "service principal" if settings.client_secret else "no credentials"
@@ -115,7 +110,7 @@ def _is_unknown_host(error: Exception) -> bool:
 
 
 def _not_authentic(failure: RequestFailure) -> LakeportError:
-    """Return the error for a signature or token that Azure does not accept: clock, key or token."""
+    """Return the error for a refused signature or token: clock, key, SAS token or directory."""
     settings: AzureSettings = failure.settings
     if "date header" in str(failure.error).lower():
         return CLOCK_SKEWED(failure)

@@ -59,7 +59,7 @@ def _retry_options(deadline: float) -> dict[str, str]:
 
 
 def _credential_options(settings: AzureSettings) -> dict[str, str]:
-    """Return the options for the credentials that the settings or the environment hold."""
+    """Return the options for the settings' or the environment's credentials, or the identity's."""
     if settings.access_key:
         return {"account.auth.type": "SharedKey", "account.key": settings.access_key}
     if settings.sas_token:

@@ -35,7 +35,7 @@ _PAGE = 5000
 
 
 def block_bytes(number: int) -> int:
-    """Return the bytes of block `number`, from 1: 16 MiB, and 128 MiB from block 40,001 on.
+    """Return the size of block `number`, from 1: 16 MiB, and 128 MiB from block 40,001 on.
 
     So the 50,000 blocks that Azure allows hold 1.8 TiB.
 
@@ -71,10 +71,7 @@ class AzureStageWriter(CloudStageWriter):
 class AzureStorage(CloudStorage):
     """Blobs below a folder of a container, through the account's Blob service.
 
-    Attributes:
-        container: the container's name.
-        prefix: clean, see `base.clean_prefix`; empty for the whole container.
-        settings: how to reach it.
+    The prefix is clean, see `base.clean_prefix`, and empty for the whole container.
     """
 
     container: str
@@ -102,9 +99,8 @@ class AzureStorage(CloudStorage):
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """Return the settings of Hadoop's ABFS connector for the account, secrets included.
 
-        Args:
-            for_workers: without effect: the connector takes no token, and finds a managed identity
-                on each worker itself.
+        `for_workers` has no effect: the connector takes no token, and finds a managed identity on
+        each worker itself.
         """
         return hadoop_settings(self.settings)
 
@@ -113,13 +109,12 @@ class AzureStorage(CloudStorage):
         return AzureStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Commit the list of blocks, on the condition that no blob has the name.
+        """Commit the list of blocks; raise ObjectExists if another blob has the name.
 
         If the name is taken, or the blocks are gone, an earlier answer may have been lost: the mark
         of the blob shows whether this upload was committed.
 
         Raises:
-            ObjectExists: another blob has that name.
             BlocksGone: the blocks are gone, and the blob is not visible.
         """
         from azure.core import MatchConditions
@@ -155,21 +150,21 @@ class AzureStorage(CloudStorage):
         """Return the connection test; `tables` changes nothing, as only tables lie on Azure."""
         return AzureCheck(self).items()
 
-    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+    def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
         """Write an object; see `CloudStorage._put`."""
-        same = _if_version(replaces) if replaces else {}
+        same = _if_version(expected_version) if expected_version else {}
 
         def send(blob: Any) -> None:
             blob.upload_blob(
                 data,
                 length=len(data),
-                overwrite=replaces != "",
+                overwrite=expected_version != "",
                 metadata={ID_KEY: mark},
                 validate_content=True,
                 **same,
             )
 
-        self._call("write", key, send, condition_for(replaces))
+        self._call("write", key, send, condition_for(expected_version))
 
     def _has_mark(self, key: str, mark: str) -> bool:
         """Whether the object has this mark in its metadata; see `CloudStorage._has_mark`."""
@@ -177,7 +172,7 @@ class AzureStorage(CloudStorage):
         return bool((about.metadata or {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
+        """Return an object's content, or with `version` (ETag) the bytes `start` to `end`."""
         if not version:
             return self._call("read", key, lambda blob: bytes(blob.download_blob().readall()))
         same = _if_version(version)
@@ -195,7 +190,7 @@ class AzureStorage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of a listing; see `CloudStorage._list_page`."""
+        """Request a page of keys that begin with `start`; Azure can't begin it at `after`."""
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:
@@ -209,7 +204,7 @@ class AzureStorage(CloudStorage):
             return rows, pages.continuation_token
 
         place = replace(self, prefix=start.rstrip("/")).uri()
-        rows, following = self.connection.call("list", place, send)
+        rows, following = self.connection.send_with_retries(send, "list", place)
         blobs = [row for row in rows if hasattr(row, "size")]  # the others are prefixes
         folders = [row.name for row in rows if not hasattr(row, "size")]
         return ListingPage(
@@ -225,9 +220,10 @@ class AzureStorage(CloudStorage):
     def _call(
         self, action: str, key: str, send: Callable[[Any], T], condition: Condition = "none"
     ) -> T:
-        """Send a request for a blob: `send` takes the SDK's client; see `AzureConnection.call`."""
-        blob = self.connection.blob(self.container, join_key(self.prefix, key))
-        return self.connection.call(action, self.uri(key), lambda: send(blob), condition=condition)
+        """Call `send` with the SDK's client of a blob, with retries; return its result."""
+        connection = self.connection
+        blob = connection.blob(self.container, join_key(self.prefix, key))
+        return connection.send_with_retries(lambda: send(blob), action, self.uri(key), condition)
 
 
 def _is_folder(row: Any) -> bool:
@@ -237,13 +233,13 @@ def _is_folder(row: Any) -> bool:
 
 
 def _describe_object(row: Any) -> StoredObject:
-    """Return a blob of a listing as the storage's own type."""
+    """Convert a blob of Azure's listing; the ETag loses its quotes."""
     modified = row.last_modified.timestamp() if row.last_modified else 0.0
     return StoredObject(row.name, row.size, str(row.etag).strip('"'), modified)
 
 
 def _if_version(version: str) -> dict[str, Any]:
-    """Return parameters of a request on the condition that a blob has this version."""
+    """Return the SDK's parameters for the condition that a blob has this ETag."""
     from azure.core import MatchConditions
 
     return {"etag": version, "match_condition": MatchConditions.IfNotModified}

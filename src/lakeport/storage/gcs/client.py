@@ -121,36 +121,34 @@ class GcsConnection(Connection):
         headers: Mapping[str, str] = _EMPTY,
         params: Mapping[str, str] = _EMPTY,
         data: bytes | None = None,
-        carries: str = "",
+        required_member: str = "",
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> Any:
-        """Send an HTTP request, retry transient failures, and return the successful answer.
+        """Send an HTTP request with retries; return an answer with a status of `accept`, or raise.
 
         Args:
-            method: the HTTP method, such as `GET`.
+            method: the HTTP method.
             url: a URL below the endpoint.
             action: the permission that it takes, such as `storage.objects.create`.
             name: the object's or bucket's URI, for the error.
             accept: the HTTP statuses that are no failure.
-            condition: the condition that it asks with, for the error.
-            headers: beside the credentials.
+            condition: the condition of the request, for the error.
+            headers: headers beside the credentials.
             params: the query.
             data: the body.
-            carries: the header, or member of the JSON object, that every success has; or empty.
-            transient_failures: gets the failures that were retried.
+            required_member: header, or member of the JSON object, without which an answer is not
+                Google's; empty for no check.
+            transient_failures: see `Connection.send_with_retries`.
             retry_policy: in place of the settings' own.
-
-        Raises:
-            LakeportError: as `gcs.errors.translate` returns it.
         """
 
         def attempt() -> Any:
             answer = self._send(method, url, dict(headers), {"params": params, "data": data})
             if answer.status_code not in accept:
                 raise gcs_errors.ErrorResponse(answer)
-            if carries and not _has_member(answer, carries):
-                raise InvalidAnswer(name, carries)
+            if required_member and not _has_member(answer, required_member):
+                raise InvalidAnswer(name, required_member)
             return answer
 
         return self.send_with_retries(
@@ -163,21 +161,16 @@ class GcsConnection(Connection):
         )
 
     def authenticate(self) -> None:
-        """Fetch a new token now.
-
-        Raises:
-            PermissionRefused: the credentials are not accepted.
-        """
+        """Fetch a new token now, or raise the error for refused credentials."""
         try:
-            self._add_token({}, fresh=True)
+            self._add_token({}, renew=True)
         except Exception as error:
             raise gcs_errors.translate(error, "", "", self.settings) from None
 
     def access_token(self) -> tuple[str, datetime | None]:
-        """Return a token valid for 20 minutes at least, and its expiry; empty without credentials.
+        """Return a token for 20 minutes at least, and its expiry; ("", None) without credentials.
 
-        Raises:
-            PermissionRefused: the credentials are not accepted.
+        Raises the error for refused credentials.
         """
         if self._credentials is None:
             return "", None
@@ -188,10 +181,9 @@ class GcsConnection(Connection):
         return str(self._credentials.token), self._credentials.expiry
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Return HTTP status and headers of a bucket, by a request for an object in it.
+        """Request a missing object; return the status (200 if the bucket exists) and the headers.
 
-        Raises:
-            DestinationError: no answer came.
+        Raises DestinationError if no answer came.
         """
         url = self.settings.object_url(bucket, "_lakeport/probe")
         try:
@@ -204,10 +196,10 @@ class GcsConnection(Connection):
         return status, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
-        """Send a request; send it once more with a fresh token, or billed to the project."""
+        """Send a request; repeat it once with a new token, or billed to the project, if refused."""
         session = self._session()
-        for fresh in (False, True):
-            self._add_token(headers, fresh)
+        for renew in (False, True):
+            self._add_token(headers, renew)
             answer = session.request(
                 method,
                 url,
@@ -232,15 +224,15 @@ class GcsConnection(Connection):
         return session
 
     def _may_help_to_repeat(self, answer: Any) -> bool:
-        """Whether a fresh token, or the project that pays, may change the answer."""
+        """Whether a new token may change the answer, or billing the project, which begins here."""
         if answer.status_code == 400 and self.settings.project and not self._bills_project:
             # Only if the bucket demands it: it takes a permission that loads need not have.
             self._bills_project = b"requester pays" in answer.content
             return self._bills_project
         return answer.status_code == 401 and self._credentials is not None
 
-    def _add_token(self, headers: dict[str, str], fresh: bool) -> None:
-        """Add the token to the headers; fetch a new one if `fresh`, or if it expires soon.
+    def _add_token(self, headers: dict[str, str], renew: bool) -> None:
+        """Add the token and the billed project to `headers`; fetch a token to renew an invalid one.
 
         The credentials' own `before_request` would start threads that ask other services of Google
         for the bucket's region.
@@ -252,7 +244,7 @@ class GcsConnection(Connection):
         from google.auth.transport.requests import Request as TokenRequest
 
         with self._lock:
-            if fresh or not self._credentials.valid:
+            if renew or not self._credentials.valid:
                 if self.settings.token:  # the driver's token can't be renewed
                     self._credentials = _credentials(replace(self.settings, token=""))
                 self._credentials.refresh(TokenRequest(self._session()))
@@ -280,9 +272,9 @@ connect = ConnectionCache[GcpSettings, GcsConnection](GcsConnection)
 
 
 def with_credentials(settings: GcpSettings) -> GcpSettings:
-    """Return the settings with a token for other processes, which then look for no credentials.
+    """Add a token for other processes, which then look for no credentials; unchanged if none.
 
-    The same settings, if they hold a key already, or no credentials are found.
+    Settings that hold credentials stay as they are.
     """
     if settings.credentials or settings.token or settings.anonymous:
         return settings
@@ -330,7 +322,7 @@ class GcsCheck(CloudCheck):
     storage: GcsStorage
 
     def check_credentials(self) -> str:
-        """Fetch a token; return where the credentials were found, and whose they are."""
+        """Fetch a token, or raise; return where the credentials were found, and whose they are."""
         settings = self.storage.settings
         if settings.anonymous:
             return f"none: {settings.address} is asked without credentials"

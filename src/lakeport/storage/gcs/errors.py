@@ -14,7 +14,7 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.storage.retry import (
     Condition,
-    GivenUp,
+    DeadlineExceeded,
     InvalidAnswer,
     NotFound,
     RequestFailure,
@@ -90,7 +90,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def may_have_succeeded(error: Exception) -> bool:
-    """Whether Google may have carried out a request that failed, as only the answer was lost."""
+    """Whether Google may have carried out a failed request: its answer was lost or invalid."""
     if isinstance(error, InvalidAnswer):
         return True
     never_sent = {"ConnectTimeout", "TransportError"}
@@ -100,18 +100,13 @@ def may_have_succeeded(error: Exception) -> bool:
 def translate(
     error: Exception, action: str, name: str, settings: GcpSettings, condition: Condition = "none"
 ) -> LakeportError:
-    """Return lakeport's error for a request that failed, with the setting or role to change.
+    """Return lakeport's error for a failed request, with the setting or role to change.
 
-    Args:
-        error: an `ErrorResponse`, or what `requests` or google-auth raised.
-        action: the permission that the request takes, such as `storage.objects.create`.
-        name: the object's or bucket's URI.
-        settings: how the bucket is reached.
-        condition: the condition that the request was sent with.
+    `action` is a permission, such as `storage.objects.create`; `name` the object's or bucket's URI.
     """
     if isinstance(error, LakeportError):
         return error
-    cause = error.cause if isinstance(error, GivenUp) else error
+    cause = error.cause if isinstance(error, DeadlineExceeded) else error
     keys, status, words = class_names(cause), 0, ""
     if isinstance(cause, ErrorResponse):
         status, words = cause.status, cause.words
@@ -121,7 +116,7 @@ def translate(
     elif type(cause) is ValueError:
         keys = ["MalformedError"]
     failure = RequestFailure(cause, action, name, settings, status, words=words)
-    transient = isinstance(error, GivenUp) or is_transient(error)
+    transient = isinstance(error, DeadlineExceeded) or is_transient(error)
     if transient and _TOKEN_ERRORS.isdisjoint(keys):
         return unreachable_error(error, failure)
     return failure.translate(_ERRORS, [*keys, "client"], condition)
@@ -145,9 +140,9 @@ def _access_denied(failure: RequestFailure) -> LakeportError:
 
 
 def _token_refused(failure: RequestFailure) -> LakeportError:
-    """Return the error for credentials that the token server refuses.
+    """Return the error for credentials that the token server refuses, with OAuth's code.
 
-    It names OAuth's code, such as `invalid_grant`, and no description: that may quote values.
+    OAuth's description is left out, as it may quote values.
     """
     error = failure.error
     details = error.args[1] if len(error.args) > 1 else None
@@ -176,7 +171,7 @@ def _token_server(settings: GcpSettings) -> str:
 
 
 def _key_member(settings: GcpSettings, member: str) -> object:
-    """Return a member of the credentials' JSON; None if they have none, or are no JSON."""
+    """Return a member of the credentials' JSON; None if it is absent, or they are no JSON."""
     try:
         return json.loads(settings.credentials)[member]
     except (ValueError, LookupError, TypeError):

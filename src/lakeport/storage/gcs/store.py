@@ -55,7 +55,7 @@ class GcsStageWriter(CloudStageWriter):
         self._storage.cancel(self._session)
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the session, the bytes held back and the CRC32C, for `publish`."""
+        """Return the session (empty if the name is taken), the bytes held back and the CRC32C."""
         return {
             "session": "" if self._name_taken else self._session,
             "offset": self._sent,
@@ -64,7 +64,7 @@ class GcsStageWriter(CloudStageWriter):
         }
 
     def _begin(self) -> None:
-        """Open the upload session; keep the error of a taken name for `publish` to raise."""
+        """Open the upload session; note a taken name, which `publish` raises as ObjectExists."""
         query, about = self._storage.object_request(self._key, self._content_type, self._id)
         try:
             answer = self._storage._send(
@@ -80,7 +80,7 @@ class GcsStageWriter(CloudStageWriter):
                     "X-Upload-Content-Type": self._content_type,
                 },
                 data=json.dumps(about).encode(),
-                carries="Location",
+                required_member="Location",
             )
         except ObjectExists:
             self._name_taken = True
@@ -88,16 +88,15 @@ class GcsStageWriter(CloudStageWriter):
             self._session = str(answer.headers["Location"])
 
     def _send_last(self, part: bytes) -> None:
-        """Send the last whole units of 256 KiB; keep the rest for the token."""
+        """Send the last whole units of 256 KiB; hold the rest back for the token."""
         whole = len(part) // _UNIT * _UNIT
         self._tail = part[whole:]
         super()._send_last(part[:whole])
 
     def _send(self, number: int, part: bytes) -> None:
-        """Send a part in requests until the store has kept all of it.
+        """Send a part in requests until the store has all of it, or another object has the name.
 
-        Raises:
-            DestinationError: the store keeps nothing more, or says that it has lost bytes.
+        Raises DestinationError if the store keeps nothing more, or says that it has lost bytes.
         """
         begin, end = self._sent, self._sent + len(part)
         stalled = 0
@@ -116,7 +115,7 @@ class GcsStageWriter(CloudStageWriter):
             self._sent = kept
 
     def _send_chunk(self, data: bytes, end: int) -> int:
-        """Send the bytes from number `self._sent` on; return how many the store has now."""
+        """Send bytes up to offset `end` of the object; return how many the store has in all."""
         answer = self._storage._send(
             "PUT",
             "create",
@@ -136,12 +135,8 @@ class GcsStorage(CloudStorage):
     """Objects below a prefix of a bucket.
 
     Writing needs storage.objects.create alone (roles/storage.objectCreator); no request asks for
-    the bucket itself. The methods that read, list and delete need the permission of that name.
-
-    Attributes:
-        bucket: the bucket's name.
-        prefix: clean, see `base.clean_prefix`; empty for the whole bucket.
-        settings: how to reach it.
+    the bucket itself. The methods that read, list and delete need the permission of that name. The
+    prefix is clean, see `base.clean_prefix`, and empty for the whole bucket.
     """
 
     bucket: str
@@ -166,64 +161,55 @@ class GcsStorage(CloudStorage):
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Send the bytes held back: the object becomes visible, if no other has its name.
+        """Send the bytes held back to make the object visible; ObjectExists if the name is taken.
 
-        If an answer is lost, the upload session says whether it was completed.
-
-        Raises:
-            ObjectExists: another object has that name.
-            DestinationError: the stored bytes have another checksum than those that were sent.
+        If an answer is lost, the upload session says whether it was completed. Raises
+        DestinationError if the stored bytes have another checksum than those that were sent.
         """
         token = staged.token
         if not token["session"]:
             raise exists_error(self.uri(key))
         tail = base64.b64decode(token["tail"])
         begin = int(token["offset"])
-        sent = f"{begin}-{begin + len(tail) - 1}" if tail else "*"
+        byte_range = f"{begin}-{begin + len(tail) - 1}" if tail else "*"
         transient_failures: list[Exception] = []
         try:
             answer = self._send_final(
                 staged,
                 key,
-                sent,
+                byte_range,
                 {"X-Goog-Hash": f"crc32c={token['crc32c']}"},
                 condition="absent",
                 data=tail,
                 transient_failures=transient_failures,
             )
         except (ObjectExists, NotFound) as error:
-            lost = any(map(may_have_succeeded, transient_failures))
-            if not self._has_completed(staged, key, lost, isinstance(error, ObjectExists)):
+            answer_lost = any(map(may_have_succeeded, transient_failures))
+            if not self._has_completed(staged, key, answer_lost, isinstance(error, ObjectExists)):
                 raise
             return
         _check_checksum(answer, staged, self.uri(key))
 
     def _send_final(
-        self, staged: Staged, key: str, sent: str, headers: Mapping[str, str], **options: Any
+        self, staged: Staged, key: str, byte_range: str, headers: Mapping[str, str], **options: Any
     ) -> Any:
-        """Send the last range of the object; with `*`, only ask whether it is complete."""
+        """Send an upload's last range, or `*` to ask for its state; raise unless it is complete."""
         return self._send(
             "PUT",
             "create",
             key,
             url=str(staged.token["session"]),
             accept=(200, 201),
-            headers={"Content-Range": f"bytes {sent}/{staged.bytes}", **headers},
-            carries="generation",
+            headers={"Content-Range": f"bytes {byte_range}/{staged.bytes}", **headers},
+            required_member="generation",
             **options,
         )
 
-    def _has_completed(self, staged: Staged, key: str, lost: bool, exists: bool) -> bool:
-        """Whether an earlier request completed the upload.
+    def _has_completed(self, staged: Staged, key: str, answer_lost: bool, exists: bool) -> bool:
+        """Whether an earlier request completed the upload; raise DestinationError if unknowable.
 
-        Args:
-            staged: the upload.
-            key: the object's.
-            lost: whether an answer may have been lost.
-            exists: whether the store has just said that the object exists.
-
-        Raises:
-            DestinationError: neither the session nor the object says whose it is.
+        The session says so, or else the object's mark. `exists`: the store has just reported the
+        object.
         """
         try:
             answer = self._send_final(staged, key, "*", {})
@@ -235,7 +221,7 @@ class GcsStorage(CloudStorage):
         try:
             return bool(self._find_mark(key, str(staged.token["id"]), exists=exists))
         except PermissionRefused:
-            if not lost:
+            if not answer_lost:
                 return False
             raise DestinationError(
                 f"{self.uri(key)}: the answer to the last request got lost, and it can't be told "
@@ -261,38 +247,32 @@ class GcsStorage(CloudStorage):
         return GcsCheck(self).items()
 
     def object_request(
-        self, key: str, kind: str, mark: str
+        self, key: str, content_type: str, mark: str
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Return query and JSON body of a request that creates an object.
-
-        Args:
-            key: its name.
-            kind: its media type.
-            mark: see `CloudStorage._put`.
-        """
+        """Return query and JSON body of a request that creates an object with a mark."""
         encrypted = self.settings.kms_key_name
-        about = {"contentType": kind, "metadata": {ID_KEY: mark}}
+        about = {"contentType": content_type, "metadata": {ID_KEY: mark}}
         query = {"kmsKeyName": encrypted} if encrypted else {}
         return query, {"name": join_key(self.prefix, key), **about}
 
-    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+    def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
         """Write an object; see `CloudStorage._put`."""
-        kind = "application/octet-stream"
-        query, about = self.object_request(key, kind, mark)
+        content_type = "application/octet-stream"
+        query, about = self.object_request(key, content_type, mark)
         about["crc32c"] = crc32c_text(data)
-        if replaces is not None:
-            query["ifGenerationMatch"] = replaces or "0"
+        if expected_version is not None:
+            query["ifGenerationMatch"] = expected_version or "0"
         self._send(
             "POST",
             "create",
             key,
             url=self.settings.upload_url(self.bucket),
             accept=(200, 201),
-            condition=condition_for(replaces),
+            condition=condition_for(expected_version),
             params={"uploadType": "multipart", **query},
             headers={"Content-Type": f"multipart/related; boundary={mark}"},
-            data=_multipart_body(mark, json.dumps(about).encode(), kind, data),
-            carries="generation",
+            data=_multipart_body(mark, json.dumps(about).encode(), content_type, data),
+            required_member="generation",
         )
 
     def _has_mark(self, key: str, mark: str) -> bool:
@@ -301,7 +281,7 @@ class GcsStorage(CloudStorage):
         return bool(found.get("metadata", {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
+        """Return an object's content, or with `version` (generation) the bytes `start` to `end`."""
         if not version:
             return bytes(self._get(key, alt="media").content)
         headers = {"Range": f"bytes={start}-{end - 1}"}
@@ -315,7 +295,7 @@ class GcsStorage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of a listing; see `CloudStorage._list_page`."""
+        """Request a page of keys that begin with `start`, as `CloudStorage._list_page` says."""
         query = {
             "fields": _FIELDS,
             "prefix": start,
@@ -330,7 +310,7 @@ class GcsStorage(CloudStorage):
             "storage.objects.list",
             f"gs://{self.bucket}/{start}".rstrip("/"),
             params={name: value for name, value in query.items() if value},
-            carries="kind",
+            required_member="kind",
         ).json()
         rows = [_describe_object(row) for row in page.get("items", [])]
         return ListingPage(rows, page.get("nextPageToken") or "", page.get("prefixes", []))
@@ -340,13 +320,13 @@ class GcsStorage(CloudStorage):
         self._send("DELETE", "delete", key, accept=(200, 204))
 
     def _get(self, key: str, headers: Mapping[str, str] | None = None, /, **query: str) -> Any:
-        """GET an object, or its metadata as JSON; `query` has the parameters."""
-        carries = "X-Goog-Generation" if "alt" in query else "generation"
-        about: dict[str, Any] = {"headers": headers or {}, "params": query, "carries": carries}
-        return self._send("GET", "get", key, accept=(200, 206), **about)
+        """GET an object's content with `alt="media"`, else its metadata; return the HTTP answer."""
+        member = "X-Goog-Generation" if "alt" in query else "generation"
+        about: dict[str, Any] = {"headers": headers or {}, "params": query}
+        return self._send("GET", "get", key, accept=(200, 206), required_member=member, **about)
 
     def _send(self, method: str, action: str, key: str, *, url: str = "", **options: Any) -> Any:
-        """Send a request for an object; `options` are those of `GcsConnection.send`."""
+        """Send a request for an object, with retries; `options` as in `GcsConnection.send`."""
         url = url or self.settings.object_url(self.bucket, join_key(self.prefix, key))
         action = f"storage.objects.{action}"
         return self.connection.send(method, url, action, self.uri(key), **options)
@@ -363,16 +343,17 @@ def _check_checksum(answer: Any, staged: Staged, name: str) -> None:
         )
 
 
-def _multipart_body(boundary: str, about: bytes, kind: str, data: bytes) -> bytes:
+def _multipart_body(boundary: str, description: bytes, content_type: str, data: bytes) -> bytes:
     """Return a `multipart/related` body of an object's JSON description and its data."""
     line = f"--{boundary}".encode()
     json_type = b"Content-Type: application/json; charset=UTF-8"
-    rows = [line, json_type, b"", about, line, f"Content-Type: {kind}".encode(), b"", data]
+    data_type = f"Content-Type: {content_type}".encode()
+    rows = [line, json_type, b"", description, line, data_type, b"", data]
     return b"\r\n".join([*rows, line + b"--", b""])
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
-    """Return an object of a listing as the storage's own type."""
+    """Convert an entry of Google's listing; its etag is the MD5, else the CRC32C."""
     etag = row.get("md5Hash") or row.get("crc32c") or row.get("etag", "")
     changed = datetime.fromisoformat(row["updated"]).timestamp() if "updated" in row else 0.0
     return StoredObject(row["name"], int(row["size"]), etag, changed)

@@ -77,8 +77,7 @@ class AwsSettings(CloudSettings):
         addressing_style: `path`, `virtual`, or empty: virtual for AWS and the few stores that
             know nothing else, path for other endpoints.
         sse: `AES256`, `aws:kms` or empty.
-        tags: tags of data objects.
-        metadata: metadata of data objects.
+        tags: tags of data objects, as their metadata.
         renewal: the settings that a driver's keys come from, for tasks whose keys expire.
     """
 
@@ -107,7 +106,7 @@ class AwsSettings(CloudSettings):
 
     @property
     def addressing(self) -> str:
-        """Addressing style by the SDK's name: `auto`, `path` or `virtual`.
+        """Addressing style by the SDK's name: `auto` for AWS, else `path` or `virtual`.
 
         >>> AwsSettings().addressing
         'auto'
@@ -123,10 +122,9 @@ class AwsSettings(CloudSettings):
 
     @property
     def content_checksum(self) -> str:
-        """The check of uploaded bytes: `crc32c`, `md5` or `signature`.
+        """The checksum of uploaded bytes: `crc32c` for AWS, else `md5` with TLS, or `signature`.
 
-        CRC32C for AWS. Several other stores refuse newer checksum headers: they get an MD5 with
-        TLS, and without it the signature, which has the SHA-256.
+        Several other stores refuse newer checksum headers. A signature has the SHA-256.
         """
         if self.is_native:
             return "crc32c"
@@ -139,7 +137,7 @@ class AwsSettings(CloudSettings):
         return tuple(value for value in values if value)
 
     def object_parameters(self) -> dict[str, str]:
-        """Return request parameters that encrypt an object; none without `sse`."""
+        """Return the request parameters for server-side encryption; empty without `sse`."""
         if not self.sse:
             return {}
         key = {"SSEKMSKeyId": self.sse_kms_key_id} if self.sse_kms_key_id else {}
@@ -168,18 +166,10 @@ class S3Connection(Connection):
         retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
-        """Send a request, repeat it while its failure is transient, and return its answer.
+        """Send a request, such as `put_object`, with retries; return the answer with its body read.
 
-        Args:
-            operation: the client's method, such as `put_object`.
-            bucket: the bucket's name.
-            key: the full key; a prefix for operations without a key.
-            transient_failures: gets the failures that were retried.
-            retry_policy: in place of the settings' own.
-            parameters: the request's parameters, without `Bucket` and `Key`.
-
-        Raises:
-            LakeportError: as `s3.errors.translate` returns it.
+        `key` is the full one, and a prefix for operations without a key. For the other arguments
+        and the errors see `Connection.send_with_retries`.
         """
         parameters["Bucket"] = bucket
         if key and operation not in _KEYLESS_OPERATIONS:
@@ -198,15 +188,11 @@ class S3Connection(Connection):
         )
 
     def policy_for(self, error: Exception) -> RetryPolicy:
-        """Return the retry policy: 10 s if others are writing the key, as that may not end."""
+        """Return the settings' retry policy; one of 10 s if another writer holds the key."""
         return _CONTENDED_RETRIES if s3_errors.is_contended(error) else super().policy_for(error)
 
     def authenticate(self) -> None:
-        """Fetch the credentials now, as by assuming a role or using an SSO session.
-
-        Raises:
-            PermissionRefused: there are none, or they are refused.
-        """
+        """Fetch the credentials now; raise PermissionRefused if they are refused or incomplete."""
         try:
             if self.credentials is not None:
                 self.credentials.get_frozen_credentials()
@@ -214,11 +200,7 @@ class S3Connection(Connection):
             raise s3_errors.translate(error, "connect", "s3://", self.settings) from None
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Send one HEAD for the bucket; return the HTTP status and headers, also of a refusal.
-
-        Raises:
-            DestinationError: no answer came.
-        """
+        """Send a HEAD for the bucket; return status and headers, or raise if no answer came."""
         try:
             answer = self._client.head_bucket(Bucket=bucket)
         except Exception as error:
@@ -230,10 +212,9 @@ class S3Connection(Connection):
         return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
 
     def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
-        """Send a request, once more if credentials have expired; return its answer with the body.
+        """Send a request, again with renewed credentials; raise InvalidAnswer for a foreign answer.
 
-        Raises:
-            InvalidAnswer: the answer lacks a member that S3's always has.
+        The answer of `get_object` has its body read.
         """
         try:
             answer = getattr(self._client, operation)(**parameters)
@@ -249,7 +230,7 @@ class S3Connection(Connection):
         return answer
 
     def _renew(self, error: Exception) -> bool:
-        """Make a new client if expired credentials can be renewed; return whether it did."""
+        """Replace the client after expired credentials; return False if they can't be renewed."""
         source = self.settings.renewal or self.settings
         fixed = source.access_key_id and not source.role_arn
         if fixed or not s3_errors.is_expired(error):
@@ -265,11 +246,11 @@ connect = ConnectionCache[AwsSettings, S3Connection](S3Connection)
 
 
 def with_found_keys(settings: AwsSettings) -> AwsSettings:
-    """Return the settings with the keys that a profile or the chain finds, for another SDK.
+    """Add the keys that a profile or the SDK's chain finds, for Java's SDK, which lacks e.g. SSO.
 
     The same settings, if they hold keys, none are found, or every SDK finds and renews them itself,
-    as it does an instance's role. Other SDKs, such as Java's, lack some sources, such as SSO. Call
-    it before each use, so that keys are renewed in time. A role stays to be assumed.
+    as it does an instance's role. Call it before each use, so that keys are renewed in time. A role
+    stays to be assumed.
     """
     if settings.access_key_id:
         return settings
@@ -282,10 +263,10 @@ def with_found_keys(settings: AwsSettings) -> AwsSettings:
 
 
 def with_credentials(settings: AwsSettings) -> AwsSettings:
-    """Return the settings with the keys that this process finds, for other processes.
+    """Add the keys that this process finds, for other processes; unchanged if none are found.
 
-    The keys of a role, a profile or the SDK's chain last for ten minutes at least. The same
-    settings, if they hold keys already, or none are found.
+    The keys of a role, a profile or the SDK's chain last for ten minutes at least. Settings with
+    keys and without a role stay as they are.
     """
     if settings.access_key_id and not settings.role_arn:
         return settings
@@ -296,7 +277,7 @@ def with_credentials(settings: AwsSettings) -> AwsSettings:
 
 
 def _find_credentials(settings: AwsSettings) -> Any:
-    """Return botocore's credentials for some settings, fetched; None if there are none."""
+    """Fetch and return botocore's credentials for some settings; None if none are usable."""
     try:
         connection = connect(settings)
         connection.authenticate()
@@ -318,24 +299,20 @@ def _with_keys(settings: AwsSettings, credentials: Any) -> AwsSettings:
 
 
 def load_models() -> None:
-    """Have botocore load its description of S3, for this process and those forked from it."""
+    """Load botocore's description of S3 into a cache, for this process and those forked from it."""
     _client(AwsSettings(access_key_id="none", region="us-east-1"))
 
 
 @lru_cache
 def _model_loader(folders: str | None) -> Any:
-    """Return botocore's loader of service descriptions; one in a process reads each once.
-
-    Args:
-        folders: further folders with descriptions, as in `AWS_DATA_PATH`.
-    """
+    """Return this process's loader of botocore's service descriptions for an `AWS_DATA_PATH`."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
 
 
 def _client(settings: AwsSettings) -> tuple[Any, Any]:
-    """Return botocore's client, and its credentials (None if the chain finds none)."""
+    """Return botocore's client and credentials (None if there are none), or raise LakeportError."""
     try:
         from botocore.config import Config
         from botocore.session import Session
@@ -373,7 +350,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
 
 
 def _limit_answers(client: Any, settings: AwsSettings) -> None:
-    """Limit the time of whole answers to a client, for which botocore has no setting."""
+    """Patch a client's connection pools so that a whole answer has a time limit."""
     sender = client._endpoint.http_session
     sender._pool_classes_by_scheme = limit_pools(
         sender._pool_classes_by_scheme, settings.read_timeout
@@ -382,11 +359,7 @@ def _limit_answers(client: Any, settings: AwsSettings) -> None:
 
 
 def _check_no_html(response_dict: Any, event_name: str, **_: Any) -> None:
-    """Check that a successful answer is no HTML page, which botocore takes for an error 500.
-
-    Raises:
-        InvalidAnswer: it is such a page, and no object's content.
-    """
+    """Raise InvalidAnswer if a success is an HTML page, which botocore takes for an error 500."""
     if response_dict is None or response_dict["status_code"] >= 300:
         return
     body = response_dict["body"]  # of an object, it is still to be read
@@ -438,7 +411,7 @@ class S3Check(CloudCheck):
     storage: S3Storage
 
     def check_credentials(self) -> str:
-        """Fetch the credentials; return where they were found."""
+        """Fetch the credentials; return where they were found, or raise LakeportError."""
         connection = connect(self.storage.settings)
         credentials = connection.credentials
         if credentials is None:
@@ -453,12 +426,12 @@ class S3Check(CloudCheck):
         return f"found in {source}"
 
     def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
-        """Return the item for the bucket's region."""
-        real, asked = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
+        """Return the item for the bucket's region: `failed` if it is not the configured one."""
+        real, configured = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
         if not real:
-            silent = f"{asked}; the store does not tell the bucket's"
+            silent = f"{configured}; the store does not tell the bucket's"
             return [CheckItem("region", "skipped", silent)]
-        if real != asked:
-            detail = f"the bucket is in {real}, not in {asked}"
+        if real != configured:
+            detail = f"the bucket is in {real}, not in {configured}"
             return [CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")]
         return [CheckItem("region", "ok", real)]

@@ -21,7 +21,7 @@ from lakeport.storage.retry import (
     NEXT_NAME,
     OBJECT_MISSING,
     Condition,
-    GivenUp,
+    DeadlineExceeded,
     InvalidAnswer,
     RequestFailure,
     class_names,
@@ -96,7 +96,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def may_have_succeeded(error: Exception) -> bool:
-    """Whether S3 may have carried out a request that failed, as only the answer was lost."""
+    """Whether S3 may have carried out a failed request: its answer was lost or invalid."""
     if isinstance(error, InvalidAnswer):
         return True
     never_sent = not _NEVER_SENT.isdisjoint(class_names(error))
@@ -110,18 +110,13 @@ def translate(
     settings: AwsSettings,
     condition: Condition = "none",
 ) -> LakeportError:
-    """Return lakeport's error for a request that failed, with the setting or permission to change.
+    """Return lakeport's error for a failed request, with the setting or permission to change.
 
-    Args:
-        error: what botocore raised.
-        action: the client's method, such as `put_object`.
-        name: URI of the object or bucket: `s3://bucket/key`.
-        settings: how the bucket is reached.
-        condition: the condition that the request was sent with.
+    `action` is the client's method, such as `put_object`; `name` is `s3://bucket/key`.
     """
     if isinstance(error, LakeportError):
         return error
-    cause = error.cause if isinstance(error, GivenUp) else error
+    cause = error.cause if isinstance(error, DeadlineExceeded) else error
     if condition == "absent" and is_contended(cause):
         return ObjectExists(f"{name} is being written by somebody else", NEXT_NAME)
     status, code = _status_and_code(cause)
@@ -129,7 +124,7 @@ def translate(
         code = {403: "AccessDenied", 404: "NotFound"}.get(status, code)
     words = _store_words(cause, settings) if status else ""
     failure = RequestFailure(cause, action, name, settings, status, code, words)
-    if isinstance(error, GivenUp) or is_transient(error):
+    if isinstance(error, DeadlineExceeded) or is_transient(error):
         return unreachable_error(error, failure)
     keys = _answer_keys(failure) if status else _client_keys(cause)
     return failure.translate(_ERRORS, keys, condition)
@@ -145,7 +140,7 @@ def _status_and_code(error: Exception) -> tuple[int, str]:
 
 
 def _answer_keys(failure: RequestFailure) -> list[str]:
-    """Return the keys of `_ERRORS` that an answer may have, the most specific first."""
+    """Return keys of `_ERRORS` for an error answer, the most specific first."""
     code, status = failure.code, failure.status
     keys = [code, *(["kms"] if "kms" in code.lower() else []), str(status)]
     if getattr(failure.error, "operation_name", "") == "AssumeRole":
@@ -156,7 +151,7 @@ def _answer_keys(failure: RequestFailure) -> list[str]:
 
 
 def _client_keys(error: Exception) -> list[str]:
-    """Return the keys of `_ERRORS` that a failure before any answer may have."""
+    """Return keys of `_ERRORS` for a failure without an answer, the most specific first."""
     keys = class_names(error)
     if keys[0] == "ParamValidationError" and "Bucket" in str(error):
         keys = ["ParamValidationError of a bucket"]

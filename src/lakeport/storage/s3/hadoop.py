@@ -104,7 +104,7 @@ def _proxy_options(settings: AwsSettings) -> dict[str, str]:
 
 
 def _credential_options(settings: AwsSettings) -> tuple[str, dict[str, str]]:
-    """Return the class of the credentials' provider, and its options."""
+    """Return the Java class of S3A's credentials provider, and its options."""
     if not settings.access_key_id:
         if settings.profile:
             return _PROFILE_PROVIDER, {"auth.profile.name": settings.profile}

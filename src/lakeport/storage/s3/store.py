@@ -32,7 +32,7 @@ _ABORT_RETRIES = RetryPolicy(deadline=10)
 
 
 def part_bytes(number: int) -> int:
-    """Return the bytes of part `number`, from 1: 16 MiB, doubled each 1,000 parts from 5,001 on.
+    """Return the size of part `number`, from 1: 16 MiB, doubled each 1,000 parts from 5,001 on.
 
     So the 10,000 parts that S3 allows hold 1 TiB. Up to 80 GB all parts have one size, as some
     stores require.
@@ -56,7 +56,7 @@ class S3StageWriter(CloudStageWriter):
             self._storage.abort(join_key(self._storage.prefix, self._key), self._begun.result())
 
     def _begin(self) -> str:
-        """Create the multipart upload; return its id."""
+        """Create the multipart upload with metadata, tags and encryption; return its id."""
         settings = self._storage.settings
         about: dict[str, Any] = {
             "ContentType": self._content_type,
@@ -74,15 +74,12 @@ class S3StageWriter(CloudStageWriter):
         if part or not self._parts:  # an upload needs one part at least
             self._submit(part)
 
-    def _send(self, number: int, part: bytes) -> dict[str, Any]:
+    def _send(self, number: int, part: bytes) -> Any:
         """Upload a part; return its number, ETag and checksum."""
-        sent: dict[str, Any] = self._storage._put_part(
-            self._key, self._begun.result(), number, part
-        )
-        return sent
+        return self._storage._put_part(self._key, self._begun.result(), number, part)
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the upload's id, its parts, the full key and the CRC32C, for `publish`."""
+        """Return the upload's id, its parts, the full key and the CRC32C (AWS only)."""
         token = {
             "upload_id": self._begun.result(),
             "parts": parts,
@@ -94,7 +91,7 @@ class S3StageWriter(CloudStageWriter):
 
 
 def checksum_parameters(body: bytes, settings: AwsSettings) -> dict[str, Any]:
-    """Return request parameters with a checksum of `body`; none if the signature covers it."""
+    """Return request parameters with a CRC32C or MD5 of `body`; none if the signature covers it."""
     match settings.content_checksum:
         case "crc32c":
             return {"ChecksumCRC32C": crc32c_text(body)}
@@ -109,11 +106,7 @@ class S3Storage(CloudStorage):
 
     Writing needs s3:PutObject alone. s3:AbortMultipartUpload is used where it is allowed, and
     s3:GetObject, s3:ListBucket and s3:DeleteObject only by the methods that read, list and delete.
-
-    Attributes:
-        bucket: the bucket's name.
-        prefix: clean, see `base.clean_prefix`; empty for the whole bucket.
-        settings: how to reach it.
+    The prefix is clean, see `base.clean_prefix`, and empty for the whole bucket.
     """
 
     bucket: str
@@ -147,14 +140,13 @@ class S3Storage(CloudStorage):
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the upload, on the condition that no object has the name.
+        """Complete the upload; raise ObjectExists if another object has the name.
 
         A store that ignores conditions gets none. If the name is taken, or the upload is gone, an
         earlier answer may have been lost. The object's mark, or the absence of the upload, shows
         whether this upload was completed.
 
         Raises:
-            ObjectExists: another object has that name.
             NoSuchUpload: the upload is gone, and the object is not visible.
         """
         token = staged.token
@@ -184,17 +176,11 @@ class S3Storage(CloudStorage):
             raise
 
     def _has_completed(self, key: str, staged: Staged, ambiguous: bool, exists: bool) -> bool:
-        """Whether a request completed the upload, although its answer did not say so.
+        """Whether an earlier request completed the upload; without read access, sends it a part.
 
         Without permission to read, an `ambiguous` upload is offered one more part. A completed
-        upload refuses it, and only this process could complete it.
-
-        Args:
-            key: the object's.
-            staged: the upload.
-            ambiguous: False if S3 may have ended the upload for another reason, a conflict or a
-                lifecycle rule: it would refuse a part, too.
-            exists: whether the store has just said that the object exists.
+        upload refuses it, and only this process could complete it. An upload is not ambiguous if S3
+        may have ended it for another reason, a conflict or a lifecycle rule.
         """
         try:
             return bool(self._find_mark(key, str(staged.token["id"]), exists=exists))
@@ -208,7 +194,7 @@ class S3Storage(CloudStorage):
         return False
 
     def _put_part(self, key: str, upload: str, number: int, body: bytes) -> dict[str, Any]:
-        """Upload a part; return the entry for it in `complete_multipart_upload`."""
+        """Upload a part; return its entry for `complete_multipart_upload`."""
         checked = checksum_parameters(body, self.settings)
         part = {"UploadId": upload, "PartNumber": number, "Body": body, **checked}
         etag = self._call("upload_part", key, **part)["ETag"]
@@ -229,7 +215,7 @@ class S3Storage(CloudStorage):
         """Return the connection test of this bucket; `tables` adds what Delta tables need."""
         return S3Check(self).items(tables=tables)
 
-    def _put(self, key: str, data: bytes, mark: str, replaces: str | None) -> None:
+    def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
         """Write an object; see `CloudStorage._put`."""
         parameters: dict[str, Any] = {
             "Body": data,
@@ -237,8 +223,9 @@ class S3Storage(CloudStorage):
             **self.settings.object_parameters(),
             **checksum_parameters(data, self.settings),
         }
-        if replaces is not None and self.sends_conditions():
-            parameters |= {"IfMatch": replaces} if replaces else {"IfNoneMatch": "*"}
+        if expected_version is not None and self.sends_conditions():
+            same = {"IfMatch": expected_version}
+            parameters |= same if expected_version else {"IfNoneMatch": "*"}
         self._call("put_object", key, **parameters)
 
     def _has_mark(self, key: str, mark: str) -> bool:
@@ -246,7 +233,7 @@ class S3Storage(CloudStorage):
         return bool(self._call("head_object", key).get("Metadata", {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return the content of an object, or a range of one version; see `CloudStorage._read`."""
+        """Return an object's content, or with `version` (ETag) the bytes `start` to `end`."""
         part = {"Range": f"bytes={start}-{end - 1}", "IfMatch": version} if version else {}
         return bytes(self._call("get_object", key, **part)["Body"])
 
@@ -258,7 +245,7 @@ class S3Storage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of a listing; see `CloudStorage._list_page`."""
+        """Request a page of keys that begin with `start`, as `CloudStorage._list_page` says."""
         parameters: dict[str, Any] = {
             "Delimiter": "/" if one_level else "",
             "StartAfter": after,
@@ -286,6 +273,6 @@ class S3Storage(CloudStorage):
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
-    """Return an object of a listing as the storage's own type."""
+    """Convert an entry of S3's listing; the ETag loses its quotes."""
     modified = row["LastModified"].timestamp()
     return StoredObject(row["Key"], row["Size"], row["ETag"].strip('"'), modified)

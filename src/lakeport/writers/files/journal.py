@@ -16,10 +16,10 @@ The protocol, and how a repeated run recovers from a crash after each step:
    old staged objects are swept later.
 2. Write the intent. *Crash*: no object is visible, and the old staged ones are published.
 3. Publish the objects one by one, each under its key in the newest intent. For a name that is
-   taken, write a new intent before the next name is tried. *Crash*: `Storage.owned` says for each
-   key whether it is ours; the others are published from their staging tokens. If a token has
+   taken, write a new intent before the next name is tried. *Crash*: `Storage.is_published` says for
+   each key whether it is ours; the others are published from their staging tokens. If a token has
    expired, our visible objects are deleted, and the batch is staged again.
-4. Write the done entry. *Crash before*: every object is owned, and only the entry is added.
+4. Write the done entry. *Crash before*: every object is published, and only the entry is added.
    *After*: the batch is skipped.
 5. Discard the staging names. *Crash*: they are swept later.
 
@@ -448,7 +448,7 @@ def finish_interrupted(
 
     objects, names = list(intent.objects), _parse_names(intent.names)
     publisher = FilePublisher(storage, names, objects, intent.next_ordinal, record)
-    publisher.published = [o for o in objects if storage.owned(o.staged, o.key)]
+    publisher.published = [o for o in objects if storage.is_published(o.staged, o.key)]
     try:
         publisher.publish()
     except (PermissionRefused, Unreachable):
@@ -479,7 +479,7 @@ def discard_interrupted(storage: Storage, intent: Intent) -> bool:
     Raises:
         DestinationError: the store refuses.
     """
-    if any(storage.owned(planned.staged, planned.key) for planned in intent.objects):
+    if any(storage.is_published(planned.staged, planned.key) for planned in intent.objects):
         return False
     for planned in intent.objects:
         storage.discard(planned.staged)
