@@ -57,15 +57,8 @@ class ColumnRules:
     rename: Mapping[str, str] = field(default_factory=dict)
     drop: frozenset[str] = frozenset()
 
-    def __bool__(self) -> bool:
-        """Whether there is any rule."""
-        return bool(self.types or self.rename or self.drop)
-
     def apply(self, names: Sequence[str]) -> list[tuple[str, str]]:
         """Return the source's columns that are kept, each with its name in the table.
-
-        Args:
-            names: the source's columns.
 
         Raises:
             SourceError: a rule is for another column, a new name is taken, or no column is left.
@@ -73,14 +66,16 @@ class ColumnRules:
         >>> ColumnRules(rename={"a": "b"}, drop=frozenset({"b"})).apply(["a", "b", "c"])
         [('a', 'b'), ('c', 'c')]
         """
-        for what, column in self._list_rules():
-            if column not in names:
-                raise SourceError(
-                    f"column {column!r} is {what}, but the source has none of that name",
-                    hint_missing_column(column, names, "it has")
-                    if what == "declared"
-                    else f"it has {quote_names(sort_by_similarity(column, names))}.",
-                )
+        rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
+        for kind, columns in rules.items():
+            for column in columns:
+                if column not in names:
+                    raise SourceError(
+                        f"column {column!r} is {kind}, but the source has none of that name",
+                        hint_missing_column(column, names, "it has")
+                        if kind == "declared"
+                        else f"it has {quote_names(sort_by_similarity(column, names))}.",
+                    )
         kept = [(name, self.rename.get(name, name)) for name in names if name not in self.drop]
         if names and not kept:
             raise SourceError(
@@ -99,7 +94,7 @@ class ColumnRules:
         return kept
 
     def without_absent_types(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
-        """Return the rules without types for columns of the source that a query left out.
+        """Return the rules without types for columns of `source` that are not in `names`.
 
         >>> rules = ColumnRules({"zip": pa.string(), "day": pa.date32()})
         >>> sorted(rules.without_absent_types(["day"], ["zip", "day"]).types)
@@ -109,32 +104,22 @@ class ColumnRules:
         return replace(self, types=types)
 
     def rename_keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
-        """Return the source's own key columns by their names in the table.
+        """Return the table's names of the source's key columns; ConfigError if one is dropped.
 
-        Args:
-            names: the columns' names in the source.
-            purpose: their purpose for the error, such as `to merge by`.
-
-        Raises:
-            ConfigError: one of them is dropped.
+        `purpose` is that of the keys, for the error, such as `to merge by`.
         """
-        wanted = tuple(names)
-        lost = [name for name in wanted if name in self.drop]
-        if lost:
+        keys = tuple(names)
+        dropped = [name for name in keys if name in self.drop]
+        if dropped:
             raise ConfigError(
-                f"column {lost[0]!r} is dropped, and the source has it as a key {purpose}",
+                f"column {dropped[0]!r} is dropped, and the source has it as a key {purpose}",
                 "keep it, or name other columns as keys.",
             )
-        return tuple(self.rename.get(name, name) for name in wanted)
-
-    def _list_rules(self) -> list[tuple[str, str]]:
-        """List each rule's kind (`declared`, `renamed` or `dropped`) and column."""
-        rules = {"declared": self.types, "renamed": self.rename, "dropped": sorted(self.drop)}
-        return [(what, column) for what, columns in rules.items() for column in columns]
+        return tuple(self.rename.get(name, name) for name in keys)
 
 
 def apply_header_case(name: str, case: HeaderCase | None) -> str:
-    """Return a column's name in the letter case of the table; unchanged for None.
+    """Return a column's name in lower or upper case; unchanged for None.
 
     >>> apply_header_case("userId", "upper")
     'USERID'
@@ -145,23 +130,17 @@ def apply_header_case(name: str, case: HeaderCase | None) -> str:
 
 
 def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
-    """Return the names of the internal columns before any header case; none for None.
-
-    >>> list_internal_columns("_mage_")
-    ('_mage_created_at', '_mage_updated_at')
-    """
+    """Return the names of the two internal columns, such as `_mage_created_at`; none for None."""
     return () if prefix is None else (f"{prefix}created_at", f"{prefix}updated_at")
 
 
 def find_lowest_version(rows: pa.RecordBatch) -> int | None:
     """Return the lowest `_sdc_table_version` of a batch; None if a row has no number there.
 
-    Example:
-        >>> import pyarrow as pa
-        >>> find_lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
-        8
-        >>> find_lowest_version(pa.record_batch({"_sdc_table_version": [8, None]})) is None
-        True
+    >>> find_lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
+    8
+    >>> find_lowest_version(pa.record_batch({"_sdc_table_version": [8, None]})) is None
+    True
     """
     names = [name.lower() for name in rows.schema.names]
     column = rows.column(names.index(TABLE_VERSION)) if TABLE_VERSION in names else None
@@ -175,14 +154,14 @@ def find_lowest_version(rows: pa.RecordBatch) -> int | None:
 
 
 def combine_lowest_versions(versions: Collection[int | None]) -> int | None:
-    """Return the lowest of some versions; None if there is none, or if one is None."""
+    """Return the lowest of some table versions; None if there are none, or if any is None."""
     known = [version for version in versions if version is not None]
     return min(known) if known and len(known) == len(versions) else None
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape kernel: brings a source's batches to a table's columns, lazily.
+    """Function that renames, casts and orders the columns of a source's batches as a table's.
 
     Attributes:
         source: the columns that the reader yields.
@@ -211,10 +190,9 @@ class Shape:
     narrowed: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with the table's columns.
+        """Yield record batches with the table's columns; InputError for a value that doesn't fit.
 
-        Raises:
-            InputError: there are rows, but the table has no column that could hold them.
+        Rows for a table without columns are an InputError, too.
         """
         for batch in batches:
             if batch.num_rows and not self.schema.names:
@@ -226,11 +204,11 @@ class Shape:
             yield self._shape_batch(batch)
 
     def align(self, table: pa.Schema) -> Shape:
-        """Return the shape with the columns of `table`; what the source lacks there is null."""
+        """Return a shape for the columns of `table`; those that the source lacks are null."""
         return replace(self, schema=table)
 
     def _shape_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return one batch with the table's columns."""
+        """Return one batch with the table's columns: constants and internal columns are filled."""
         at = {name: index for index, name in enumerate(batch.schema.names)}
         columns = {
             name.lower(): self._cast_source_column(source, batch.column(at[source]))
@@ -255,7 +233,7 @@ class Shape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _source_field(self, name: str) -> pa.Field:
-        """Return a source's column with its declared type, or its untyped one."""
+        """Return a source's field with its declared type, or the type with untyped places."""
         if name in self.untyped:
             return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)
@@ -294,7 +272,7 @@ def plan_shape(
     rules: ColumnRules | None = None,
     untyped: Mapping[str, pa.DataType] | None = None,
 ) -> Shape:
-    """Plan how a source's columns become a table's.
+    """Return the shape by which a source's columns become a table's.
 
     Args:
         source: the columns that the reader yields.
@@ -306,9 +284,9 @@ def plan_shape(
         untyped: source column with untyped places -> its type with these places.
 
     Raises:
-        SourceError: a rule is for a column that the source lacks, or two get the same name by one.
-        InputError: two columns get the same name, or a source column stands where an internal
-            one belongs and is no date-time.
+        SourceError: see `ColumnRules.apply`.
+        InputError: two columns get the same name, or a source column has the name of an internal
+            one and is no date-time.
     """
     rules = rules or ColumnRules()
     open_ = {name: t for name, t in (untyped or {}).items() if name not in rules.types}
@@ -361,18 +339,14 @@ def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | Non
 
 
 def fit_column(
-    column: pa.Array | None, field: pa.Field, rows: int, part: pa.Field | None = None
+    column: pa.Array | None, field: pa.Field, rows: int, source: pa.Field | None = None
 ) -> pa.Array:
-    """Cast a column to the table's type; raise InputError for a value that it can't hold.
+    """Cast a column to the table's type; raise InputError for a value that it can't hold exactly.
 
     Args:
-        column: the values; None for a column of nulls.
+        column: the values; None for `rows` nulls.
         field: the table's column; a struct may have more members there than in `column`.
-        rows: how many rows a column of nulls has.
-        part: the source's field, whose metadata mark JSON; None where the table's marks hold.
-
-    Raises:
-        InputError: the type can't hold a value exactly.
+        source: the source's field, whose metadata mark JSON; None where the table's marks hold.
 
     >>> wider = pa.struct({"b": pa.int8(), "a": pa.int64()})
     >>> fit_column(pa.array([{"a": 1}]), pa.field("s", wider), 1).to_pylist()
@@ -381,7 +355,7 @@ def fit_column(
     if column is None:
         return pa.nulls(rows, field.type)
     try:
-        return _cast_nested(column, part, field)
+        return _cast_nested(column, source, field)
     except pa.ArrowInvalid:
         raise InputError(
             f"column {field.name!r} has a value that the table's type {field.type} can't hold "
@@ -391,7 +365,7 @@ def fit_column(
 
 
 def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches with exactly the columns of `schema`, null where absent; see `fit_column`."""
+    """Yield batches cast to the columns of `schema`, null where absent; see `fit_column`."""
     for batch in batches:
         at = {name: index for index, name in enumerate(batch.schema.names)}
         arrays = [
@@ -401,16 +375,16 @@ def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast_nested(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
-    """Cast a column; a struct may have fewer members than the table's, or another order."""
+def _cast_nested(column: pa.Array, source: pa.Field | None, target: pa.Field) -> pa.Array:
+    """Cast a column with its members and items by name; raise ArrowInvalid if a value is lost."""
     wanted = target.type
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), wanted)
-    if part is not None and is_json(target):
-        return to_json_column(column, part, target.name)
-    if part is not None and is_json(part) and pa.types.is_string(wanted):
+    if source is not None and is_json(target):
+        return to_json_column(column, source, target.name)
+    if source is not None and is_json(source) and pa.types.is_string(wanted):
         return unquote_json(column)
-    same = part is None or part.type.equals(wanted, check_metadata=True)
+    same = source is None or source.type.equals(wanted, check_metadata=True)
     if column.type == wanted and same:
         return column
     if column.type == EMPTY_STRUCT and pa.types.is_string(wanted):
@@ -418,7 +392,7 @@ def _cast_nested(column: pa.Array, part: pa.Field | None, target: pa.Field) -> p
     if pa.types.is_struct(wanted):
         present = {child.name.lower(): i for i, child in enumerate(column.type)}
         children = [
-            _cast_nested(pc.struct_field(column, [at]), part and part.type.field(at), child)
+            _cast_nested(pc.struct_field(column, [at]), source and source.type.field(at), child)
             if (at := present.get(child.name.lower())) is not None
             else pa.nulls(len(column), child.type)
             for child in wanted
@@ -426,10 +400,10 @@ def _cast_nested(column: pa.Array, part: pa.Field | None, target: pa.Field) -> p
         return rebuild_nested(column, children, wanted)
     if pa.types.is_list(wanted):
         ((_, values),) = list_children(column)
-        values = _cast_nested(values, part and part.type.value_field, wanted.value_field)
+        values = _cast_nested(values, source and source.type.value_field, wanted.value_field)
         return rebuild_nested(column, [values], wanted)
     if pa.types.is_map(wanted):
         (_, keys), (_, items) = list_children(column)
-        items = _cast_nested(items, part and part.type.item_field, wanted.item_field)
+        items = _cast_nested(items, source and source.type.item_field, wanted.item_field)
         return rebuild_nested(column, [keys.cast(wanted.key_type), items], wanted)
     return column.cast(wanted)

@@ -117,7 +117,7 @@ class Policies:
 
         The config's `merge_keys` go before a batch's own ones.
         """
-        if self.config.mode is not Mode.MERGE or self.config.merge_keys or not self.rules:
+        if self.config.mode is not Mode.MERGE or self.config.merge_keys:
             return batch
         keys = self.rules.rename_keys(batch.key_properties, "to merge by")
         return replace(batch, key_properties=keys)

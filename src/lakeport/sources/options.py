@@ -1,4 +1,4 @@
-"""Options for reading a source, and paths to records within JSON documents."""
+"""Read options of a source, and paths to records within JSON documents."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class ReadOptions:
     sheet: str = ""
 
     def merge_source(self, source: FilesSource) -> ReadOptions:
-        """Return these options together with those that a description of files has.
+        """Return these options with those of `source`; ConfigError if both set the same one.
 
         Raises:
-            ConfigError: both set the same option, or the description has an invalid one.
+            ConfigError: the same; or an option of `source` is invalid.
         """
         from lakeport.sources.files.declared_columns import load_declaration
 
@@ -63,7 +63,7 @@ class ReadOptions:
 
 
 def _parse_csv_options(given: Mapping[str, Any]) -> CsvOptions:
-    """Return the options that a `csv` mapping sets; raise ConfigError for an unknown key."""
+    """Return the CSV options that a mapping sets; ConfigError for an unknown key or bad value."""
     known = [field.name for field in fields(CsvOptions)]
     for name in given:
         if name not in known:
@@ -77,18 +77,15 @@ def _parse_csv_options(given: Mapping[str, Any]) -> CsvOptions:
 
 
 def max_record_mb(config: DestinationConfig) -> int:
-    """Return the largest size of a record in whole MiB, at least 1."""
+    """Return a config's maximum size of a record in whole MiB, rounded down, at least 1."""
     return max(1, int(config.max_record_mb))
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """Split a dotted path, or a JSON pointer, into the names of fields; none for an empty path.
+    """Split a dotted path or a JSON pointer into names; ConfigError if malformed, () if empty.
 
     A JSON pointer begins with a slash, and its names may have dots: `/a.b/items`. In it, `~1` is a
-    slash and `~0` a tilde.
-
-    Raises:
-        ConfigError: a name on a dotted path is empty, or a pointer has a tilde that is neither.
+    slash and `~0` a tilde. Malformed is a dotted path with an empty name, or any other tilde.
 
     >>> parse_path("result.items"), parse_path("/a.b/c~1d")
     (('result', 'items'), ('a.b', 'c/d'))

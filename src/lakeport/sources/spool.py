@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.host.scratch import scratch_folder
 from lakeport.model import Flush, Split
-from lakeport.sources.input.lines import count_lines
 from lakeport.storage.base import create_object
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ class SpoolSegment:
         while stop - start >= self._writer.split_bytes - self._file_bytes:
             reached = start + self._writer.split_bytes - self._file_bytes - 1
             cut = data.index(b"\n", reached, stop) + 1
-            count = count_lines(data, start, cut) if cut < stop else records
+            count = data.count(b"\n", start, cut) if cut < stop else records
             self._add_lines(data, start, cut, count, line, origin)
             self._close_file()
             start, records, line = cut, records - count, line + count

@@ -1,11 +1,11 @@
-"""How one CSV file is written: its dialect, and the formats of its numbers and dates."""
+"""Dialect of a CSV file, the options that set it, and formats of its numbers and dates."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,16 +42,7 @@ class CsvDialect:
     def from_options(cls, options: CsvOptions) -> CsvDialect:
         """Return the dialect that options give without detection: defaults replace each None."""
         plain = options.with_defaults()
-        return cls(
-            delimiter=plain.delimiter or ",",
-            quote=plain.quote or "",
-            escape=plain.escape,
-            comment=plain.comment,
-            null_values=plain.null_values,
-            skip_rows=plain.skip_rows or 0,
-            header=bool(plain.header),
-            encoding=plain.encoding or "utf-8",
-        )
+        return cls(**{field.name: getattr(plain, field.name) for field in fields(cls)})
 
     @property
     def is_native(self) -> bool:
@@ -59,7 +50,9 @@ class CsvDialect:
         return not (self.escape or self.comment)
 
     def describe_differences(self, expected: CsvDialect) -> tuple[str, ...]:
-        """Return a phrase for each part of this dialect that differs from the expected one.
+        """Return a phrase for each part of this dialect that differs from `expected`; () for none.
+
+        Null values, escape and comment are not compared.
 
         >>> found = CsvDialect(delimiter=";", quote="", encoding="cp1252")
         >>> found.describe_differences(CsvDialect())
@@ -87,13 +80,13 @@ class CsvDialect:
 
 
 def _format_character(character: str) -> str:
-    """Return a character in quotes, or `tab`."""
+    """Return a character in quotes, and `tab` for a tab."""
     return {"\t": "tab"}.get(character, repr(character))
 
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    r"""How a CSV source is written. lakeport detects, file by file, what is None.
+    r"""Dialect and value formats of a CSV source; lakeport detects each None, file by file.
 
     Attributes:
         header: whether the first record names the columns; without it they are `column_1`, ...
@@ -131,11 +124,7 @@ class CsvOptions:
     detect: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: CSV can't be read with one of the values.
-        """
+        """Check the values, and normalise `delimiter` and `thousands`; raise ConfigError."""
         if self.delimiter == "\\t":
             object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None:
@@ -165,7 +154,7 @@ class CsvOptions:
             ) from None
 
     def _check_columns(self) -> None:
-        """Raise ConfigError if `columns` has an empty or repeated name, or goes with a header."""
+        """Raise ConfigError if `columns` has an empty or repeated name, or `header` is true."""
         if not self.columns:
             return
         if self.header:
@@ -181,7 +170,7 @@ class CsvOptions:
             )
 
     def _check_number_marks(self) -> None:
-        """Raise ConfigError for unusable marks; replace special spaces by plain ones."""
+        """Check `decimal` and `thousands`; replace special spaces by plain ones, or ConfigError."""
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:
@@ -215,7 +204,7 @@ class CsvOptions:
 
 
 def _check_character(option: str, value: str) -> None:
-    """Raise ConfigError unless the value of an option is one ASCII character."""
+    """Raise ConfigError unless an option's value is one ASCII character, and no line break."""
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ConfigError(
             f"{option} {value!r} of a CSV source is not usable",
@@ -259,10 +248,9 @@ class NumberFormat:
     thousands: str
 
     def describe(self, *, is_whole: bool) -> tuple[str, ...]:
-        """Return phrases for the report of a column in this format; empty for plain numbers.
+        """Return phrases on decimal mark and separator for the report; empty for plain numbers.
 
-        Args:
-            is_whole: whether the column has whole numbers alone, which show no decimal mark.
+        Whole numbers (`is_whole`) show no decimal mark.
         """
         plain = is_whole or self == PLAIN_NUMBER
         mark = () if plain else (f"decimal {_DECIMAL_MARKS[self.decimal]}",)
@@ -279,7 +267,7 @@ class NumberFormat:
         return f"^[+-]?(?:{grouped}[0-9]+)(?:{mark}[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 
     def normalize(self, texts: pa.StringArray) -> pa.StringArray:
-        """Return matching texts with a decimal point and without thousands separators."""
+        """Rewrite texts that match `pattern` with a decimal point and no thousands separators."""
         import pyarrow.compute as pc
 
         if self.thousands:
@@ -305,16 +293,12 @@ NUMBER_FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """Dates in a format of `strptime`; a time of day may follow them.
-
-    Attributes:
-        format: such as `%d.%m.%Y`.
-    """
+    """Dates in a format of `strptime`, such as `%d.%m.%Y`; a time of day may follow them."""
 
     format: str
 
     def describe(self, *, is_whole: bool) -> tuple[str, ...]:
-        """Return a phrase for the report of a column in this format; `is_whole` is ignored."""
+        """Return a phrase on the date format for the report; `is_whole` is ignored."""
         return (f"dates {self.format}",)
 
     @property
@@ -323,7 +307,7 @@ class DateFormat:
         return f"^{_compile_date_format(self.format)[0]}(?:{_time_pattern(self.format)})?$"
 
     def normalize(self, texts: pa.StringArray) -> pa.StringArray:
-        """Return matching texts rewritten as ISO 8601."""
+        """Rewrite texts that match `pattern` as ISO 8601; years 69 to 99 are of the 1900s."""
         import pyarrow.compute as pc
 
         pattern, iso, groups = _compile_date_format(self.format)
@@ -339,17 +323,17 @@ class DateFormat:
 
 
 Format = NumberFormat | DateFormat
-"""How the texts of a column of numbers or dates are written."""
+"""The format of the texts of a column of numbers or dates."""
 
 
 def _time_pattern(format: str) -> str:  # noqa: A002
-    """Return the pattern of a time of day behind a date; empty if the format has its own time."""
+    """Return the regular expression of a time behind a date; empty if `format` has a time."""
     return "" if any(directive in format for directive in _TIME_DIRECTIVES) else _TIME_OF_DAY
 
 
 @lru_cache
 def _compile_date_format(format: str) -> tuple[str, str, int]:  # noqa: A002
-    """Return a format's pattern, its replacement in ISO 8601, and the pattern's group count."""
+    """Return a format's regular expression, its ISO 8601 replacement, and its number of groups."""
     found = re.findall("%.", format)
     at = {part: rf"\{number}" for number, part in enumerate(found, start=1)}
     parts = re.split("(%.)", format)
@@ -363,11 +347,7 @@ def _compile_date_format(format: str) -> tuple[str, str, int]:  # noqa: A002
 
 
 def check_date_format(format: str) -> None:  # noqa: A002
-    """Check that a `strptime` format describes a whole date with directives for numbers.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Raise ConfigError unless a `strptime` format has year, month and day, all as numbers."""
     found = re.findall("%.?", format)
     years = [part for part in found if part in ("%Y", "%y")]
     is_whole_date = len(years) == 1 and all(part in found for part in _DATE_DIRECTIVES)

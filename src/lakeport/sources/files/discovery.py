@@ -389,10 +389,10 @@ def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
     return [
         replace(
             file,
-            name=f"{file.name}!/{member.path}",
-            format=get_format(member.path) or file.format * (len(inside) == 1),
-            bytes=member.bytes,
-            member=member.path,
+            name=f"{file.name}!/{member.filename}",
+            format=get_format(member.filename) or file.format * (len(inside) == 1),
+            bytes=member.file_size,
+            member=member.filename,
         )
         for member in inside
     ]

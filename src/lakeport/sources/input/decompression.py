@@ -57,7 +57,6 @@ HIDDEN = ("_", ".")
 _MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, and one without files
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +82,7 @@ def unpack_limits(config: DestinationConfig) -> UnpackLimits:
 
 
 class ExpansionGuard:
-    """Counts bytes before and after decompression, and raises beyond the limits.
-
-    Args:
-        name: the input's name, for error messages.
-        limits: the limits.
-        packed: the number of packed bytes, if it is known beforehand.
+    """Counter of one input's bytes before and after decompression, which checks the limits.
 
     Attributes:
         packed: the number of packed bytes so far; the caller counts them.
@@ -101,11 +95,7 @@ class ExpansionGuard:
         self._unpacked = 0
 
     def add(self, unpacked: int) -> None:
-        """Count unpacked bytes.
-
-        Raises:
-            SourceError: the input exceeds a limit.
-        """
+        """Count unpacked bytes; raise SourceError if the input exceeds a limit."""
         self._unpacked += unpacked
         size, ratio = self._limits.size, self._limits.ratio
         if size and self._unpacked > size:
@@ -135,7 +125,7 @@ class _Codec(NamedTuple):
 
 
 def _new_zstd_decoder() -> Any:
-    """Return a zstd decoder; raise MissingDependency without the package."""
+    """Return a zstd decoder; raise MissingDependency if `zstandard` is not installed."""
     try:
         import zstandard
     except ImportError:
@@ -146,13 +136,8 @@ def _new_zstd_decoder() -> Any:
     return zstandard.ZstdDecompressor().decompressobj()
 
 
-def _new_gzip_decoder() -> Any:
-    """Return a gzip decoder."""
-    return zlib.decompressobj(31)
-
-
 _CODECS = (
-    _Codec("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _new_gzip_decoder),
+    _Codec("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, partial(zlib.decompressobj, 31)),
     _Codec("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _new_zstd_decoder),
     _Codec("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
     _Codec("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
@@ -160,30 +145,20 @@ _CODECS = (
 
 
 def compression_of(head: bytes) -> str:
-    """Return the name of the compression that a file's first bytes show; empty for none.
-
-    >>> compression_of(bytes([0x1F, 0x8B, 8]))
-    'gzip'
-    >>> compression_of(b'{"type": "RECORD"}')
-    ''
-    """
+    """Return the compression of a file by its first bytes, such as `gzip`; empty for none."""
     kind = _find_codec(head)
     return kind.name if kind else ""
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed, or has a suffix of compressed files.
-
-    Raises:
-        OSError: the file can't be read.
-    """
+    """Whether suffix or first bytes are those of a compression; OSError if it can't be read."""
     promised = any(path.suffix.lower() in kind.suffixes for kind in _CODECS)
     with path.open("rb") as file:
         return promised or _find_codec(file.read(_HEAD)) is not None
 
 
 def _find_codec(head: bytes) -> _Codec | None:
-    """Return the compression of a file by its first bytes, or None."""
+    """Return the codec whose magic number a file's first bytes are; None for none."""
     return next((kind for kind in _CODECS if head.startswith(kind.magic)), None)
 
 
@@ -191,10 +166,6 @@ def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> Bin
     """Open one file, or stdin for `-`, as a stream of decompressed bytes.
 
     Nothing is read before the first `read`, so that a slow pipe does not delay the start.
-
-    Args:
-        source: a path, or `-`.
-        limits: the maximum size and expansion ratio of a compressed file.
 
     Raises:
         SourceError: the file does not exist, can't be read, or is a folder. Reading raises it for
@@ -210,8 +181,8 @@ def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> Bin
 def open_inputs(inputs: Sequence[NamedInput], limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
     """Open several inputs as one stream of decompressed lines; see `open_input`.
 
-    A missing newline at the end of an input is added if another input follows. Each input is opened
-    when its turn comes; that all of them can be opened is checked at once.
+    A missing newline at the end of an input is added if another input follows. All inputs are
+    opened once at the start to see that they can be, and each again when its turn comes.
     """
     for _, opener in inputs:
         opener().close()
@@ -228,12 +199,10 @@ def open_stream(
     name: str = "the stream",
     limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> BinaryIO:
-    """Return a stream of the decompressed bytes of the caller's stream, which stays open.
+    """Return a stream of the decompressed bytes of the caller's binary stream, which stays open.
 
     Args:
-        stream: a binary stream; it is read from its current position.
         name: its name in errors; a suffix says its compression, as a file's does.
-        limits: the maximum size and expansion ratio of a compressed stream.
 
     Raises:
         SourceError: the stream is one of text. Reading raises it for a compression that is corrupt
@@ -344,11 +313,7 @@ class _DecompressedInput:
         self._raw.close()
 
     def _start(self) -> None:
-        """Read the first bytes and choose the decoder.
-
-        Raises:
-            SourceError: the suffix says another compression than the content has.
-        """
+        """Read the first bytes and choose the decoder; raise SourceError if the suffix differs."""
         self._is_started = True
         head = b""
         while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
@@ -364,10 +329,9 @@ class _DecompressedInput:
             self._decompressed_blocks = self._decompress(kind, head)
 
     def _decompress(self, kind: _Codec, data: bytes) -> Iterator[bytes]:
-        """Yield the decompressed blocks of the input, of all its compressed streams in a row.
+        """Yield decompressed blocks; raise SourceError if corrupt, cut off or beyond the limits.
 
-        Raises:
-            SourceError: the input is corrupt, ends early, or exceeds the limits.
+        The input may be several compressed streams in a row.
         """
         decoder = kind.new_decoder()
         self._guard.packed += len(data)
@@ -397,23 +361,11 @@ class _DecompressedInput:
         return data
 
     def _corrupt_error(self, kind: str, reason: str) -> SourceError:
-        """Return the error for a corrupt or cut off compression."""
+        """Return a SourceError that says why the compression is corrupt or cut off."""
         return SourceError(
             f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
             "get the file again; none of its content was trusted",
         )
-
-
-class ArchiveMember(NamedTuple):
-    """A file of an archive.
-
-    Attributes:
-        path: its path in the archive.
-        bytes: its unpacked size.
-    """
-
-    path: str
-    bytes: int
 
 
 def is_archive(head: bytes) -> bool:
@@ -421,18 +373,11 @@ def is_archive(head: bytes) -> bool:
     return head.startswith(_MAGIC)
 
 
-def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[ArchiveMember]:
+def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
     """Return the files of a zip archive, without hidden ones.
 
-    Args:
-        source: the archive, seekable.
-        name: the archive's name, for error messages.
-        limits: the maximum size and expansion ratio of all its files together, by the sizes that
-            the archive names; zipfile unpacks no more than these.
-
     Raises:
-        SourceError: the archive is damaged, a file is encrypted, an archive itself, or compressed
-            with another method than deflate, two files have one name, or the limits are exceeded.
+        SourceError: as for `check_archive`; or a file is an archive itself, or two have one name.
     """
     found = [
         member
@@ -451,14 +396,19 @@ def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Arch
             f"archive {name!r} holds {times} files with the name {double!r}",
             "unpack it, rename one, and give the folder.",
         )
-    return [ArchiveMember(member.filename, member.file_size) for member in found]
+    return found
 
 
 def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return all files of a zip archive, hidden ones, too; see `list_members`.
+    """Return all files of a seekable zip archive, hidden ones, too, once they are checked.
+
+    Args:
+        limits: the maximum size and expansion ratio of all its files together, by the sizes that
+            the archive names; zipfile unpacks no more than these.
 
     Raises:
-        SourceError: the archive is damaged, a file can't be unpacked, or the limits are exceeded.
+        SourceError: the archive is damaged, a file is encrypted or compressed with another method
+            than deflate, or the limits are exceeded.
     """
     with _translate_damage(name), zipfile.ZipFile(source) as archive:
         found = [member for member in archive.infolist() if not member.is_dir()]
@@ -492,16 +442,11 @@ def _check_member(member: zipfile.ZipInfo, name: str) -> None:
 
 
 def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) -> BinaryIO:
-    """Open a file of a zip archive as a stream; reading it raises SourceError if it is damaged.
-
-    Args:
-        source: the archive, seekable; closed with the returned stream.
-        name: the archive's name, for error messages.
-        path: the file's path in the archive.
-        limits: the maximum size and expansion ratio of the file.
+    """Open the file at `path` in a zip archive; closing it closes the seekable `source`, too.
 
     Raises:
-        SourceError: the archive is damaged, or holds no such file.
+        SourceError: the archive is damaged, or holds no such file. Reading raises it for damage,
+            and beyond the limits.
     """
     with ExitStack() as opened:
         opened.callback(source.close)
@@ -517,7 +462,7 @@ def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) ->
             plain = archive.open(member)
         opened.pop_all()
     guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
-    return cast("BinaryIO", io.BufferedReader(_MemberContent(source, plain, name, guard), _CHUNK))
+    return cast("BinaryIO", io.BufferedReader(_MemberContent(source, plain, name, guard), _BLOCK))
 
 
 class _MemberContent(io.RawIOBase):
@@ -549,7 +494,7 @@ class _MemberContent(io.RawIOBase):
 
 @contextmanager
 def _translate_damage(name: str) -> Iterator[None]:
-    """Context manager that turns any other error than ours into "archive is damaged"."""
+    """Context manager that turns errors of zipfile into a SourceError: "archive is damaged"."""
     try:
         yield
     except LakeportError:

@@ -26,17 +26,15 @@ class LineBlock(NamedTuple):
     too_long: bytes | None = None
 
 
-def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterator[LineBlock]:
-    """Yield a stream's content as blocks of whole lines, as many as each read returns.
+def read_blocks(
+    stream: BinaryIO, max_line_bytes: int, chunk_bytes: int = _CHUNK
+) -> Iterator[LineBlock]:
+    """Yield a stream's content as blocks of whole lines; a line over `max_line_bytes` is skipped.
 
-    The buffer is as large as the longest allowed line, so a complete line in it is never longer.
-
-    Args:
-        stream: a binary stream with `readinto1`, `readinto` or `read`.
-        max_line: the maximum length of a line in bytes, without its newline.
-        chunk: the usual size of the buffer in bytes.
+    A block has as many lines as a read returns. The buffer is as large as the longest allowed line,
+    so a complete line in it is never longer. `chunk_bytes` is the usual size of the buffer.
     """
-    usual = min(chunk, max_line + 1)
+    usual = min(chunk_bytes, max_line_bytes + 1)
     fill = get_fill_function(stream)
     data = bytearray(usual)
     held = 0
@@ -55,18 +53,21 @@ def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterato
             yield LineBlock(data, end)
         held = total - end
         data = _move_rest_to_front(data, end, total, usual)
-        if held > max_line:
+        if held > max_line_bytes:
             yield LineBlock(data, 0, too_long=bytes(data[:_HEAD_BYTES]))
             skipping, held = True, 0
         elif held == len(data):
-            data.extend(bytes(min(len(data), max_line + 1 - len(data))))
+            data.extend(bytes(min(len(data), max_line_bytes + 1 - len(data))))
     if held:
         data[held] = 0x0A
         yield LineBlock(data, held + 1, is_cut_off=True)
 
 
 def _move_rest_to_front(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
-    """Move an incomplete line to the front of the buffer; return a smaller buffer if it fits."""
+    """Move an incomplete line to the front; return the buffer, or one of `usual` bytes if it fits.
+
+    Only a buffer that has grown is replaced.
+    """
     if len(data) > usual and stop - start < usual:
         smaller = bytearray(usual)
         smaller[: stop - start] = data[start:stop]
@@ -77,9 +78,9 @@ def _move_rest_to_front(data: bytearray, start: int, stop: int, usual: int) -> b
 
 
 def get_fill_function(stream: BinaryIO) -> Callable[[memoryview], int | None]:
-    """Return a function that reads a stream into a buffer and returns the bytes read, 0 at the end.
+    """Return a function that fills a buffer from a stream; it returns the bytes read, 0 at the end.
 
-    The function returns what is available, if the stream's methods allow that.
+    It uses the first method of the stream among `readinto1`, `readinto` and `read`.
     """
     for name in ("readinto1", "readinto"):
         if method := getattr(stream, name, None):
@@ -99,19 +100,11 @@ def _fill_buffer(fill: Callable[[memoryview], int | None], data: bytearray, star
         return fill(view) or 0
 
 
-def count_lines(data: bytes | bytearray, start: int, stop: int) -> int:
-    """Count the newlines from `start` to `stop` in a buffer."""
-    return data.count(b"\n", start, stop)
-
-
 def find_line_end(data: bytes | bytearray, start: int, stop: int, lines: int) -> int:
-    r"""Return the offset behind the `lines`-th line from `start`.
+    r"""Return the offset behind `lines` lines from `start` on; ValueError if `stop` comes first.
 
     >>> find_line_end(b"a\nbb\nccc\n", 0, 9, 2)
     5
-
-    Raises:
-        ValueError: there are fewer lines before `stop`.
     """
     for _ in range(lines):
         start = data.index(b"\n", start, stop) + 1

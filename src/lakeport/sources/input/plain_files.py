@@ -75,10 +75,9 @@ _FEW = 0.1
 
 
 def is_packed(file: SourceFile) -> bool:
-    """Whether a file is compressed or in an archive, so that it can't be read by byte range.
+    """Whether a file is compressed or in an archive; raise SourceError if it can't be read.
 
-    Raises:
-        SourceError: the file is absent or can't be read.
+    Such a file can't be read by byte range.
     """
     if file.member:
         return True
@@ -88,10 +87,9 @@ def is_packed(file: SourceFile) -> bool:
 
 
 def _open_only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:
-    """Open the one file of a zip archive whose name does not end in `.zip`.
+    """Open the only file of a zip archive; raise SourceError if there are several, or none.
 
-    Raises:
-        SourceError: the archive is damaged, or holds another number of files.
+    The archive's name does not end in `.zip`.
     """
     name = PurePosixPath(file.name).name
     found = list_members(archive, name, limits)
@@ -100,15 +98,11 @@ def _open_only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits)
             f"archive {name!r} holds {len(found)} files instead of one",
             "rename it to end in `.zip`, and all of them are landed.",
         )
-    return open_member(archive, file.uri, found[0].path, limits)
+    return open_member(archive, file.uri, found[0].filename, limits)
 
 
 def detect_stored_encoding(file: SourceFile) -> str:
-    """Detect the encoding of an uncompressed file by its first MiB.
-
-    Raises:
-        SourceError: the file is absent or can't be read.
-    """
+    """Detect an uncompressed file's encoding by its first MiB; SourceError if it can't be read."""
     with file.open() as source:
         return detect_encoding(source.read(SAMPLE_BYTES))
 
@@ -132,11 +126,8 @@ def spool_plain(
     """Copy a file's content to the spool, decompressed and as UTF-8; return the copy.
 
     Args:
-        file: the file.
-        spool: takes the copy.
         number: the file's number in the load, for the copy's name.
         encoding: the content's encoding, as Python names it; None to detect it.
-        limits: the maximum size and expansion ratio of a compressed file.
 
     Raises:
         SourceError: the file can't be read, is not text in `encoding`, or exceeds the limits.
@@ -167,7 +158,7 @@ def spool_plain(
 
 @contextmanager
 def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
-    """Open a file's content, decompressed."""
+    """Open a file's content, decompressed; of a zip archive its only file, else SourceError."""
     with file.open(limits) as stored:
         packed = False
         if not file.member:
@@ -182,10 +173,9 @@ def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]
 
 
 def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    """Yield `begin` and the rest of a stream as UTF-8.
+    """Yield `begin` and the rest of `source` as UTF-8; raise SourceError for undecodable bytes.
 
-    Raises:
-        SourceError: the bytes are not text in `encoding`; `name` is the file in the message.
+    UTF-8 is not decoded. `name` is the file's in the error.
     """
     if is_utf8(encoding):
         if begin:
@@ -215,7 +205,7 @@ def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iter
 
 
 def detect_encoding(sample: bytes) -> str:
-    r"""Return the encoding of the text that begins with `sample`, as Python names it.
+    r"""Return the encoding of the text that begins with `sample`; `utf-8` if none is certain.
 
     A byte order mark, valid UTF-8, or NULs in every other byte (UTF-16) decide. Other text is
     Windows-1252 if it looks like a Western language in it: single Western letters and signs among
@@ -236,9 +226,9 @@ def detect_encoding(sample: bytes) -> str:
 
 
 def _is_utf8(sample: bytes) -> bool:
-    """Whether a sample is valid UTF-8; its last character may be cut."""
+    """Whether a sample is valid UTF-8; one of `SAMPLE_BYTES` may end within a character."""
     try:
-        whole = len(sample) < SAMPLE_BYTES  # else the last character may be cut
+        whole = len(sample) < SAMPLE_BYTES
         codecs.getincrementaldecoder("utf-8")("strict").decode(sample, final=whole)
     except UnicodeDecodeError:
         return False
@@ -246,7 +236,7 @@ def _is_utf8(sample: bytes) -> bool:
 
 
 def _detect_utf16(sample: bytes) -> str:
-    """Return the byte order of UTF-16 text without a mark, or an empty text if it is none."""
+    """Return `utf-16-le` or `utf-16-be` for UTF-16 text without a mark; empty for other text."""
     halves = sample[0::2], sample[1::2]
     even, odd = (half.count(0) / max(1, len(half)) for half in halves)
     for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
@@ -260,14 +250,10 @@ def _detect_utf16(sample: bytes) -> str:
 
 
 def contradicts_encoding(encoding: str, sample: bytes) -> bool:
-    r"""Whether a text is not in `encoding`, although its bytes could be decoded that way.
+    r"""Whether `encoding` is wrong: UTF-16 or UTF-32 for text without NULs, 8-bit for valid UTF-8.
 
     UTF-16 and UTF-32 have a NUL in every line break. Text whose bytes beyond ASCII are all valid
     UTF-8 is in no encoding of single bytes.
-
-    Args:
-        encoding: an encoding that Python knows.
-        sample: the first bytes of the text.
 
     >>> contradicts_encoding("utf-16-le", b"a,b\n"), contradicts_encoding("cp1252", "é".encode())
     (True, True)
@@ -285,7 +271,7 @@ def contradicts_encoding(encoding: str, sample: bytes) -> bool:
 
 
 def guess_western_encoding(text: bytes) -> str:
-    """Return `cp1252` if bytes that are not UTF-8 look like Western text in it; else empty."""
+    """Return `cp1252` if bytes look like Western text in it; empty for UTF-8 and other text."""
     known = text.decode("utf-8", "surrogateescape")
     strange = sum(1 for c in known if "\udc80" <= c <= "\udcff")
     proper = sum(1 for c in known if c > "\x7f") - strange
@@ -305,6 +291,6 @@ def guess_western_encoding(text: bytes) -> str:
 
 
 def _is_western(word: str) -> bool:
-    """Whether a language of Western Europe has all letters of a word."""
+    """Whether one language of Western Europe has all letters of a word; True for ASCII alone."""
     letters = {letter for letter in word.lower() if letter > "\x7f"}
     return any(letters <= alphabet for alphabet in _ALPHABETS)

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from lakeport.errors import SourceError
 from lakeport.scrub import scrub
 from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
-from lakeport.sources.input.lines import count_lines, read_blocks
+from lakeport.sources.input.lines import read_blocks
 from lakeport.sources.singer.messages import BatchMessage
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
@@ -182,7 +182,7 @@ def _read_lines(opened: BinaryIO, max_record_mb: int) -> Iterator[BatchLines]:
             data, end = block.data, block.end
             marked = data.find(b"\n" + _BOM, 0, end) >= 0
             if data[0] == ord("{") and not marked and not _BLANK_LINE.search(data, 0, end):
-                count = count_lines(data, 0, end)
+                count = data.count(b"\n", 0, end)
                 yield BatchLines(data, end, count, line)
                 line += count
                 continue

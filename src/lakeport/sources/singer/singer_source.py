@@ -24,7 +24,7 @@ from lakeport.host.activity import set_progress
 from lakeport.model import Batch, Flush, Mode, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.sources.input.decompression import unpack_limits
-from lakeport.sources.input.lines import LineBlock, count_lines, find_line_end, read_blocks
+from lakeport.sources.input.lines import LineBlock, find_line_end, read_blocks
 from lakeport.sources.options import max_record_mb
 from lakeport.sources.singer.batch_files import BatchLines, default_batch_roots, read_batch_files
 from lakeport.sources.singer.messages import (
@@ -226,7 +226,7 @@ class BatchCollector:
         """
         if self._bytes + end - start >= self._flush_bytes:
             end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
-            count = count_lines(data, start, end)
+            count = data.count(b"\n", start, end)
         if self._rows + count > self._flush_rows:
             count = self._flush_rows - self._rows
             end = find_line_end(data, start, end, count)
