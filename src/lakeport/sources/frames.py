@@ -66,7 +66,7 @@ def is_spark_frame(value: object) -> bool:
 
 
 def _get_frame_kind(value: object) -> str:
-    """Return the kind of a frame, one of `_CLASSES` or stream or records; empty if it is none."""
+    """Return a frame's kind: one of `_CLASSES`, "stream" or "records"; empty for other values."""
     for cls in type(value).__mro__:
         library = cls.__module__.partition(".")[0]
         kind = _CLASSES.get((library, cls.__name__))
@@ -93,7 +93,6 @@ def frame_flushes(
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
             RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), an object with
             `__arrow_c_stream__`, or mappings in a list or from a generator.
-        stream: the stream's name.
         folder: the spool's folder; every task must see it, or its files are uploaded.
         split_bytes: about how many bytes one task reads.
         digest: whether to compute `Batch.digest`; over the spooled rows it depends on their order.
@@ -115,9 +114,9 @@ def frame_flushes(
         raise SourceError(
             "the frame is a stream, which has no end", "land it with `lakeport.land_stream`."
         )
-    opaque = {name for name, type_ in declared.items() if isinstance(type_, pa.JsonType)}
-    numbers = {name for name, type_ in declared.items() if any(of(type_) for of in _NUMBERS)}
-    records = RecordOptions(stream, max_columns, frozenset(opaque), frozenset(numbers))
+    json = frozenset(name for name, type_ in declared.items() if isinstance(type_, pa.JsonType))
+    numeric = frozenset(n for n, type_ in declared.items() if any(of(type_) for of in _NUMBERS))
+    records = RecordOptions(stream, max_columns, json, numeric)
 
     def flushes() -> Iterator[Flush]:
         if kind == "spark":
@@ -131,7 +130,7 @@ def frame_flushes(
 
 
 def _make_spark_batch(frame: Any, stream: str, digest: bool) -> Batch:
-    """Return the batch of a Spark DataFrame, with the types that tables have."""
+    """Return the batch of a Spark DataFrame, cast to types that tables have. Spools nothing."""
     found = void_marked(frame)
     plain = normalise_frame(found, stream)
     return Batch(
@@ -151,7 +150,7 @@ def _spool_batch(
     split_bytes: int,
     digest: bool,
 ) -> Batch:
-    """Write a frame's rows to Arrow IPC streams of about `split_bytes` each."""
+    """Write a frame's rows to Arrow IPC files of about `split_bytes` each; return their batch."""
     check_column_names(stream, schema.names)
     opened = normalise_schema(schema, keep_untyped=True)
     paths: list[Path] = []
@@ -184,7 +183,7 @@ def _spool_batch(
 def _open_frame(
     frame: Any, kind: str, folder: Path, records: RecordOptions
 ) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the schema and the record batches of a frame that is not Spark's.
+    """Return the schema and the record batches of a frame that is not Spark's; records are spilled.
 
     Raises:
         SourceError: a column's type can't be read, or records have none that holds all values.
@@ -222,7 +221,7 @@ def _open_arrow_stream(frame: Any) -> pa.RecordBatchReader:
 
 
 def _refuse_objects(schema: Mapping[str, Any]) -> None:
-    """Raise SourceError for a Polars column of Python objects, which Arrow gets as addresses."""
+    """Raise SourceError if a Polars column holds Python objects: Arrow gets their addresses."""
     for name, type_ in schema.items():
         if str(type_) == "Object":
             raise SourceError(
@@ -232,7 +231,7 @@ def _refuse_objects(schema: Mapping[str, Any]) -> None:
 
 
 def _open_lazy(frame: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the schema and the record batches of a Polars LazyFrame, collected part by part."""
+    """Return a Polars LazyFrame's schema, and an iterator that collects its rows part by part."""
     schema = frame.collect_schema().to_frame().to_arrow().schema
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -260,7 +259,7 @@ def _rebatch(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def _concat_batches(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return one batch with the rows of several, whose dictionaries may differ."""
+    """Return one batch with the rows of several; dictionaries that differ are unified."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts, schema).unify_dictionaries().combine_chunks()
@@ -343,38 +342,28 @@ def pandas_batches(
 
 
 def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
-    """Return the Arrow type of a pandas column; of Python objects it depends on all values."""
+    """Return the Arrow type of a pandas column; check all values of a column of Python objects."""
     values = getattr(column.dtype, "categories", column)
     if values.dtype == object:
         check_values(name, values, replace(options, pandas=True))
     return _to_arrow(name, column if column.dtype == object else column[:0], None).type
 
 
-def _mixed_types_error(name: str) -> SourceError:
-    """Return the error for a pandas column that mixes types."""
-    return SourceError(
-        f"column {name!r} of the frame mixes values that no one type holds",
-        "convert it to one type first, for example with `astype`.",
-    )
-
-
-def _unsupported_type(name: str, column: Any) -> SourceError:
-    """Return the error for a pandas column of a type that tables lack."""
-    return SourceError(
-        f"column {name!r} of the frame has type {column.dtype}, which tables don't have",
-        "convert the column in the source (for example to text), or leave it out.",
-    )
-
-
 def _to_arrow(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
-    """Convert values of a pandas column to Arrow; raise SourceError if no type holds them all."""
+    """Convert a pandas column to Arrow; None infers the type. Raise SourceError if none fits."""
     try:
         with translate_arrow_limits(f"column {name!r} of the frame"):
             array = pa.array(values, type=type_, from_pandas=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         if values.dtype != object and not len(values):
-            raise _unsupported_type(name, values) from error
-        raise _mixed_types_error(name) from error
+            raise SourceError(
+                f"column {name!r} of the frame has type {values.dtype}, which tables don't have",
+                "convert the column in the source (for example to text), or leave it out.",
+            ) from error
+        raise SourceError(
+            f"column {name!r} of the frame mixes values that no one type holds",
+            "convert it to one type first, for example with `astype`.",
+        ) from error
     if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
         raise SourceError(
             f"column {name!r} of the frame holds periods, which tables don't have",

@@ -42,7 +42,7 @@ _MAX_FIRST_LINE = 4 << 20
 
 @dataclass
 class OpenedSource:
-    """An opened source, which is iterated over its flushes.
+    """Flushes of an opened source, and functions for its streams, spooled files and connection.
 
     Attributes:
         flushes: the source's flushes, in order.
@@ -140,7 +140,7 @@ class SourceOpener:
         return self.config.model_copy(update={"mode": self.tables.mode})
 
     def _check_options(self, format_: str) -> None:
-        """Raise ConfigError if an option for another format than `format_` is given."""
+        """Raise ConfigError if an option for another format than `format_` is set."""
         for name, given, formats in (
             ("records_path", self.options.records_path, ("json", "jsonl")),
             ("sheet", self.options.sheet, ("xlsx",)),
@@ -153,7 +153,7 @@ class SourceOpener:
                 )
 
     def _refuse_metadata(self) -> None:
-        """Raise ConfigError if record metadata is asked for: only Singer messages have it."""
+        """Raise ConfigError if `add_record_metadata` is set; Singer sources alone allow it."""
         if self.config.add_record_metadata:
             raise ConfigError(
                 "`add_record_metadata` adds what Singer's messages tell, and this source has none",
@@ -172,7 +172,7 @@ class SourceOpener:
             )
 
     def _open_names(self, names: list[str]) -> OpenedSource:
-        """Open files, folders and globs, or standard input."""
+        """Open files, folders and globs, or standard input; recognise Singer files."""
         options, limits = self.options, self._unpack_limits
         self._check_spool()
         if names == [STDIN]:
@@ -201,7 +201,7 @@ class SourceOpener:
         return self._open_singer(lines, origin, name=name, size=size)
 
     def _open_new_files(self, source: FilesSource) -> OpenedSource:
-        """Open the files that the table has not loaded; return an empty source without any."""
+        """Open the files that the table has not loaded; without any, one empty flush."""
         from lakeport.sources.files.new_files import open_new_files, singer_files_error
 
         self._check_spool()
@@ -255,7 +255,7 @@ class SourceOpener:
         )
 
     def _open_tap(self, source: TapSource) -> OpenedSource:
-        """Start a tap with the STATE that its tables hold, and open its output."""
+        """Start a tap with the STATE of its tables' bookmarks, and open its output."""
         tables = self.tables
         memory = TapBookmarks(source.name or source.program, tables.storage, tables.open_memory)
         process = TapProcess(source, memory.state, self.spool.folder, self.check)
@@ -278,7 +278,7 @@ class SourceOpener:
         return OpenedSource(file_flushes(found), name=stream, bytes=size)
 
     def _open_frame(self, frame: Any) -> OpenedSource:
-        """Open a frame or records; see `frame_flushes`."""
+        """Open a frame or records; raise ConfigError without a table name. See `frame_flushes`."""
         from lakeport.sources.files.declared_columns import column_types
         from lakeport.sources.frames import frame_flushes, is_spark_frame
 
@@ -330,7 +330,7 @@ class SourceOpener:
 
 
 def _are_singer_files(names: Sequence[str]) -> bool:
-    """Whether all names are local files that begin with a SCHEMA or STATE message."""
+    """Whether all names are readable local files whose first line is a SCHEMA or STATE message."""
     for name in names:
         if not Path(name).is_file() or name.endswith((".csv", ".tsv", ".parquet")):
             return False
@@ -370,7 +370,7 @@ def _get_file_names(source: Any) -> list[str] | None:
 
 
 def _get_only_name(tables: Mapping[str, str]) -> str:
-    """Return the name of a source's one table; raise ConfigError if it has several."""
+    """Return the name of a source's only table; raise ConfigError if it has several."""
     if len(tables) > 1:
         raise ConfigError("rows of several tables have no name of their own", "give `table`.")
     return next(iter(tables))

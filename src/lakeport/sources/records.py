@@ -53,18 +53,17 @@ class RecordOptions:
     """Options for converting records to columns.
 
     Attributes:
-        stream: the stream's name.
         max_columns: the maximum number of columns, and of members of an object.
-        opaque: columns that are kept as JSON text, whatever they hold.
-        numbers: columns with a declared numeric type; numbers without a common type are kept as
-            text there, to be cast later.
+        json_columns: columns that are kept as JSON text, whatever they hold.
+        numeric_columns: columns with a declared numeric type; numbers without a common type are
+            kept as text there, to be cast later.
         pandas: whether NaN, NaT and NA are null.
     """
 
     stream: str = "records"
     max_columns: int = 5000
-    opaque: frozenset[str] = frozenset()
-    numbers: frozenset[str] = frozenset()
+    json_columns: frozenset[str] = frozenset()
+    numeric_columns: frozenset[str] = frozenset()
     pandas: bool = False
 
 
@@ -72,15 +71,13 @@ DEFAULT_OPTIONS = RecordOptions()
 
 
 def record_batches(
-    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = DEFAULT_OPTIONS
+    records: Iterable[Any], folder: Path, batch_rows: int, options: RecordOptions = DEFAULT_OPTIONS
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema of all records, and the records in batches; a missing key is null.
+    """Spill records to files; return their schema and a reader of batches. Absent keys are null.
 
     Args:
-        records: mappings with texts as keys.
         folder: an existing folder, for the parts of the first pass.
-        rows: the maximum number of records in memory.
-        options: options of the conversion.
+        batch_rows: the maximum number of records in memory.
 
     Raises:
         SourceError: there is no record, one is no mapping, or no type holds all values of a
@@ -89,9 +86,9 @@ def record_batches(
     schema = pa.schema([])
     paths: list[Path] = []
     waiting = iter(records)
-    while part := list(islice(waiting, rows)):
-        batch = _build_batch(part, len(paths) * rows, options)
-        schema = _join_schemas(schema, batch.schema, options.numbers)
+    while part := list(islice(waiting, batch_rows)):
+        batch = _build_batch(part, len(paths) * batch_rows, options)
+        schema = _join_schemas(schema, batch.schema, options.numeric_columns)
         check_column_count(options.stream, schema, options.max_columns, complete=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with create_private_file(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
@@ -121,14 +118,16 @@ def record_batches(
     return schema, batches()
 
 
-def _build_batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.RecordBatch:
-    """Convert some records to a batch; `before` records came earlier.
+def _build_batch(
+    records: Sequence[Any], records_before: int, options: RecordOptions
+) -> pa.RecordBatch:
+    """Convert some records to a batch; errors count records from `records_before` + 1.
 
     Raises:
         SourceError: a record is no mapping, a key is no text, or no type holds a column's values.
     """
     names: dict[str, None] = {}
-    for number, record in enumerate(records, before + 1):
+    for number, record in enumerate(records, records_before + 1):
         if not isinstance(record, Mapping):
             raise SourceError(
                 f"record {number} is of type {type(record).__name__!r}, no mapping",
@@ -145,21 +144,21 @@ def _build_batch(records: Sequence[Any], before: int, options: RecordOptions) ->
     columns = []
     for name in names:
         values = [record.get(name) for record in records]
-        known = name in options.opaque
-        columns.append(
-            _json_column(name, values) if known else _build_column(name, values, options)
-        )
+        if name in options.json_columns:
+            columns.append(_json_column(name, values))
+        else:
+            columns.append(_build_column(name, values, options))
     if not columns:  # a batch has as many rows as its columns
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
-    fields = [
-        pa.field(name, column.type, metadata=JSON_METADATA if name in options.opaque else None)
-        for name, column in zip(names, columns, strict=True)
-    ]
+    fields = []
+    for name, column in zip(names, columns, strict=True):
+        metadata = JSON_METADATA if name in options.json_columns else None
+        fields.append(pa.field(name, column.type, metadata=metadata))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _json_column(name: str, values: list[Any]) -> pa.Array:
-    """Return values as JSON text; raise SourceError if JSON can't represent one."""
+    """Return values as an array of JSON text; raise SourceError if JSON can't represent one."""
     try:
         texts = [
             None if v is None else json.dumps(v, ensure_ascii=False, allow_nan=False)
@@ -174,8 +173,8 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
 
 
 def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
-    """Return values as an Arrow array that holds each exactly; raise SourceError if none does."""
-    if name in options.numbers and _needs_text(values):
+    """Return values as an Arrow array that holds each exactly; raise SourceError without one."""
+    if name in options.numeric_columns and _needs_text(values):
         return pa.array(map(_format_number, values), pa.string())
     check_values(name, values, options)
     try:
@@ -190,7 +189,7 @@ def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Ar
 
 
 def _needs_text(values: Sequence[Any]) -> bool:
-    """Whether values are finite numbers that one numeric type may not hold exactly."""
+    """Whether values are finite numbers, of several types or beyond 2^53, to be kept as text."""
     present = [value for value in values if value is not None]
     kinds = {type(value) for value in present}
     large = any(isinstance(value, int) and abs(value) > _EXACT for value in present)
@@ -215,8 +214,6 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
 
     Args:
         name: the path of the values, for error messages.
-        values: the values of one column, member or list.
-        options: options of the conversion.
         depth: the number of levels above these values.
     """
     if depth > _MAX_DEPTH:
@@ -259,7 +256,7 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
 
 
 def _drop_nulls(values: Iterable[Any], pandas: bool) -> list[Any]:
-    """Return the values that are not None; of pandas also without NaN, NaT and NA."""
+    """Return the values that are not None; with `pandas`, drop NaN, NaT and NA, too."""
     present = [value for value in values if value is not None]
     kinds = {*map(type, present)} if pandas else set()
     null = {kind for kind in kinds if kind.__name__ in ("NAType", "NaTType")}
@@ -294,18 +291,18 @@ def translate_arrow_limits(subject: str) -> Iterator[None]:
         ) from None
 
 
-def _mixed_types_error(name: str, what: str) -> SourceError:
-    """Return the error for values of several types, which `what` names."""
+def _mixed_types_error(name: str, types: str) -> SourceError:
+    """Build the error for a column of several types, which `types` names."""
     return SourceError(
-        f"column {name!r} mixes values that no one type holds: {what}",
+        f"column {name!r} mixes values that no one type holds: {types}",
         "give all of them a zone, or none."
-        if what == _ZONES
+        if types == _ZONES
         else "convert them to one type first.",
     )
 
 
 def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Cast a part's column to the field's type; raise SourceError if a value would change."""
+    """Cast a spilled column to the field's type; raise SourceError if a value would change."""
     try:
         same = column.type.equals(field.type)
         return column if same else widen_integers(column, field.type).cast(field.type)
@@ -317,15 +314,13 @@ def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from error
 
 
-def _join_schemas(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Schema:
+def _join_schemas(one: pa.Schema, other: pa.Schema, numeric_columns: Collection[str]) -> pa.Schema:
     """Return a schema with the columns of both, each of a type that holds the values of both.
 
     Whole numbers and fractions become fractions, times with zones become times in UTC.
 
     Args:
-        one: a schema.
-        other: a schema.
-        numbers: columns of a declared numeric type, which are text if they are in one schema.
+        numeric_columns: columns of a declared numeric type; one that is text in a schema is text.
 
     Raises:
         SourceError: no type holds the values of a column in both.
@@ -335,7 +330,7 @@ def _join_schemas(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) ->
     for i, field in enumerate(other):
         if field.name in known:
             kinds = (one.field(field.name).type, field.type)
-            if field.name in numbers and any(map(pa.types.is_string, kinds)):
+            if field.name in numeric_columns and any(map(pa.types.is_string, kinds)):
                 one = one.set(one.get_field_index(field.name), field.with_type(pa.string()))
                 other = other.set(i, field.with_type(pa.string()))
                 continue

@@ -30,7 +30,7 @@ _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 class ContentDigest:
-    """Digest of the bytes that are read of one split, in order or in parts."""
+    """SHA-256 of the bytes read of one split, in order or in parts; threads may add parts."""
 
     def __init__(self) -> None:
         self._ordered = hashlib.sha256()
@@ -39,12 +39,12 @@ class ContentDigest:
         self._lock = threading.Lock()
 
     def add(self, data: bytes) -> None:
-        """Add the next bytes of those that are read one after the other."""
+        """Add the next bytes of an in-order read."""
         self._ordered.update(data)
         self._bytes += len(data)
 
     def add_part(self, offset: int, data: bytes) -> None:
-        """Add bytes from an offset in the file; the order of calls makes no difference."""
+        """Add bytes read at an offset, in any order of calls and from any thread."""
         part = hashlib.sha256(offset.to_bytes(8, "big"))
         part.update(data)
         with self._lock:  # several threads come in any order: a sum does not depend on it
@@ -64,7 +64,7 @@ _current: ContextVar[ContentDigest | None] = ContextVar("lakeport_content", defa
 
 @contextmanager
 def digest_reads() -> Iterator[ContentDigest]:
-    """Digest what this thread reads of files from `hash_reads` while the body runs."""
+    """Context manager: digest what this thread reads of files from `hash_reads` in the body."""
     content, before = ContentDigest(), _current.get()
     _current.set(content)
     try:
@@ -79,10 +79,9 @@ def is_digesting() -> bool:
 
 
 def hash_reads(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
-    """Wrap a file so that `digest_reads` digests its bytes; return the file itself outside of it.
+    """Wrap an open file so that `digest_reads` digests its bytes; outside of it return the file.
 
     Args:
-        file: open for reading.
         in_order: it is read from one place on; otherwise in any order, by one thread at a time.
     """
     content = _current.get()
@@ -128,10 +127,9 @@ class _DigestedFile(io.RawIOBase):
 
 
 def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
-    """Open a split's file, seekable and at its beginning.
+    """Open a split's file for reading, seekable and at its beginning; see `hash_reads`.
 
     Args:
-        split: names the file.
         in_order: it will be read from one place on; otherwise in any order.
 
     Raises:
@@ -145,7 +143,7 @@ def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
 
 @contextmanager
 def open_range(split: Split) -> Iterator[BinaryIO]:
-    """Open a split's file where the split begins; see `open_split`.
+    """Context manager that opens a split's file and seeks to the split's first byte.
 
     Raises:
         SourceError: the file can't be read.
@@ -164,11 +162,7 @@ def open_range(split: Split) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredReader:
-    """Base of readers whose inputs declare their columns' types, so that no record is bad.
-
-    Attributes:
-        schema: the columns to yield.
-    """
+    """Base of readers whose inputs declare their columns' types, so that no record is bad."""
 
     schema: pa.Schema
 
@@ -177,35 +171,30 @@ class DeclaredReader:
         return self
 
     def add_columns(self, unknown: Mapping[str, pa.DataType]) -> Self:
-        """Return the same reader with these undeclared columns behind the others."""
+        """Return the same reader with undeclared columns added behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
 
 @dataclass(frozen=True, slots=True)
 class InMemoryReader(DeclaredReader):
-    """Reader of rows that are in memory; implements `lakeport.model.Reader`.
-
-    Attributes:
-        rows: all rows, whichever split is read.
-    """
+    """Reader that yields the same in-memory rows for every split."""
 
     rows: pa.Table
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in batches."""
+        """Yield all rows in batches, whichever the split."""
         yield from self.rows.to_batches()
 
     def scan(self, split: Split) -> Scan:
-        """Count the rows."""
+        """Return the number of rows, whichever the split."""
         return Scan(self.rows.num_rows)
 
 
 class Footer(NamedTuple):
-    """Columns, size of parts and number of rows of one file, by its metadata. Picklable.
+    """Columns, size of parts and number of rows of one file, from its metadata. Picklable.
 
     Attributes:
-        file: the file.
         schema: its columns, with the types that they have in the file.
         parts: about how many bytes each part has that can be read by itself, such as a row group.
         rows: the number of rows; -1 if the metadata do not say.
@@ -219,11 +208,7 @@ class Footer(NamedTuple):
 
 @contextmanager
 def explain_read_errors(uri: str, format_: str) -> Iterator[None]:
-    """Turn errors of a format's library into a SourceError that names the file and the format.
-
-    Raises:
-        SourceError: the body failed to read the file.
-    """
+    """Context manager: turn a format library's errors into SourceError naming file and format."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
@@ -236,7 +221,7 @@ def explain_read_errors(uri: str, format_: str) -> Iterator[None]:
 
 @contextmanager
 def name_file_in_errors(uri: str) -> Iterator[None]:
-    """Add the file's name to a SourceError of the body, which names a column alone."""
+    """Context manager: prefix the message of a SourceError of the body with the file's name."""
     try:
         yield
     except SourceError as error:
@@ -246,11 +231,9 @@ def name_file_in_errors(uri: str) -> Iterator[None]:
 def align_batch(
     batch: pa.RecordBatch, schema: pa.Schema, mixed: Collection[str] = ()
 ) -> pa.RecordBatch:
-    """Return a batch's columns in the schema's order and types; a missing column is null.
+    """Return a file's batch in the schema's column order and types; a missing column is null.
 
     Args:
-        batch: as the file has it.
-        schema: the columns to return.
         mixed: columns with a declared type that have other types in other files.
 
     Raises:
@@ -279,12 +262,9 @@ def align_batch(
 
 
 def _check_values(batch: pa.RecordBatch) -> None:
-    """Check that texts are UTF-8, and that decimals have no more digits than their type.
+    """Raise SourceError for text that is not UTF-8, and decimals with more digits than their type.
 
     Readers of the table rely on both, and Arrow takes values from the file without a check.
-
-    Raises:
-        SourceError: a value is invalid; the message names the column.
     """
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for path, leaf in iterate_leaves(array, name):

@@ -41,7 +41,7 @@ _THREADS = 4
 LINES = ".lines"
 TIMES = ".times"
 
-_PAIR = struct.Struct("<QQ")
+_PAIR = struct.Struct("<QQ")  # of a sidecar: a record's ordinal, and the value from it on
 
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
@@ -52,7 +52,7 @@ _REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
 
 @dataclass(frozen=True, slots=True)
 class SpoolLocation:
-    """Where the files of a spool lie. Picklable, because tasks write to it, too.
+    """Folder or store that holds the files of a spool. Picklable: tasks write to it, too.
 
     Attributes:
         folder: an empty private folder: the spool itself, or files to be moved to `storage`.
@@ -72,14 +72,14 @@ class SpoolLocation:
             return self.storage is not None
         return self.local or (self.mount is not None and Path(uri).is_relative_to(self.mount))
 
-    def new_name(self, number: int, name: str) -> str:
-        """Return a key in the store, or a local path, that is new at each call."""
-        unique = f"{number:06d}-{secrets.token_hex(4)}-{name}"
+    def new_name(self, file_number: int, name: str) -> str:
+        """Return a unique store key or local path that begins with a file number."""
+        unique = f"{file_number:06d}-{secrets.token_hex(4)}-{name}"
         return unique if self.storage is not None else str(self.folder / unique)
 
     @contextmanager
     def create_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file named by `new_name` for writing; it is complete once the body has ended.
+        """Context manager that creates the file `name` for writing, complete once the body ends.
 
         Raises:
             DestinationError: the store refuses.
@@ -93,7 +93,7 @@ class SpoolLocation:
 
 
 def parse_spool_number(name: str) -> int:
-    """Return the number that `SpoolLocation.new_name` put into a key, a path, or a URI.
+    """Return the file number that `SpoolLocation.new_name` put into a key, path or URI.
 
     >>> parse_spool_number("/spool/000012-9f3c01ab-a.csv")
     12
@@ -102,17 +102,16 @@ def parse_spool_number(name: str) -> int:
 
 
 def create_private_file(path: Path) -> BinaryIO:
-    """Create a file that only this user can read; never follow a link, never overwrite a file."""
+    """Create a file only this user can read; raise OSError if the path exists or is a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK)
 
 
 @contextmanager
 def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocation]:
-    """Create a spool for one run; remove its files once the body has ended.
+    """Context manager that creates one run's spool, and deletes its files when the body ends.
 
     Args:
-        config: the target's: its `spool_dir`, `spool_uri` and credentials.
         engine: runs the tasks; if they run on this machine, `spool_uri` is not used.
 
     Raises:
@@ -129,7 +128,7 @@ def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocat
 
 
 def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
-    """Return the mounted folder or the store that `spool_uri` names; (None, None) if not set.
+    """Return the mounted folder or the store that `spool_uri` names; (None, None) if it is not set.
 
     Raises:
         ConfigError: `spool_uri` names a folder that does not exist, or no store.
@@ -153,22 +152,14 @@ def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage 
 
 
 def _empty_storage(storage: Storage) -> None:
-    """Delete all objects of a spool; those that can't be deleted are left to a lifecycle rule."""
+    """Delete all objects of a spool; ignore refusals, as a lifecycle rule may delete the rest."""
     with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
         for deletion in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
             deletion.result()
 
 
-pack_pair = _PAIR.pack
-"""Pack a record's ordinal and the value from it on as the bytes of a sidecar's pair."""
-
-
 def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
-    """Return the pairs of a split's sidecar: a record's ordinal, and the value from it on.
-
-    Args:
-        split: the split.
-        name: `split.lines` or `split.times`.
+    """Return a sidecar's pairs: a record's ordinal, and the value that holds from that record on.
 
     Raises:
         SourceError: the sidecar is missing or cut off.
@@ -189,10 +180,9 @@ def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class OriginFile:
-    """The uncompressed file that a buffer was read from.
+    """An uncompressed input file, and the offset in it of the current buffer.
 
     Attributes:
-        path: the file's path.
         start: the offset in the file of the buffer's first byte.
     """
 
@@ -201,7 +191,7 @@ class OriginFile:
 
 
 class SpoolWriter:
-    """Writes segments of lines into a folder, with a bound on the memory of their buffers.
+    """Creates segments of lines in a folder; `limit_buffers` bounds the memory they hold together.
 
     Args:
         folder: an empty private folder; the caller creates and removes it.
@@ -243,17 +233,16 @@ class SpoolWriter:
                 segment.flush_buffers()
 
     def finish(self, segment: SpoolSegment) -> tuple[Split, ...]:
-        """Complete a segment and return its files, in order."""
+        """Flush a segment, drop it from the open ones, and return its files as splits, in order."""
         del self._open_segments[segment]
         return segment.finish()
 
 
 class SpoolSegment:
-    """The lines of one batch, in files of the spool and in ranges of the origin file.
+    """Lines of one batch: in files of the spool, and in ranges of the origin file.
 
     Attributes:
         records: the number of lines so far.
-        bytes: their size in bytes.
     """
 
     def __init__(self, stem: Path, writer: SpoolWriter) -> None:
@@ -270,7 +259,7 @@ class SpoolSegment:
         self._begin_file()
 
     def _begin_file(self) -> None:
-        """Begin the next file, or the next range of the origin."""
+        """Reset the state of the open file or origin range; its first write creates the file."""
         self._path = Path(f"{self._stem}-{len(self._splits):04d}.jsonl")
         self._file_bytes = 0
         self._file_records = 0
@@ -299,13 +288,11 @@ class SpoolSegment:
         line: int,
         origin: OriginFile | None = None,
     ) -> None:
-        """Add whole lines, in as many files as their size takes.
+        """Add whole lines; long runs of an origin file stay there, other lines go into spool files.
 
         Args:
-            data: a buffer.
             start: the offset of the first line.
             stop: the offset behind the last line's newline.
-            records: the number of lines.
             line: the first line's number in the input; the next lines have the next numbers.
             origin: the file that the buffer was read from, if tasks can read it.
 
@@ -334,7 +321,7 @@ class SpoolSegment:
         line: int,
         origin: OriginFile | None,
     ) -> None:
-        """Add lines to the open file, or the range of the origin that they are."""
+        """Add lines to the open spool file, or record their range of the origin file."""
         if origin:
             with memoryview(data) as whole, whole[start:stop] as lines:
                 self._refer_to_origin(
@@ -345,7 +332,7 @@ class SpoolSegment:
             self._close_file()
         self._referred_end = -1
         if line != self._next_line:  # the input has other lines in between
-            self._line_marks += pack_pair(self._file_records, line)
+            self._line_marks += _PAIR.pack(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
         if self._writer.times:
@@ -364,16 +351,16 @@ class SpoolSegment:
             self._write(lines)
 
     def _mark_time(self) -> None:
-        """Add the current time to the `.times` sidecar, rounded up to a millisecond."""
+        """Add a time mark to the sidecar if the time, rounded up to a millisecond, has changed."""
         now = -(-time.time_ns() // 1000 // _TICK) * _TICK
         if now != self._last_time:
-            self._time_marks += pack_pair(self._file_records, now)
+            self._time_marks += _PAIR.pack(self._file_records, now)
             self._last_time = now
 
     def _refer_to_origin(
         self, origin: OriginFile, lines: memoryview, records: int, line: int
     ) -> None:
-        """Add lines as a range of the origin; begin a new split if they leave a gap."""
+        """Record lines as a range of the origin file; begin a new split if they leave a gap."""
         if origin.start != self._referred_end and self._file_records:
             self._close_file()
         if self._origin is None:
@@ -387,13 +374,13 @@ class SpoolSegment:
         self.bytes += len(lines)
 
     def flush_buffers(self) -> None:
-        """Write the lines in memory to the open file."""
+        """Append the buffered lines and sidecar pairs to the open file, if there are lines."""
         if self._lines:
             self._write(self._lines)
             self._lines = bytearray()
 
     def _write(self, lines: bytearray | memoryview) -> None:
-        """Append lines to the open file, and the pairs in memory to its sidecars."""
+        """Append lines to the open file, and buffered pairs to its sidecars; digest the lines."""
         if self._hasher:
             self._hasher.update(lines)
         _append_to_file(self._path, lines, new=not self._written)
@@ -406,7 +393,7 @@ class SpoolSegment:
         self._written = True
 
     def _close_file(self) -> None:
-        """Make a split of the open file or range, and begin the next one."""
+        """Add a split for the open file or origin range; call `on_file` for a file."""
         self.flush_buffers()
         if self._origin:
             start = self._origin.start
@@ -422,14 +409,14 @@ class SpoolSegment:
         self._begin_file()
 
     def finish(self) -> tuple[Split, ...]:
-        """Complete the open file and return all files; see `SpoolWriter.finish`."""
+        """Close the open file, if it has records, and return all splits of the segment."""
         if self._file_records:
             self._close_file()
         return tuple(self._splits)
 
 
 def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
-    """Append bytes to a file, or create it with them.
+    """Append bytes to a file; with `new`, create it and fail if it exists.
 
     Raises:
         SourceError: the disk is full or refuses.
@@ -446,7 +433,7 @@ def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> N
 
 
 class SpoolUploader:
-    """Uploads files that this machine spooled to the spool's store, while more is being spooled.
+    """Uploads spooled files to the spool's store in the background; without a store they stay.
 
     Without a store, the files stay where they are.
     """
@@ -457,12 +444,14 @@ class SpoolUploader:
         self._uploads: dict[str, Future[Split]] = {}
 
     def begin_upload(self, split: Split) -> None:
-        """Begin to upload a complete file in the background."""
+        """Begin to upload a complete file in the background; do nothing without a store."""
         if self._spool.storage is not None:
-            self._uploads[split.uri] = self._executor.submit(self._upload_split, split)
+            self._uploads[split.uri] = self._executor.submit(
+                self._upload_split, split, self._spool.storage
+            )
 
     def upload_flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """Yield the flushes of a source, with the uploaded files in their batches.
+        """Yield a source's flushes, with uploaded files in their batches; wait for the uploads.
 
         Raises:
             DestinationError: the store refuses.
@@ -489,7 +478,7 @@ class SpoolUploader:
                         storage.delete(key)
 
     def _upload_batch(self, batch: Batch) -> Batch:
-        """Return a batch whose files are all in the store; wait for their uploads."""
+        """Wait until all files of a batch are in the store; return it with their new splits."""
         if self._spool.storage is None:
             return batch
         for split in batch.splits:
@@ -501,18 +490,15 @@ class SpoolUploader:
         )
         return replace(batch, splits=splits)
 
-    def _upload_split(self, split: Split) -> Split:
-        """Upload a file and its sidecars; return the split of the copies."""
-        storage = self._spool.storage
-        if storage is None:
-            raise TypeError("nothing moves without a store")
+    def _upload_split(self, split: Split, storage: Storage) -> Split:
+        """Move a file and its sidecars into the store; return the split of the copies."""
         names = (split.uri, split.lines, split.times)
         key, lines, times = (self._upload_file(Path(name)) for name in names)
         uri = storage.uri(key)
         return replace(split, uri=uri, key=key, lines=lines, times=times, storage=storage)
 
     def _upload_file(self, path: Path) -> str:
-        """Move a local file into the store; return its key, or an empty text for no path."""
+        """Move a local file into the store; return its key, or an empty text for an empty path."""
         if path == Path():
             return ""
         with path.open("rb") as source, self._spool.create_file(path.name) as target:

@@ -36,12 +36,12 @@ _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _NEW = ("insert", "update_postimage")
 _FORMAT: Final = 1
 _READERS: Final = 8
-_ANEW: Final = "land the whole table anew, with a full refresh."
+_RELOAD_HINT: Final = "land the whole table anew, with a full refresh."
 
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The changes that some commits made to a table's rows.
+    """Files that some commits added to a table, or the first version that removed or changed rows.
 
     Attributes:
         added: the files with new rows.
@@ -58,12 +58,7 @@ class TableChanges:
 
 
 def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
-    """Return the changes of the commits behind version `after`, up to `last`, by the log alone.
-
-    Args:
-        log: the table's log.
-        after: a version.
-        last: a version, `after` or later.
+    """Read from the log alone which changes the commits after version `after`, up to `last`, made.
 
     Raises:
         SourceError: the log has lost one of the commits.
@@ -109,12 +104,7 @@ class TablesFlushes:
     """Iterates one flush with the rows of a table; of several tables SQL makes one frame first.
 
     Args:
-        source: the description of the source.
-        stream: the stream's name.
-        config: the target's.
         engine: Spark's engine; this waits for its session.
-        folder: the spool's folder.
-        memory_of: opens the bookmarks of a stream's table.
 
     Raises:
         ConfigError: the target does not support `incremental`.
@@ -152,7 +142,7 @@ class TablesFlushes:
         return {name: void_marked(frame) for name, frame in frames.items() if frame is not None}
 
     def __iter__(self) -> Iterator[Flush]:
-        """Yield the flush, with the bookmark of an incremental read.
+        """Yield one flush, with the bookmark of an incremental read; no batch if nothing is new.
 
         Raises:
             ConfigError: there are several tables, and `frames` was not called.
@@ -184,11 +174,9 @@ class TablesFlushes:
 
 
 class DeltaTable:
-    """A Delta table at its newest version, which Spark reads.
+    """A Delta table at its newest version, which Spark reads with the target's credentials.
 
     Args:
-        place: the table's path or URI.
-        config: the target's; a table in its cloud is read with its credentials.
         engine: Spark's engine; this waits for its session.
 
     Attributes:
@@ -227,16 +215,13 @@ class DeltaTable:
         return self._load_frame(versionAsOf=self.version)
 
     def read_files(self, files: Sequence[DataFile]) -> DataFrame:
-        """Return the rows of some of the table's files."""
+        """Return the rows of some of the table's data files as a Spark frame."""
         actions = [file.add_action() for file in files]
         check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
         return self._snapshot.rows_of(actions)
 
     def read_change_feed(self, after: int) -> tuple[DataFrame, bool]:
-        """Read the rows inserted or updated after a version, and whether any were deleted.
-
-        Returns:
-            The rows, as they are after each change, and whether rows were deleted.
+        """Return the rows inserted or updated after a version, and whether rows were deleted.
 
         Raises:
             LakeportError: the feed does not reach back to that version.
@@ -258,7 +243,7 @@ class DeltaTable:
 
 
 def _open_storage(place: str, config: DestinationConfig) -> Storage:
-    """Return the store rooted at a table's folder; raise ConfigError if Spark can't read there."""
+    """Return the store of a table's path or URI; raise ConfigError if Spark has no connector."""
     storage = open_folder_storage(config, f"{place.rstrip('/')}/") if "://" in place else None
     if storage is None:
         path = Path(place.removeprefix("file://")).expanduser().absolute()
@@ -296,29 +281,30 @@ def _check_target(source: TablesSource, config: DestinationConfig) -> None:
 
 
 def _read_new_rows(table: DeltaTable, name: str, memory: BookmarkStore) -> _TableRead:
-    """Return the rows since the table's bookmark, or all rows if there is none."""
+    """Return the rows since the table's bookmark; all rows without one, no frame if none is new."""
     key, uri = bookmark_name(name), table.storage.uri()
-    remembered = memory.bookmark(key)
+    saved = memory.bookmark(key)
     value = {"format": _FORMAT, "table": uri, "id": table.id, "version": table.version}
-    bookmark = Bookmark(key, value, remembered.number)
-    if not remembered.value:
+    bookmark = Bookmark(key, value, saved.number)
+    if not saved.value:
         note = f"all rows of version {table.version} of {uri}"
         return _TableRead(table.read_all(), (note,), bookmark=bookmark)
-    before = _get_landed_version(table, name, remembered.value)
+    before = _get_landed_version(table, name, saved.value)
     if before == table.version:
         return _TableRead(None, (f"nothing new: version {before} of {uri} was landed",))
-    told = f"what came to {uri} with versions {before + 1} to {table.version}"
+    arrived = f"came to {uri} with versions {before + 1} to {table.version}"
+    note = f"what {arrived}"
     changes = read_changes(table.log, before, table.version)
     if changes.rewritten is not None:
-        return _read_feed(table, before, changes, told, bookmark)
+        return _read_feed(table, before, changes, note, bookmark)
     if not changes.added:
-        return _TableRead(None, (f"nothing new: no row {told.removeprefix('what ')}",))
+        return _TableRead(None, (f"nothing new: no row {arrived}",))
     _check_moved_files(table, changes)
-    return _TableRead(table.read_files(changes.added), (told,), bookmark=bookmark)
+    return _TableRead(table.read_files(changes.added), (note,), bookmark=bookmark)
 
 
 def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
-    """Return the version in a bookmark.
+    """Return the version in a bookmark's value.
 
     Raises:
         SourceError: the bookmark is of another table, format, or a version that is no more.
@@ -333,24 +319,25 @@ def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) 
     if value["table"] != uri:
         raise SourceError(
             f"what was landed of {name!r} so far came from {value['table']}, and now it is {uri}",
-            f"give the table another name, or {_ANEW}",
+            f"give the table another name, or {_RELOAD_HINT}",
         )
     if value["id"] != table.id:
         raise SourceError(
-            f"{uri} is another table than the one that was landed so far: it was made anew", _ANEW
+            f"{uri} is another table than the one that was landed so far: it was made anew",
+            _RELOAD_HINT,
         )
     if value["version"] > table.version:
         raise SourceError(
             f"{uri} ends with version {table.version}, and version {value['version']} was landed",
-            f"bring its log back, or {_ANEW}",
+            f"bring its log back, or {_RELOAD_HINT}",
         )
     return int(value["version"])
 
 
 def _read_feed(
-    table: DeltaTable, before: int, changes: TableChanges, told: str, bookmark: Bookmark
+    table: DeltaTable, before: int, changes: TableChanges, note: str, bookmark: Bookmark
 ) -> _TableRead:
-    """Return the new and changed rows by the change feed.
+    """Return new and changed rows by the change feed, with a warning if rows were deleted.
 
     Raises:
         SourceError: the table keeps no change feed.
@@ -362,22 +349,22 @@ def _read_feed(
             + (f" ({changes.operation})" if changes.operation else "")
             + ", and nothing tells which",
             "let the table keep a change feed (`delta.enableChangeDataFeed`) from now on, and "
-            + _ANEW,
+            + _RELOAD_HINT,
         )
     rows, deleted = table.read_change_feed(before)
     warning = (
         f"rows were deleted from {uri} since version {before}; they stay in the target, which gets "
         "new and changed rows alone."
     )
-    note = f"{told}, by its change feed"
-    return _TableRead(rows, (note,), (warning,) if deleted else (), bookmark)
+    notes = (f"{note}, by its change feed",)
+    return _TableRead(rows, notes, (warning,) if deleted else (), bookmark)
 
 
 def _check_moved_files(table: DeltaTable, changes: TableChanges) -> None:
-    """Raise SourceError if a file that OPTIMIZE has replaced since was vacuumed."""
+    """Raise SourceError if a vacuum has removed a file whose rows OPTIMIZE moved to another one."""
     for path in table.log.find_missing(changes.moved_files):
         raise SourceError(
             f"file {path!r} of {table.log.uri} is gone: its rows were moved into another file, and "
             "it was vacuumed before they were landed",
-            f"keep files for longer than loads are apart; now {_ANEW}",
+            f"keep files for longer than loads are apart; now {_RELOAD_HINT}",
         )

@@ -34,7 +34,7 @@ import msgspec
 from lakeport.errors import ConfigError, ObjectExists, SourceError
 from lakeport.model import Batch, Bookmark, Flush, SavedBookmark
 from lakeport.scrub import scrub
-from lakeport.sources.singer.state import merge_state
+from lakeport.sources.singer.state import merge_state, parse_bookmarks
 
 if TYPE_CHECKING:
     from lakeport.config.sources import TapSource
@@ -51,13 +51,12 @@ _MARKERS: Final = "_lakeport/taps"
 
 
 class TapProcess(io.RawIOBase):
-    """A tap's process, as a stream of the bytes that it writes to standard output.
+    """Starts a tap's process; a stream of the bytes that it writes to standard output.
 
     At the end of the output, reading waits for the process and raises if it failed: rows since the
     last flush are not landed then.
 
     Args:
-        source: the tap.
         state: the STATE to pass to the tap; empty for none.
         folder: a private folder, for the file with the STATE.
         check: called twice a second while the tap writes nothing; raises to end the load.
@@ -80,7 +79,7 @@ class TapProcess(io.RawIOBase):
             command += ["--state", str(path)]
         self._process = _start_process(source, command)
         atexit.register(self._kill)  # in case the thread that closes it is ended first
-        # For the type checker: both were asked for.
+        # For the type checker: both are pipes.
         assert self._process.stdout is not None and self._process.stderr is not None
         self._pipes = self._process.stdout, self._process.stderr
         self._output_descriptor = self._pipes[0].fileno()
@@ -90,7 +89,7 @@ class TapProcess(io.RawIOBase):
         self._listener.start()
 
     def readable(self) -> bool:
-        """Return True: a tap's output can always be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -139,7 +138,7 @@ class TapProcess(io.RawIOBase):
         )
 
     def _listen(self) -> None:
-        """Log the tap's standard error without secrets, and keep its last lines."""
+        """Log each line of the tap's standard error without secrets, and keep the last ten."""
         secrets = self._source.secrets()
         for line in _read_log_lines(self._pipes[1]):
             text = scrub(line, secrets)
@@ -158,7 +157,7 @@ class TapProcess(io.RawIOBase):
 
 
 def _start_process(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a tap in a process group of its own.
+    """Start a tap in a process group of its own, with pipes for its output and errors.
 
     Raises:
         ConfigError: the program or its folder does not exist.
@@ -186,7 +185,7 @@ def _start_process(source: TapSource, command: list[str]) -> subprocess.Popen[by
 
 
 def _read_log_lines(pipe: IO[bytes]) -> Iterable[str]:
-    """Yield a tap's log lines as printable text, without empty ones; long ones in parts."""
+    """Yield a tap's log lines as printable text; skip empty ones, cut lines of over 500 bytes."""
     while line := pipe.readline(_LONGEST):
         text = line.decode(errors="replace").rstrip()
         if text:
@@ -195,14 +194,13 @@ def _read_log_lines(pipe: IO[bytes]) -> Iterable[str]:
 
 @dataclass
 class TapBookmarks:
-    """The bookmarks that the tables of one tap hold, and the STATE that they make together.
+    """The bookmarks that the tables of one tap hold, and the STATE composed of them.
 
     Attributes:
         name: the tap's name in the bookmarks.
-        storage: the target's store, whose root is the lake's.
         memory: opens the bookmarks of a stream's table.
         state: the STATE behind all rows that were landed or are being landed; empty for none.
-        disagree: streams whose rows may come again, as the STATE tells no bookmarks by streams.
+        repeated_streams: streams whose rows may come again: the STATE has no bookmarks by stream.
     """
 
     name: str
@@ -223,7 +221,7 @@ class TapBookmarks:
         self.state, self.repeated_streams = compose_state(values)
 
     def next_bookmarks(self, streams: Sequence[str], state: bytes) -> dict[str, Bookmark]:
-        """Return the bookmarks for the commits of a flush, by stream.
+        """Return the bookmarks for the commits of a flush, by stream; remember its STATE.
 
         Args:
             streams: the streams that have rows in the flush.
@@ -246,7 +244,7 @@ class TapBookmarks:
 
     def has_bookmark(self, stream: str) -> bool:
         """Whether the STATE has a bookmark of a stream; True if it has none by stream at all."""
-        bookmarks = _parse_bookmarks(_decode_state(self.state))
+        bookmarks = parse_bookmarks(self.state)
         if bookmarks is None:
             return True
         return bytes(bookmarks.get(stream, msgspec.Raw(b"{}"))) not in (b"{}", b"null")
@@ -264,7 +262,7 @@ class TapBookmarks:
             self.storage.put(f"{self._folder}/{quote(stream, safe='')}", b"{}", create_only=True)
 
     def _next_bookmark(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
-        """Return the bookmark for the next commit of a stream's table."""
+        """Return the bookmark for the next commit of a stream's table, with a new number."""
         if stream not in self._bookmark_numbers and self._read_bookmark(stream).value:
             # Another load has written a bookmark since this one began.
             self._bookmark_numbers[stream] = SavedBookmark().number
@@ -296,7 +294,7 @@ class TapBookmarks:
 
 
 def compose_state(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:
-    """Return the STATE to go on from, and the streams whose rows may come again.
+    """Return the STATE to resume from, empty for none, and the streams whose rows may come again.
 
     Args:
         values: stream -> the value of its table's bookmark.
@@ -313,24 +311,13 @@ def compose_state(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple
     if {*newest["streams"]} <= {*landed}:
         return newest["state"].encode(), ()
     before = newest["before"].encode()
-    behind, since = _parse_bookmarks(newest["before"]), _parse_bookmarks(newest["state"])
+    behind, since = parse_bookmarks(before), parse_bookmarks(newest["state"].encode())
     if behind is None or since is None:
         return before, tuple(landed)
     whole = msgspec.json.decode(before or b"{}", type=dict[str, msgspec.Raw])
     ours = {name: since[name] for name in landed if name in since}
     whole["bookmarks"] = msgspec.Raw(msgspec.json.encode({**behind, **ours}))
     return msgspec.json.encode(whole), ()
-
-
-def _parse_bookmarks(state: str) -> dict[str, msgspec.Raw] | None:
-    """Return a STATE's bookmarks by stream, empty for no STATE; None if it has no such object."""
-    if not state:
-        return {}
-    try:
-        whole = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
-        return msgspec.json.decode(whole["bookmarks"], type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, KeyError):
-        return None
 
 
 def _decode_state(state: bytes) -> str:
@@ -340,7 +327,7 @@ def _decode_state(state: bytes) -> str:
 
 @dataclass(frozen=True)
 class TapFlushes:
-    """Iterates the flushes of a tap, each batch with the bookmark for its commit.
+    """Iterates the flushes of a tap; adds the bookmark for its commit to each batch.
 
     Attributes:
         flushes: those of a `SingerSource` that cuts only behind STATEs.
@@ -351,7 +338,7 @@ class TapFlushes:
     bookmarks: TapBookmarks
 
     def __iter__(self) -> Iterator[Flush]:
-        """Yield each flush with bookmarks; name the streams that have nothing new as quiet."""
+        """Yield each flush with bookmarks; list the streams without new rows as `quiet`."""
         seen = False
         for flush in self.flushes:
             seen = seen or bool(flush.batches)
@@ -369,7 +356,7 @@ class TapFlushes:
             yield replace(flush, batches=batches, quiet=quiet)
 
     def _with_bookmark(self, batch: Batch, bookmark: Bookmark) -> Batch:
-        """Return a batch with its bookmark, and a warning if its rows may have come before."""
+        """Return a batch with its bookmark, and a warning if its rows may be repeated."""
         warnings = batch.warnings
         if batch.stream in self.bookmarks.repeated_streams:
             warnings += (

@@ -23,11 +23,9 @@ class TargetTables:
     """Access of a source to the tables that its streams are landed in.
 
     Attributes:
-        open_memory: opens the bookmarks of a stream's table.
         read_keys: reads columns of a stream's table, of the rows that are not marked as deleted;
             takes the stream, the columns' names, and the name of the column with the mark. Returns
             None if there is no table.
-        storage: the target's store.
         mode: the write mode of loads that are no full refresh.
     """
 
@@ -38,12 +36,12 @@ class TargetTables:
 
 
 def fixed_table_name(config: DestinationConfig) -> str | None:
-    """Return a target's `table`, or None if its name depends on the stream."""
+    """Return the target's `table`; None if it is not set or contains `{stream}`."""
     return None if config.table is None or "{stream}" in config.table else config.table
 
 
 def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
-    """Return the store rooted at a folder's URI, or None for a local path.
+    """Return the store rooted at a folder's URI; None for a local path or a `file:` URI.
 
     A source in the target's own cloud is read with the target's credentials and endpoint, any
     other one with the credentials of the environment.
@@ -57,16 +55,16 @@ def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
     return (kind.for_source_folder(uri, target) or load_target(uri)).storage()
 
 
-def delete_old_objects(storage: Storage, folder: str, before: float, keep: Collection[str]) -> None:
-    """Delete the objects of a folder that were written before a time, if the store allows it.
+def delete_old_objects(
+    storage: Storage, folder: str, modified_before: float, keep: Collection[str]
+) -> None:
+    """Delete a folder's objects written before a time, in seconds since 1970; ignore refusals.
 
     Args:
-        storage: the store.
         folder: the folder's key, without a slash at its end.
-        before: the time, in seconds since 1970.
         keep: names of objects to keep, without the folder.
     """
     with suppress(DestinationError):  # deletion may not be allowed, and can wait
         for found in storage.list(folder):
-            if found.modified < before and found.key.rpartition("/")[2] not in keep:
+            if found.modified < modified_before and found.key.rpartition("/")[2] not in keep:
                 storage.delete(found.key)

@@ -33,7 +33,6 @@ class BatchLines:
     Attributes:
         data: a buffer that starts with these lines, valid until the next lines are read.
         end: the offset in `data` behind the last line.
-        records: the number of lines.
         line: the number of the first line in its file, from 1.
         too_long: the first bytes of a line beyond the limit; None for ordinary lines.
     """
@@ -46,7 +45,7 @@ class BatchLines:
 
 
 def default_batch_roots() -> tuple[Path, ...]:
-    """Return the folders that BATCH files may lie in where `batch_roots` is not set.
+    """Return the folders allowed for BATCH files by default: the temporary and the current one.
 
     These are the temporary and the current folder. `/` is left out: it would allow every file.
     """
@@ -55,7 +54,7 @@ def default_batch_roots() -> tuple[Path, ...]:
 
 
 def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
-    """Return the real path of a file that a BATCH manifest names, once it is allowed.
+    """Return the real path of a BATCH's file; raise SourceError unless it lies in `roots`.
 
     Args:
         uri: `file:///...`, or an absolute path.
@@ -86,11 +85,7 @@ def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
 
 
 def _parse_local_name(uri: str) -> str:
-    """Return the absolute local path that a manifest's URI names.
-
-    Raises:
-        SourceError: it names no local file.
-    """
+    """Return the absolute local path of a manifest's URI; raise SourceError for other URIs."""
     try:
         parts = urlsplit(uri) if "://" in uri else None
         if parts is None:
@@ -136,7 +131,7 @@ def _open_resolved(uri: str, path: Path) -> BinaryIO:
 
 
 def _check_plain(uri: str, status: os.stat_result) -> None:
-    """Raise SourceError unless the file is a regular one."""
+    """Raise SourceError unless a file's status is that of a regular file."""
     if not stat.S_ISREG(status.st_mode):
         raise _batch_file_error(uri, "it is not a plain file", "have the tap write plain files")
 
@@ -149,7 +144,7 @@ def _batch_file_error(uri: str, reason: str, hint: str) -> SourceError:
 def read_batch_files(
     message: BatchMessage, roots: Sequence[Path], max_record_mb: int, limits: UnpackLimits
 ) -> Iterator[BatchLines]:
-    """Yield the record lines of a BATCH's files, in order and without blank lines.
+    """Yield the record lines of a BATCH's files in order, without blank lines.
 
     All files are resolved before the first is read.
 
@@ -171,7 +166,7 @@ def read_batch_files(
 
 
 def _read_lines(opened: BinaryIO, max_record_mb: int) -> Iterator[BatchLines]:
-    """Yield a decompressed file's lines, many at a time where none needs mending."""
+    """Yield a decompressed file's lines: in blocks, or one by one if some are blank or marked."""
     line = 1
     with opened as stream:
         for block in read_blocks(stream, max_record_mb << 20):

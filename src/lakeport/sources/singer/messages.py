@@ -58,7 +58,6 @@ class BatchMessage(msgspec.Struct, frozen=True):
     """A BATCH message: URIs of JSON Lines files that hold records of a stream."""
 
     stream: str
-    format: str
     compression: str
     manifest: tuple[str, ...]
 
@@ -160,7 +159,7 @@ def decode_message(line: bytes, number: int) -> Message:
 
 
 def _parse_message(envelope: _Envelope, number: int) -> Message:
-    """Turn an envelope into the message of its type."""
+    """Turn an envelope into the message of its type; one without type may be a LOG message."""
     kind, stream = envelope.type or "", envelope.stream or ""
     match kind if kind == "RECORD" else kind.upper():
         case "RECORD":
@@ -183,7 +182,7 @@ def _parse_message(envelope: _Envelope, number: int) -> Message:
 
 
 def _decode_lenient_record(line: bytes) -> RecordMessage | None:
-    """Return the RECORD in JSON that only Python accepts (NaN, a lone surrogate), else None."""
+    """Return a RECORD of JSON that only Python accepts (NaN, a lone surrogate); None for others."""
     try:
         message = json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -195,7 +194,7 @@ def _decode_lenient_record(line: bytes) -> RecordMessage | None:
 
 
 def _decode_reason(line: bytes, error: msgspec.DecodeError) -> str:
-    """Return why a line is no JSON, without quoting its values."""
+    """Return the reason why a line is no JSON, without quoting its values."""
     try:
         line.decode()
     except UnicodeDecodeError as wrong:
@@ -227,20 +226,16 @@ def _parse_schema(envelope: _Envelope, stream: str, number: int) -> SchemaMessag
         raise InputError(
             f"{where}: `properties` is not an object", "map each column's name to its JSON schema"
         )
-    keys = _decode_part(
-        envelope.key_properties, list[str] | None, None, f"{where}: `key_properties`"
-    )
-    parts = _decode_part(
-        envelope.partition_keys, list[str] | None, None, f"{where}: `partition_keys`"
-    )
+    keys = _decode_names(envelope.key_properties, f"{where}: `key_properties`")
+    parts = _decode_names(envelope.partition_keys, f"{where}: `partition_keys`")
     if not any(keyword in schema for keyword in _DECLARING):
         raise InputError(f"{where} has no `properties`", "declare the columns of its records")
-    return SchemaMessage(stream, schema, _drop_repeats(keys), _drop_repeats(parts))
+    return SchemaMessage(stream, schema, keys, parts)
 
 
-def _drop_repeats(names: list[str] | None) -> tuple[str, ...]:
-    """Return column names without repetitions, in order; empty for None."""
-    return tuple(dict.fromkeys(names or ()))
+def _decode_names(raw: msgspec.Raw, where: str) -> tuple[str, ...]:
+    """Return a key's column names in order, without repetitions; empty for null or no key."""
+    return tuple(dict.fromkeys(_decode_part(raw, list[str] | None, None, where) or ()))
 
 
 def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessage | MalformedLine:
@@ -253,7 +248,7 @@ def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessag
 
 
 def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
-    """Return a BATCH; raise InputError if its files can't be read."""
+    """Return a BATCH; raise InputError unless it lists files of `jsonl`, plain or gzipped."""
     where = f"line {number}: BATCH of stream {stream!r}"
     encoding = _decode_part(envelope.encoding, _Encoding, _Encoding(), f"{where}: `encoding`")
     manifest = _decode_part(envelope.manifest, list[str], None, f"{where}: `manifest`")
@@ -265,7 +260,7 @@ def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
             f"{where}: can't read format {form!r} with compression {compression!r}",
             "have the tap write format `jsonl` with compression `gzip` or `none`",
         )
-    return BatchMessage(stream, form, compression, tuple(manifest))
+    return BatchMessage(stream, compression, tuple(manifest))
 
 
 def _decode_part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
@@ -290,7 +285,7 @@ def _parse_log(envelope: _Envelope) -> LogMessage:
 
 
 def _decode_text(raw: msgspec.Raw) -> str:
-    """Return a JSON value as text: of a string its characters, of what is no JSON its bytes."""
+    """Return a JSON value as text: a string's characters, the raw bytes of what is no JSON."""
     try:
         return str(msgspec.json.decode(raw)) if raw else ""
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -47,7 +47,7 @@ _KINDS = {
 
 
 def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return a stream's columns and, behind them, the metadata's, which replace its own.
+    """Return a stream's columns and, behind them, the metadata columns; own ones of these names go.
 
     Example:
         >>> [f.name for f in add_metadata_fields([Field("id", FieldType(Kind.INTEGER))])][:2]
@@ -90,10 +90,9 @@ class RecordMetadata:
 
 
 class ReceiveTimes:
-    """Times at which the records of a split were read, from the spool's sidecar.
+    """Receive times of a split's records, from its sidecar; `default` for all without a sidecar.
 
     Args:
-        split: the split.
         default: the time of all records if there is no sidecar, in microseconds since 1970.
 
     Raises:
@@ -105,7 +104,7 @@ class ReceiveTimes:
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
     def look_up(self, ordinals: Sequence[int]) -> np.ndarray:
-        """Return the times of records, given their ordinals in the split, in microseconds."""
+        """Return when records were received, in microseconds, given their ordinals in the split."""
         at = np.searchsorted(self._ordinals, np.asarray(ordinals), side="right") - 1
         times: np.ndarray = self._times[at]
         return times

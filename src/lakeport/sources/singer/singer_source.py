@@ -63,7 +63,7 @@ _SHOWN = 80
 
 
 def guess_stream(line: bytes) -> str:
-    """Return the stream named at the start of a broken RECORD line; empty if none is.
+    """Return the stream that a broken RECORD line begins with; empty if it names none.
 
     >>> guess_stream(b'{"type": "RECORD", "stream": "users", "rec')
     'users'
@@ -89,12 +89,11 @@ class RecordRouter:
         self._names[stream.encode()] = stream
 
     def find_run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
-        """Find the consecutive RECORD lines of one stream that begin at `start`.
+        """Find the consecutive RECORD lines of one stream from `start` on; None if unrecognised.
 
         Args:
             data: a buffer of whole lines.
             start: the offset of a line's first byte.
-            end: the offset behind the last newline.
 
         Returns:
             The stream, the offset behind the run, and its number of lines; None if the first
@@ -145,7 +144,6 @@ class BatchCollector:
     """Spools the records of each stream and collects the batches of the next flush.
 
     Args:
-        spool: takes the lines.
         config: the target's: its limits of a flush, and how its records are read.
         origin: the uncompressed input file, if tasks can read it themselves; else None.
         at_states: whether a flush ends only behind a STATE.
@@ -189,10 +187,7 @@ class BatchCollector:
         return self._bytes >= self._flush_bytes or self._rows >= self._flush_rows
 
     def add_schema(self, message: SchemaMessage) -> bool:
-        """Use a SCHEMA for the records to come; those under the schema before get their own batch.
-
-        Returns:
-            Whether the stream is new.
+        """Use a SCHEMA for a stream's next records; return whether the stream is new.
 
         Raises:
             InputError: columns can't be made of the JSON schema.
@@ -211,18 +206,12 @@ class BatchCollector:
     def spool_run(
         self, stream: SingerStream, data: bytearray, start: int, end: int, count: int, line: int
     ) -> tuple[int, int]:
-        """Spool record lines, up to the line with which the flush is full; return where that was.
+        """Spool record lines until the flush is full; return their end in `data` and their number.
 
         Args:
-            stream: the records' stream.
             data: a buffer of whole lines.
-            start: the offset of the first record line.
             end: the offset behind the last record line.
-            count: the number of lines.
             line: the number of the first line in the input.
-
-        Returns:
-            The offset in `data` behind the spooled lines, and their number.
         """
         if self._bytes + end - start >= self._flush_bytes:
             end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
@@ -247,7 +236,7 @@ class BatchCollector:
         self._count_records(stream, lines.end, lines.records)
 
     def _open_segment(self, stream: SingerStream, *, envelope: bool) -> SpoolSegment:
-        """Return the stream's open segment; lines with and without envelopes don't share one."""
+        """Return the stream's segment; begin one if none is open, or the last has other lines."""
         if stream.segment is not None and stream.has_envelope != envelope:
             self._close_batch(stream)
         if stream.segment is None:
@@ -269,7 +258,7 @@ class BatchCollector:
             self.origin.start += size
 
     def take_batches(self, *, last: bool = False) -> tuple[Batch, ...]:
-        """Return the batches since the last cut, and begin the next flush.
+        """Close all segments; return the batches since the last cut and begin the next flush.
 
         Args:
             last: whether the input has ended: streams without a record get an empty batch then.
@@ -291,7 +280,7 @@ class BatchCollector:
                 on_progress(name, stream.records, stream.bytes)
 
     def _close_batch(self, stream: SingerStream) -> None:
-        """Turn a stream's open segment, if there is one, into a batch of the next flush."""
+        """Turn a stream's open segment into a batch of the next flush; do nothing without one."""
         segment, stream.segment = stream.segment, None
         if segment is None:
             return
@@ -337,7 +326,7 @@ class BatchCollector:
         )
 
     def _make_metadata(self, stream: SingerStream) -> RecordMetadata | None:
-        """Return the times of a batch's record metadata; None without `add_record_metadata`."""
+        """Return the times for a batch's record metadata; None without `add_record_metadata`."""
         if not self._config.add_record_metadata:
             return None
         from lakeport.sources.singer.metadata import RecordMetadata
@@ -345,7 +334,7 @@ class BatchCollector:
         return RecordMetadata(self._sync_started, stream.begun_micros)
 
     def _parse_fields(self, message: SchemaMessage) -> tuple[Field, ...]:
-        """Return a SCHEMA's columns, with the types of `columns` and the record metadata."""
+        """Return a SCHEMA's columns, with types of `columns` and the record metadata if set."""
         from lakeport.schema.jsonschema import parse_schema
         from lakeport.sources.files.declared_columns import override_types
 
@@ -501,7 +490,7 @@ class SingerSource:
                 _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
 
     def _spool_record(self, name: str, line: bytes) -> None:
-        """Spool one RECORD line; without a SCHEMA it is a bad line."""
+        """Spool one RECORD line; add it to the bad lines if its stream has no SCHEMA."""
         stream = self._find_stream(name)
         if stream is None:
             self._add_bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
@@ -509,13 +498,13 @@ class SingerSource:
         self._collector.spool_line(stream, line.lstrip(b" \t\r"), self.lines)
 
     def _find_stream(self, name: str) -> SingerStream | None:
-        """Return a stream that has a SCHEMA, or gets one from the catalog; else None."""
+        """Return a stream, declared from the catalog if need be; None if neither has its SCHEMA."""
         if name not in self._collector.streams and name in self._catalog:
             self._declare_stream(self._catalog[name])
         return self._collector.streams.get(name)
 
     def _add_bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
-        """Add a bad record to the next flush.
+        """Add a bad record to the next flush; raise BadRecords by policy `fail`, or beyond 64 MiB.
 
         Raises:
             BadRecords: the policy is `fail`; or the flush can't be cut, and holds 64 MiB of them.
@@ -533,7 +522,7 @@ class SingerSource:
             )
 
     def _handle_stray_line(self, text: bytes) -> None:
-        """Log a line that is no JSON object, or treat it as a bad line; see `stray_lines`."""
+        """Log and count a line that is no JSON object; by `stray_lines: fail` it is a bad line."""
         if self._stray_lines != "skip":
             self._add_bad_line("not a JSON object", text)
             return
@@ -543,7 +532,7 @@ class SingerSource:
         _log.info("Unable to parse: %s", shown)
 
     def _declare_stream(self, message: SchemaMessage) -> None:
-        """Use a SCHEMA, or the catalog's in its place, for the records of its stream."""
+        """Use the catalog's SCHEMA of a stream, else the message's, for the stream's records."""
         message = self._catalog.get(message.stream, message)
         try:
             new = self._collector.add_schema(message)
@@ -553,14 +542,14 @@ class SingerSource:
             self._router.add_stream(message.stream)
 
     def _activate_version(self, stream: str, version: int) -> None:
-        """Note a version for the next flush, or for the last one if no record came before it."""
+        """Activate a version with the next flush; with the last one if no record came before it."""
         known = self._find_stream(stream)
         # Before its records a version is not complete: it is activated at the input's end.
         early = known is None or known.records == 0
         (self._early_versions if early else self._active_versions)[stream] = version
 
     def _spool_batch_files(self, message: BatchMessage) -> None:
-        """Spool the records of a BATCH's files.
+        """Spool the records of a BATCH's files; too long lines are bad records.
 
         Raises:
             InputError: the stream has no SCHEMA.
@@ -583,7 +572,7 @@ class SingerSource:
                 self._collector.spool_batch_lines(stream, lines)
 
     def _cut_flush(self, *, last: bool = False) -> Flush:
-        """Return all that came since the last cut as a flush."""
+        """Return batches, STATEs, bad lines and versions since the last cut as a flush."""
         active = self._active_versions
         if last:  # a stream without a SCHEMA has no table
             early = {

@@ -40,7 +40,7 @@ class StateOutput:
             self._merged = _read_state_file(self._path)
 
     def emit(self, value: bytes) -> None:
-        """Write one STATE value, given as the JSON bytes of the tap.
+        """Write one STATE value: as a line to the stream, merged into the file.
 
         Raises:
             DestinationError: the stream is closed, or the file can't be written. Rows that were
@@ -78,8 +78,8 @@ class PendingStates:
         self._held: list[tuple[bytes, frozenset[str]]] = []
 
     def add(self, value: bytes) -> None:
-        """Hold a value; drop the earlier ones that it makes obsolete."""
-        named = frozenset(_parse_bookmarks(value) or ())
+        """Hold a value; drop earlier ones whose bookmarks all have later values."""
+        named = frozenset(parse_bookmarks(value) or ())
         held, seen = [(value, named)], set(named)
         for earlier, names in reversed(self._held):
             if not names <= seen:
@@ -108,25 +108,34 @@ def merge_state(old: bytes, new: bytes) -> bytes:
     """
     if old and b"".join(new.split()) in (b"{}", b"null"):
         return old
-    before, after = _parse_bookmarks(old), _parse_bookmarks(new)
-    if not before or after is None:
+    before, whole = parse_bookmarks(old), _parse_object(new)
+    if not before or whole is None:
         return new
-    whole = msgspec.json.decode(new, type=_Object)
+    after = _parse_object(whole.get("bookmarks", msgspec.Raw(b"{}")))
+    if after is None:
+        return new
     whole["bookmarks"] = msgspec.Raw(msgspec.json.encode({**before, **after}))
     return msgspec.json.encode(whole)
 
 
-def _parse_bookmarks(value: bytes) -> _Object | None:
-    """Return a STATE's bookmarks by stream, empty if it has none; None if it has another shape."""
+def parse_bookmarks(state: bytes) -> _Object | None:
+    """Return a STATE's bookmarks by stream, empty for no STATE; None if it has no such object."""
+    if not state:
+        return {}
+    whole = _parse_object(state) or {}
+    return _parse_object(whole["bookmarks"]) if "bookmarks" in whole else None
+
+
+def _parse_object(text: bytes) -> _Object | None:
+    """Return a JSON object whose values are not decoded; None if the text is no JSON object."""
     try:
-        whole = msgspec.json.decode(value, type=_Object)
-        return msgspec.json.decode(whole.get("bookmarks", b"{}"), type=_Object)
+        return msgspec.json.decode(text, type=_Object)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
 def _read_state_file(path: Path) -> bytes:
-    """Return a state file's JSON object, or the one on its last line; empty for an empty file.
+    """Return a state file's JSON object, or that of its last line; empty for an empty file.
 
     Singer's first targets appended each STATE as a line.
 
@@ -141,7 +150,7 @@ def _read_state_file(path: Path) -> bytes:
             "name a file that you may read and write.",
         ) from None
     for text in (content, content.rpartition(b"\n")[2]):
-        if not text or _is_object(text):
+        if not text or _parse_object(text) is not None:
             return text
     raise ConfigError(
         f"the state file {path} does not hold a JSON object",
@@ -149,21 +158,8 @@ def _read_state_file(path: Path) -> bytes:
     )
 
 
-def _is_object(text: bytes) -> bool:
-    """Whether a text is a JSON object."""
-    try:
-        msgspec.json.decode(text, type=_Object)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
-
-
 def _replace_state_file(path: Path, content: bytes) -> None:
-    """Replace a state file atomically.
-
-    Raises:
-        DestinationError: the disk refuses.
-    """
+    """Replace a state file atomically; raise DestinationError if the disk refuses."""
     try:
         replace_file(path, content)
     except OSError as error:
