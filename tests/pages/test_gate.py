@@ -257,7 +257,7 @@ def test_all_interfaces_go_by_numbers_and_the_machine_s_name(
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Kestrel")
     with served(Book({"/": lambda: LAKE}), "0.0.0.0") as open_to_all:
-        assert not open_to_all.address.local
+        assert not open_to_all.address.is_local
         assert open_to_all.address.url("t").startswith("http://127.0.0.1:")
         port = open_to_all.address.port
         for name in ("192.168.0.1", "[fe80::1]", "kestrel", "localhost"):

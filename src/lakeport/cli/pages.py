@@ -164,7 +164,7 @@ def _print_url(lake: Invocation, address: Address, token: str) -> None:
     """Print the URL of the pages, with a warning if other machines can reach it."""
     url, output = address.url(token), lake.output
     output.close()
-    if not address.local:
+    if not address.is_local:
         output.on_warning(
             f"with `--host {address.host}`, others who have the token reach the pages, too, over "
             "plain HTTP: who is on the way can read both"

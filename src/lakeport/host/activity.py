@@ -34,7 +34,7 @@ class Activity:
         rows: rows done.
         count_total: number of the things that `name` says in the plural; -1 if none are counted.
         count: how many of them are done.
-        of: the load that it is part of, if several run; else empty.
+        load: the load that it is part of, if several run; else empty.
     """
 
     what: str
@@ -46,23 +46,23 @@ class Activity:
     rows: int = 0
     count_total: int = -1
     count: int = 0
-    of: str = ""
+    load: str = ""
 
     @property
     def share(self) -> float | None:
-        """The part that is done, from 0 to 1; None if no total is known."""
+        """The part that is done, from 0 to 1; None if no total is known or nothing is done."""
         for done, total in ((self.done, self.total), (self.rows, self.rows_total)):
             if 0 < done <= total:
                 return done / total
         return None
 
-    def left(self, now: float) -> float | None:
-        """Return the seconds that the rest takes at the rate so far; None if no total is known.
+    def seconds_left(self, now: float) -> float | None:
+        """Estimate the seconds left by the rate so far; None if no total is known or nothing done.
 
         Args:
             now: the time, by `time.monotonic`.
 
-        >>> Activity("reading", "a.csv", began=10.0, total=100, done=25).left(12.0)
+        >>> Activity("reading", "a.csv", began=10.0, total=100, done=25).seconds_left(12.0)
         6.0
         """
         share = self.share
@@ -71,16 +71,15 @@ class Activity:
 
 _lock = threading.Lock()
 _running: dict[object, Activity] = {}
-_parents: dict[
-    object, object | None
-] = {}  # activity -> the one that it is part of, or the `what` of that
+_parents: dict[object, object | None] = {}
+"""Activity -> the one that it is part of, or the `what` of that."""
 _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=None)
 _load_name: ContextVar[str] = ContextVar("lakeport_whole", default="")
 
 
 @contextmanager
 def attribute_to_load(name: str) -> Iterator[None]:
-    """Attribute the activities that this thread begins in the body to one of several loads."""
+    """Attribute the activities that this thread begins in the body to a load, by its name."""
     before = _load_name.set(name)
     try:
         yield
@@ -94,7 +93,7 @@ def current_load() -> str:
 
 
 def load_initializer() -> Callable[[], object]:
-    """Return an initializer for a pool's threads, which makes them work for this thread's load."""
+    """Return a thread pool's initializer: its threads work for this thread's load."""
     return partial(_load_name.set, _load_name.get())
 
 
@@ -117,7 +116,7 @@ def activity(
     key, began = object(), time.monotonic()
     with _lock:
         _running[key] = Activity(
-            what, name, began, total, rows_total, count_total=count_total, of=_load_name.get()
+            what, name, began, total, rows_total, count_total=count_total, load=_load_name.get()
         )
         _parents[key] = part_of or _current.get()
     before = _current.set(key)
@@ -130,12 +129,7 @@ def activity(
 
 
 def add_progress(done: int = 0, *, rows: int = 0) -> None:
-    """Add to the progress of this thread's activity; do nothing if it has none.
-
-    Args:
-        done: further bytes.
-        rows: further rows.
-    """
+    """Add bytes and rows to the progress of this thread's activity; do nothing if it has none."""
     _change_current(lambda now: replace(now, done=now.done + done, rows=now.rows + rows))
 
 
@@ -145,7 +139,7 @@ def set_progress(done: int, rows: int = 0, count: int = 0) -> None:
 
 
 def set_progress_share(share: float) -> None:
-    """Set the part done, from 0 to 1, of this thread's activity; do nothing without a total."""
+    """Set the share done, from 0 to 1, of this thread's activity; do nothing without a total."""
     _change_current(lambda now: replace(now, done=int(share * now.total)) if now.total > 0 else now)
 
 

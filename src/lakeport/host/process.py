@@ -44,10 +44,10 @@ _TAP_OPTION: Final = "--from-tap"
 _SEPARATORS: Final = frozenset("={ ")
 
 _RETRY_SECONDS: Final = 4.0
-"""How long a request is repeated after the process was asked to end."""
+"""Seconds for which requests are retried after the process was asked to end."""
 
 _STEP_SECONDS: Final = 0.05
-"""How soon a thread that waits notices that the process was asked to end."""
+"""Seconds after which a waiting thread notices that the process was asked to end."""
 
 
 def is_running(process: int) -> bool:
@@ -66,10 +66,10 @@ def is_running(process: int) -> bool:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when the thread that forked it ends.
+    """Have Linux kill this process when the thread that forked it ends; at once if it has ended.
 
     Args:
-        parent: id of the parent process: if that has ended already, this one is killed at once.
+        parent: id of the parent process.
     """
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -89,11 +89,7 @@ def start_bound_process(command: Sequence[str], **options: Any) -> subprocess.Po
     """Start a program that Linux kills when this process ends, however it ends.
 
     Linux does so when the thread ends that started the program, so one thread that never ends
-    starts all. On other systems the program is only started.
-
-    Args:
-        command: the program's path, and its arguments.
-        options: further ones of `Popen`.
+    starts all. On other systems the program is only started. `options` are those of `Popen`.
     """
     if sys.platform != "linux":
         return subprocess.Popen(command, **options)
@@ -107,8 +103,7 @@ def start_bound_process(command: Sequence[str], **options: Any) -> subprocess.Po
 def _start_queue(process: int) -> SimpleQueue[_Start]:
     """Return the queue of this process's starter thread; the first call starts the thread.
 
-    Args:
-        process: id of this process. A fork has another id, and so a thread of its own.
+    A fork has another process id, and so a thread of its own.
     """
     starts: SimpleQueue[_Start] = SimpleQueue()
     threading.Thread(
@@ -118,7 +113,7 @@ def _start_queue(process: int) -> SimpleQueue[_Start]:
 
 
 def _start_processes(starts: SimpleQueue[_Start]) -> None:
-    """Start the processes in a queue, for ever."""
+    """Start the processes of a queue, for ever; set each future's result or exception."""
     while True:
         started, start = starts.get()
         try:
@@ -152,7 +147,6 @@ class ProcessContext:
     """A process's environment variables and working folder.
 
     Attributes:
-        environment: the variables.
         folder: the working folder; empty if it is gone.
     """
 
@@ -161,14 +155,14 @@ class ProcessContext:
 
     @classmethod
     def current(cls) -> ProcessContext:
-        """Return those of this process."""
+        """Return the variables and working folder of this process."""
         folder = ""
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109  # a text, for a process that may not import pathlib
         return cls(dict(os.environ), folder)
 
     def apply(self) -> None:
-        """Give this process, a worker of Spark, the variables and the working folder."""
+        """Set variables and working folder of this worker process; keep Spark's and Python's."""
         for name in os.environ.keys() - self.environment.keys():
             if not name.startswith(_WORKER_VARIABLES):
                 del os.environ[name]
@@ -223,11 +217,7 @@ def command_line() -> tuple[str, ...] | None:
 
 
 def mask_command_line(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the arguments of a command line with its secrets masked.
-
-    Args:
-        arguments: a command line.
-        secrets: known ones; values that look like secrets are masked, too.
+    """Return a command line's arguments with secrets, and values that look like some, masked.
 
     >>> mask_command_line(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
     ('land', 'a.csv', '--config_json={"api_key": "**********", "path": "/lake"}')
@@ -246,7 +236,7 @@ def mask_command_line(arguments: Iterable[str], secrets: Iterable[str]) -> tuple
 
 
 def _mask_tap(command: str, secrets: tuple[str, ...]) -> str:
-    """Return a tap's command line with the secrets among its arguments masked, also short ones."""
+    """Return a tap's command line with secret arguments masked; a mask if a quote is not closed."""
     try:
         words = shlex.split(command)
     except ValueError:  # a quote is not closed
@@ -295,7 +285,7 @@ would hang."""
 
 
 def request_end() -> None:
-    """Cut the waits of this process short, as it was asked to end (`pause`, `retry_deadline`)."""
+    """Cut `pause` and retries short, as this process was asked to end; the first call counts."""
     global _end_requested_at
     if _end_requested_at is None:
         _end_requested_at = time.monotonic()

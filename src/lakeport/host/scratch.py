@@ -28,11 +28,7 @@ _WEEK = 7 * 24 * 3600
 
 
 class ScratchFolder:
-    """A temporary folder that only this user can open, with a lock of this process.
-
-    Attributes:
-        path: the folder's path.
-    """
+    """A temporary folder that only this user can open, with a lock of this process."""
 
     def __init__(
         self,
@@ -46,7 +42,6 @@ class ScratchFolder:
         Args:
             kind: a word for its name.
             parent: the place; by default the system's folder for temporary files.
-            hidden: whether its name begins with a dot.
 
         Raises:
             ConfigError: the place does not exist, is full, or may not be written.
@@ -101,7 +96,7 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def _remove_leftover(path: Path) -> None:
-    """Remove a scratch folder of this user if its process was killed."""
+    """Remove a scratch folder of this user if its process was killed; raise OSError if it can't."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
@@ -120,7 +115,6 @@ def _is_leftover(path: Path, lock: int | None) -> bool:
     """Whether the process of a scratch folder was killed: by its lock on this machine, else by age.
 
     Args:
-        path: the folder.
         lock: descriptor of its lock file, which stays locked if this returns True; None without it.
     """
     inside = list(path.iterdir())
@@ -145,7 +139,7 @@ def _machine_name() -> bytes:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a folder, its lock file last, so that the rest is known for a scratch folder."""
+    """Remove a folder, its lock file last, so that leftovers can be identified. Never raises."""
     with suppress(OSError):
         for item in path.iterdir():
             if item.name == _OWNER:
@@ -160,9 +154,7 @@ def _remove_folder(path: Path) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file's content, so that a crash leaves the old or the new; write to a device.
 
-    Args:
-        path: the file; an existing one keeps its mode.
-        content: the new content.
+    An existing file keeps its mode.
 
     Raises:
         OSError: it can't be written; no temporary file is left.

@@ -78,18 +78,14 @@ class WarmSessionUnavailable(Exception):
 
 
 def session_environment() -> dict[str, str]:
-    """Return the variables for a new session's environment: only these, so that it has no secrets.
-
-    Raises:
-        WarmSessionUnavailable: as for `process_facts`.
-    """
+    """Return the environment for a new session, without secrets; raises like `process_facts`."""
     return _shared_variables() | {
         name: os.environ[name] for name in _FURTHER_NAMES if name in os.environ
     }
 
 
 def process_facts() -> dict[str, str]:
-    """Return what a run and its session must have in common: name -> value, fit to be shown.
+    """Return the facts that a run and its session must share: name -> value, fit to be shown.
 
     Raises:
         WarmSessionUnavailable: the system is not Linux, or the environment has a proxy whose
@@ -115,13 +111,13 @@ def process_facts() -> dict[str, str]:
     }
 
 
-def session_key(found: Mapping[str, str]) -> str:
+def session_key(facts: Mapping[str, str]) -> str:
     """Return a short hash of the facts, the name of the session's socket."""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _shared_variables() -> dict[str, str]:
-    """Return the environment variables that a run and its session must have in common."""
+    """Return the variables that a run and its session must share; raises like `process_facts`."""
     if sys.platform != "linux":
         raise WarmSessionUnavailable("warm sessions are for Linux")
     found = {}
@@ -221,13 +217,9 @@ class Channel:
         socket.send_fds(self._socket, [json.dumps(message).encode()], files)
 
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message and its file descriptors, which the caller closes.
+        """Return the next message, empty if the other end is closed, and its file descriptors.
 
-        Args:
-            timeout: seconds; None to wait for ever.
-
-        Returns:
-            An empty message if the other end is closed.
+        The caller closes the descriptors. Without a timeout in seconds this waits for ever.
 
         Raises:
             TimeoutError: no message came in time.
@@ -254,29 +246,26 @@ def find_session() -> Channel | None:
     return None
 
 
-def start_session(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
+def start_session(idle_seconds: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
     """Connect to the session that suits this process; start one if none runs.
 
-    Args:
-        idle: after how many seconds without a run a new one ends.
-        memory: the largest heap of a new one's JVM.
+    A new one ends after `idle_seconds` without a run; `memory` is the largest heap of its JVM.
 
     Raises:
         WarmStartFailed: no session can run here.
     """
     try:
-        parameters = {"idle": idle, "memory": memory, "facts": process_facts()}
-        place = _sessions_folder() / session_key(process_facts())
+        facts = process_facts()
+        place = _sessions_folder() / session_key(facts)
         place.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
         _check_private()
         with lock_sessions():
             with suppress(OSError):
                 return _connect(place)
             place.unlink(missing_ok=True)
+            parameters = {"place": str(place), "idle": idle_seconds, "memory": memory}
             with _listen(place) as listener:
-                _launch_session(
-                    listener, place.with_suffix(_LOG), {"place": str(place), **parameters}
-                )
+                _launch_session(listener, place.with_suffix(_LOG), {**parameters, "facts": facts})
         return _connect(place)
     except WarmSessionUnavailable as error:
         raise WarmStartFailed(str(error)) from None
@@ -326,13 +315,7 @@ def lock_sessions() -> Iterator[None]:
 
 
 def _launch_session(listener: socket.socket, log: Path, parameters: Mapping[str, object]) -> None:
-    """Start a session's process, which outlives this one.
-
-    Args:
-        listener: the session's socket.
-        log: file for its output.
-        parameters: JSON for its standard input.
-    """
+    """Start a session's process, which outlives this one; it reads the parameters as JSON."""
     given = os.memfd_create("lakeport-warm")
     os.write(given, json.dumps(parameters).encode())
     os.lseek(given, 0, os.SEEK_SET)
@@ -371,7 +354,7 @@ def _check_private() -> None:
 
 
 def _connect(place: Path) -> Channel:
-    """Return a channel to the session at a socket; raise OSError if none listens."""
+    """Connect to the session at a socket; raise OSError if none listens."""
     connection = _socket()
     try:
         with _short_path(place) as short:
@@ -398,7 +381,7 @@ def _socket() -> socket.socket:
 
 @contextmanager
 def _short_path(place: Path) -> Iterator[str]:
-    """Yield a name for a path that is short enough for a socket's address."""
+    """Yield another path of the same file, by /proc: short enough for a socket's address."""
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{place.name}"

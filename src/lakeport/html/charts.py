@@ -1,4 +1,7 @@
-"""Draw pictures as inline SVG: lines, bars, histograms and timelines."""
+"""Draw pictures as inline SVG: lines, bars, histograms and timelines.
+
+`words` describe a picture to screen readers. Heights are in pixels.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +61,6 @@ def draw_line(
     Args:
         points: x and y, from left to right.
         span: x at the left edge and at the right one.
-        words: a description of the picture for screen readers.
-        ticks: the labels below the picture.
-        format_value: a value of y as text.
-        height: of the picture, in pixels.
         class_: gives the line its colour.
     """
     top, box = round_up(max(y for _, y in points)), height - _TOP - _BOTTOM
@@ -86,9 +85,6 @@ def draw_bars(
 
     Args:
         columns: words, value and class of each bar, the lowest one first.
-        words: a description of the picture for screen readers.
-        ticks: the labels below the picture.
-        height: of the picture, in pixels.
         band: columns to highlight: first edge, last edge, and a tooltip.
     """
     box, width = height - _TOP - _BOTTOM, 100 / len(columns)
@@ -156,8 +152,6 @@ def draw_growth(
         versions: oldest first.
         value: returns a version's value; None if unknown, which is passed over.
         words: the value's name.
-        format_value: a value as text.
-        height: of the picture, in pixels.
     """
     known = [(version.number, v) for version in versions if (v := value(version)) is not None]
     if not known:
@@ -176,7 +170,7 @@ def draw_growth(
 
 
 def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
-    """Draw rows over time; the points are (Unix seconds, rows), oldest first."""
+    """Draw rows over time, from (Unix seconds, rows), oldest first; empty for one point."""
     if len(points) < 2:
         return Markup("")
     span = points[0][0], points[-1][0]
@@ -193,7 +187,6 @@ def draw_rate(
     Args:
         points: seconds since the start, and the running total.
         words: the name of the amounts, such as `rows`.
-        format_value: a rate as text.
     """
     rates = [
         (edge, max(0.0, (done - before) / (end - start)))
@@ -244,10 +237,9 @@ def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
 
 
 def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
-    """Draw the number of files by size, with a band that marks good sizes.
+    """Draw the number of files by size in bytes, with a band that marks good sizes.
 
     Args:
-        sizes: the files' sizes in bytes.
         small: below this a file counts as small.
         target: the size that files are to have.
     """
@@ -291,17 +283,12 @@ def order_stages(spans: Sequence[Span]) -> list[str]:
 
 
 def get_stage_class(stage: str) -> str:
-    """Return the CSS class for a stage's colour."""
+    """Return the CSS class for a stage's colour; `stage-other` for an unknown stage."""
     return f"stage-{_STAGES.index(stage)}" if stage in _STAGES else "stage-other"
 
 
 def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
-    """Draw a run as a timeline: a lane for each stream, a bar for each span.
-
-    Args:
-        spans: the stages of the run with start and end.
-        seconds: how long the run took.
-    """
+    """Draw a run of some seconds as a timeline: a lane for each stream, a bar for each span."""
     lanes: dict[str, list[Span]] = {}
     for span in spans:
         lanes.setdefault(span.stream, []).append(span)
@@ -331,7 +318,7 @@ def _build_time_ticks(most: float) -> Ticks:
 
 
 def _build_picture(words: str, height: float, *parts: object) -> Markup:
-    """Build an SVG picture of these parts; `words` describe it to screen readers."""
+    """Build an SVG picture of these parts, as wide as the page."""
     return build_tag(
         "svg",
         *parts,
@@ -359,7 +346,7 @@ def _build_stretched_box(top: float, height: float, *parts: object) -> Markup:
 
 
 def _build_label(text: object, x: float, y: float, class_: str = "tick") -> Markup:
-    """Build a text at a share of the width, aligned so that it stays within the picture."""
+    """Build a text at `x`, a share of the width, aligned so that it stays within the picture."""
     side = "start" if x < 0.05 else "end" if x > 0.95 else "middle"
     return build_tag("text", text, x=f"{x * 100:.2f}%", y=f"{y:g}", text_anchor=side, class_=class_)
 

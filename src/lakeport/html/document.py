@@ -36,7 +36,6 @@ class Page:
 
     Attributes:
         path: such as `/`, `/table/silver/flights` or `/run/20240501-103000-1a2b3c4d`.
-        title: the page's title.
         body: the contents of `<main>`.
     """
 
@@ -46,12 +45,7 @@ class Page:
 
 
 def render_template(template: str, **facts: Any) -> Markup:
-    """Render a template with these facts.
-
-    Args:
-        template: its name, such as `lake.html`.
-        facts: the variables of the template.
-    """
+    """Render a template, such as `lake.html`, with these variables."""
     return Markup(_environment().get_template(template).render(facts))  # noqa: S704 -- escapes
 
 
@@ -92,26 +86,14 @@ def _environment() -> Environment:
 
 
 def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
-    """Build a page's document, which links to its style and script.
-
-    Args:
-        page: the page.
-        trail: names and paths of the pages above, and of this one.
-        href: returns the link to a path, also of the style and the script.
-    """
+    """Build a page's document, which links to the pages of its trail, to its style and script."""
     style = build_tag("link", rel="stylesheet", href=href("/assets/theme.css"))
     script = build_tag("script", src=href("/assets/page.js"))
     return _build_document(page, trail, href, style=style, script=script, policy="")
 
 
 def build_single_document(title: str, body: Markup, href: Href) -> str:
-    """Build a document that needs no other file, and may not load or run any.
-
-    Args:
-        title: the page's title.
-        body: the contents of `<main>`.
-        href: returns the link to a page's path.
-    """
+    """Build a document that has its style and script inside, and may not load or run any other."""
     css, code = read_asset("theme.css"), read_asset("page.js")
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash_source(css)}'; "

@@ -38,9 +38,7 @@ def render_run_page(
     """Render the page of a run.
 
     Args:
-        run: the run's report.
         samples: some of its bad records.
-        href: returns the link to a page's path.
         pages: table's URI -> its page.
         masked: whether the records' values are left out.
     """
@@ -65,7 +63,7 @@ def render_run_part(run: RunFacts) -> Markup:
 
 
 def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the templates of a run need."""
+    """Return the variables that all templates of a run have."""
     return {
         "r": run,
         "totals": _list_totals(run),
@@ -103,7 +101,7 @@ def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
 
 
 def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
-    """Draw rows a second over time, and bytes a second if the run tells them."""
+    """Draw rows a second over time, and bytes a second below if any are known."""
     rows = draw_rate(
         [(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s"
     )
@@ -126,7 +124,7 @@ def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
 
 
 def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the template shows of a stream; `pages` are paths by table URI."""
+    """Return a stream's report as variables of a template, with the path of its table's page."""
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
@@ -162,13 +160,11 @@ class LoadBox:
     """A load as a box on the page of a lake file's run or plan.
 
     Attributes:
-        name: its name.
         uses: the loads that it uses.
         words: its action or outcome, in one line.
         state: `ok`, `failed`, or empty for neither.
         facts: names and values.
         columns: column -> type.
-        warnings: sentences to look at.
         error: `type`, `message` and `hint` of its error; None if it did not fail.
     """
 
@@ -183,11 +179,7 @@ class LoadBox:
 
 
 def render_plan_page(plan: Plan) -> Markup:
-    """Render the page of a plan, which notebooks show, too.
-
-    Args:
-        plan: as `LandingPlan.to_dict` gives it.
-    """
+    """Render the page of a plan, as `LandingPlan.to_dict` gives it; notebooks show it, too."""
     streams = [{**each, "table": _get_table_name(each["table"])} for each in plan["streams"]]
     rows = [each["rows"] for each in streams]
     known = sum(value for value in rows if value >= 0)

@@ -53,13 +53,7 @@ class Preview:
 
 
 def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
-    """Render the page of a table.
-
-    Args:
-        facts: the table's facts.
-        preview: the table's first rows.
-        masked: whether values of its columns are left out.
-    """
+    """Render the page of a table; if `masked`, without its rows and its columns' values."""
     versions = facts.versions
     partitions = sorted(facts.by_partition, key=lambda p: -p.bytes)
 

@@ -93,7 +93,7 @@ def format_age(now: datetime, then: datetime | None) -> str:
 
 
 def build_time_tag(value: datetime | None) -> Markup:
-    """Build a `<time>` element in UTC, which the page's script puts into the reader's zone."""
+    """Build a `<time>` element in UTC, for the script to put into local time; `?` for None."""
     if value is None:
         return Markup("?")
     at = value.astimezone(UTC)

@@ -126,7 +126,7 @@ def _format_parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
         rows += percent
     known = activity.done > 0 and passed > 0.1
     rate = f"{_format_bytes(int(activity.done / passed), -1)}/s" if known else ""
-    left = activity.left(now)
+    left = activity.seconds_left(now)
     if left is not None:
         return amount, rows, rate, f"{format_duration(left)} left"
     waiting = amount and not activity.done and not rows and passed >= 1

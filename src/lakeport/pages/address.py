@@ -25,7 +25,7 @@ _WAITING: Final = 128
 _HTTP: Final = 80
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?")
 
-_WAY: Final = (
+_REDIRECT: Final = (
     '<!doctype html>\n<meta charset="utf-8">\n<title>lakeport</title>\n'
     '<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open the pages</a>\n'
 )
@@ -46,7 +46,7 @@ class Address:
     port: int
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         return ipaddress.ip_address(self.ip).is_loopback
 
@@ -57,7 +57,7 @@ class Address:
         'http://127.0.0.1:8123/?token=abc'
         """
         host = self.host
-        if self._everywhere:
+        if self._listens_everywhere:
             host = "[::1]" if ":" in self.ip else LOOPBACK
         return f"http://{_bracket_ipv6(host)}:{self.port}/?token={token}"
 
@@ -77,10 +77,12 @@ class Address:
         name = found[1]
         if name in (LOOPBACK, "localhost", "[::1]", _bracket_ipv6(self.host.lower())):
             return True
-        return self._everywhere and (name == socket.gethostname().lower() or _is_ip_address(name))
+        if not self._listens_everywhere:
+            return False
+        return name == socket.gethostname().lower() or _is_ip_address(name)
 
     @property
-    def _everywhere(self) -> bool:
+    def _listens_everywhere(self) -> bool:
         """Whether the server listens on all interfaces."""
         return ipaddress.ip_address(self.ip).is_unspecified
 
@@ -90,7 +92,6 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address
     """Open a listening socket for as long as the body runs; yield it with its address.
 
     Args:
-        host: a name or number of an interface of this machine.
         port: 0 for a free one.
 
     Raises:
@@ -123,7 +124,7 @@ def _resolve_host(host: str, port: int) -> tuple[int, Any]:
 
 
 def _bind_error(host: str, port: int, error: OSError) -> ConfigError:
-    """Build the error for a port that can't be bound, by its reason."""
+    """Build the error for a port that is in use, not permitted, or not of this machine."""
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} of {host} is in use", "give another `--port`, or none for a free one."
@@ -144,6 +145,7 @@ def _bracket_ipv6(host: str) -> str:
 
 
 def _is_ip_address(name: str) -> bool:
+    """Whether a host's name is an IP address, IPv6 in brackets or not."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -166,10 +168,10 @@ def open_browser(url: str) -> Iterator[None]:
     folder = None
     with suppress(ConfigError, OSError):
         folder = ScratchFolder("ui")
-        way = folder.path / "open.html"
-        way.write_text(_WAY.format(url=escape(url)), "utf-8")
+        file = folder.path / "open.html"
+        file.write_text(_REDIRECT.format(url=escape(url)), "utf-8")
         # Opening some browsers blocks until they end.
-        threading.Thread(target=_open_file, args=(way,), daemon=True).start()
+        threading.Thread(target=_open_file, args=(file,), daemon=True).start()
     try:
         yield
     finally:
@@ -177,10 +179,10 @@ def open_browser(url: str) -> Iterator[None]:
             folder.remove()
 
 
-def _open_file(way: Path) -> None:
-    """Open a local HTML file in the default browser; ignore all errors."""
+def _open_file(file: Path) -> None:
+    """Open an HTML file in the default browser, but no text browser; ignore all errors."""
     with suppress(Exception):
         browser = webbrowser.get()
         # A text browser would take over this terminal.
         if type(browser) is not webbrowser.GenericBrowser or os.environ.get("BROWSER"):
-            browser.open(way.as_uri())
+            browser.open(file.as_uri())

@@ -52,11 +52,11 @@ class PageFile:
 class _FilePages(list[Page]):
     """The pages of a file; links lead only to pages in the file."""
 
-    def add(self, makers: Iterable[Callable[[], Page]], room: int) -> None:
-        """Build and add pages until `room` characters are used up."""
-        for make in makers:
+    def add(self, builders: Iterable[Callable[[], Page]], room: int) -> None:
+        """Build and add pages until `room` characters are used up; leave out those that fail."""
+        for build in builders:
             with suppress(LakeportError):  # the lake's page says what is wrong with it
-                page = make()
+                page = build()
                 room -= len(page.body)
                 if room < 0:
                     return
@@ -114,11 +114,7 @@ def build_lake_file(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """Build the file of a lake with its tables and newest runs, or of a single table.
 
     Args:
-        pages: the lake's.
-        largest: characters of the pages of its tables; others are left out.
-
-    Raises:
-        LakeportError: the lake can't be told.
+        largest: most characters of the pages of its tables; others are left out.
     """
     if pages.is_table:
         return build_single_page_file(pages.build_table_page(""))

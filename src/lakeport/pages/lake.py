@@ -103,7 +103,6 @@ def build_pipeline_run_page(
 
     Args:
         report: as `PipelineReport.to_dict` gives it.
-        path: the page's.
         links: run of a load -> the link to its page.
     """
     loads = [load for load in report["loads"] if load["outcome"] != "left out"]
@@ -153,11 +152,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
 
 
 def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
-    """Open the pages of a lake or table.
-
-    Args:
-        config: the target.
-        masked: whether values of columns and records are left out.
+    """Open the pages of a lake or table; if `masked`, without values of columns and records.
 
     Raises:
         SourceError: it is no folder of this machine.
@@ -171,7 +166,6 @@ class LakePages:
     """The pages of a lake, or of a single table; each call reads the store again.
 
     Attributes:
-        storage: the store.
         folder: the lake's key there; empty for the root.
         masked: whether values of columns and records are left out.
     """
@@ -181,11 +175,7 @@ class LakePages:
     masked: bool = False
 
     def find_page(self, path: str) -> Page | None:
-        """Build the page at a path, which is percent-decoded; return None if there is none.
-
-        Raises:
-            LakeportError: it can't be told.
-        """
+        """Build the page at a percent-decoded path; return None if there is none."""
         if path == "/":
             return (
                 self.build_table_page("")
@@ -235,11 +225,7 @@ class LakePages:
         return Page("/", "Lake", body)
 
     def build_table_page(self, name: str) -> Page:
-        """Build a table's page; the empty name is the target itself.
-
-        Raises:
-            SourceError: there is none.
-        """
+        """Build a table's page; the empty name is the target itself. Raise SourceError for none."""
         folder = f"{self.folder}/{name}".strip("/")
         title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
         facts, rows = read_table_facts(self.storage, folder, title)
@@ -248,11 +234,7 @@ class LakePages:
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def build_run_page(self, run: LakeRun, href: Href) -> Page:
-        """Build the page of a run, whether of a load or of a lake file.
-
-        Raises:
-            SourceError: its report says what no report says.
-        """
+        """Build the page of a run of a load or a lake file; raise SourceError for a bad report."""
         if run.file:
             return self._build_pipeline_run_page(run, href)
         facts = parse_run_facts(run.report)
@@ -290,7 +272,7 @@ def _unreadable_report_error(run: LakeRun) -> SourceError:
 
 
 def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
-    """Return a run's line in the lake's list of runs; `pages` are paths by table URI."""
+    """Return a run's line for the lake's list of runs, with the paths of its tables' pages."""
     facts = parse_run_facts(run.report)
     uris = [each.table for each in facts.streams] if facts else []
     if run.file:
@@ -313,15 +295,7 @@ def _is_folder_name(part: str) -> bool:
 def render_lake_page(
     uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
 ) -> Markup:
-    """Render the page of a lake.
-
-    Args:
-        uri: the lake.
-        tables: its tables, by name.
-        runs: its runs, newest first.
-        now: the moment, UTC.
-        href: returns the link to a page's path.
-    """
+    """Render the page of a lake: its tables by name, its runs newest first, ages at `now`."""
     by_day = _count_runs_by_day(runs, now)
     pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
     return render_template(
@@ -406,15 +380,10 @@ def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
     )
 
 
-def read_preview(view: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
-    """Read a table's first rows without Spark; if that fails, a note says why.
-
-    Args:
-        view: the table's snapshot.
-        uri: the table's URI as users write it.
-    """
+def read_preview(snapshot: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
+    """Read a table's first rows without Spark; if that fails, a note says why."""
     try:
-        rows = view.preview(_ROWS)
+        rows = snapshot.preview(_ROWS)
     except LakeportError as error:
         return Preview(note=f"The rows can't be read: {error.message}")
     if rows is None:

@@ -110,16 +110,9 @@ _STATUS: Final = (
 )
 
 
-def _build_plain_page(status: int, title: str, body: Markup, more: str = "") -> HTMLResponse:
-    """Build a page of a few sentences that links to nothing: whoever reads it may be anybody.
-
-    Args:
-        status: the HTTP status.
-        title: the heading.
-        body: the sentences below it.
-        more: further elements of the page's head.
-    """
-    return HTMLResponse(_FRAME.format(title=title, body=body, more=more), status, UNKEPT)
+def _build_plain_page(status: int, title: str, body: Markup, head: str = "") -> HTMLResponse:
+    """Build a short page without links, as anybody may read it; `head` has further elements."""
+    return HTMLResponse(_FRAME.format(title=title, body=body, more=head), status, UNKEPT)
 
 
 def _refuse(status: int, title: str, *sentences: str) -> HTMLResponse:
@@ -144,13 +137,7 @@ def _render_code(text: str) -> Markup:
 
 
 class Gate:
-    """Middleware that lets only the reader with the token in, and refuses all other requests.
-
-    Args:
-        app: the app behind the gate.
-        address: the server's address.
-        token: the secret that lets a reader in.
-    """
+    """Middleware that passes requests with the token on to the app, and refuses all others."""
 
     def __init__(self, app: ASGIApp, address: Address, token: str) -> None:
         self._app = app
@@ -165,7 +152,7 @@ class Gate:
         await (answer or self._app)(scope, receive, send)
 
     def _check_request(self, request: Request) -> Response | None:
-        """Return the refusal of a request that no reader's browser sends; else None."""
+        """Return the refusal of a request by its host, method, size, path or origin; else None."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._address.knows(hosts[0]):
             here = "These pages don't go by that name. Open the address that `lakeport ui` printed."
@@ -187,7 +174,7 @@ class Gate:
         return None
 
     def _check_token(self, request: Request) -> Response | None:
-        """Return the answer to a request with the token in its URL, or without any; else None."""
+        """Return a redirect if the URL has the token, a refusal if nothing has it; else None."""
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True)
         if any(key == TOKEN and self._is_token(value) for key, value in given):
@@ -278,7 +265,7 @@ def build_server(app: ASGIApp) -> Server:
 class _Server(Server):
     """Server that can be interrupted while it starts, without a half-made event loop.
 
-    What asks raises in this thread, between any two steps: so another one makes the loop.
+    A signal raises in this thread, between any two steps: so another thread makes the loop.
     """
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
@@ -298,7 +285,7 @@ class _Protocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin a connection; beyond 64 of them, close the one that has waited longest."""
+        """Begin a connection; beyond 64 of them, abort the one that has been idle longest."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._set_deadline()
@@ -333,13 +320,13 @@ class _Protocol(H11Protocol):
             self._timer = self.loop.call_later(_HEAD_SECONDS, self._close)
 
     def _close(self) -> None:
-        """Close the connection if it is still idle."""
+        """Abort the connection if it is still idle."""
         self._timer = None
         if self._is_idle:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP request, with the headers of every answer."""
+        """Answer 400 to bytes that are no HTTP request, and close; no answer within another one."""
         if self.cycle is None or self.cycle.response_complete:
             answer = _refuse(400, "No request", "This can't be read as a request of HTTP.")
             headers = [*self.server_state.default_headers, *answer.raw_headers]
@@ -360,8 +347,6 @@ def build_site(
 
     Args:
         pages: the pages, which several threads build at once.
-        address: where.
-        token: who shows it gets in.
         secrets: texts to mask in errors.
         on_error: called with each error, in the page's thread.
     """
@@ -382,7 +367,7 @@ class _SiteRoutes:
         self._limiter = CapacityLimiter(_AT_ONCE)
 
     async def asset(self, request: Request) -> Response:
-        """Answer with the style or script; 304 if the browser has this version."""
+        """Answer with the style or script, 304 if the browser has it; other names are pages."""
         found = await to_thread.run_sync(self._pages.find_asset, request.path_params["name"])
         if found is None:
             return await self.page(request)
@@ -402,7 +387,7 @@ class _SiteRoutes:
         )
 
     def _render(self, path: str) -> Response:
-        """Build the page at a path and answer with it, or with its error."""
+        """Build the page at a path and answer with it, or with 404 or its error. Never raises."""
         try:
             page = self._pages.find_page(path)
             if page is None:

@@ -41,8 +41,6 @@ class CommandLine:
 
     Attributes:
         program: `lakeport` or `target-lakeport`.
-        arguments: the arguments behind the program's name.
-        environment: all environment variables.
         streams: encoding and error handler of standard input, output and error; None for a closed
             one.
         ignored: signals that the process ignores.
@@ -60,7 +58,7 @@ class CommandLine:
 
     @classmethod
     def of_this_process(cls, program: str, arguments: Sequence[str]) -> CommandLine:
-        """Return a command line with this process's state; close the files of `serialise`."""
+        """Return a command line with this process's state, whose descriptors the caller closes."""
         streams = (sys.stdin, sys.stdout, sys.stderr)
         return cls(
             program,
@@ -73,7 +71,7 @@ class CommandLine:
         )
 
     def serialise(self) -> list[int]:
-        """Return the descriptors to send to a session and then to close; the first holds JSON."""
+        """Return the descriptors to send to a session: of the JSON, the folder and the streams."""
         facts = {name: value for name, value in vars(self).items() if name not in _DESCRIPTORS}
         file = os.memfd_create("lakeport-command")
         os.write(file, json.dumps(facts).encode())
@@ -81,7 +79,7 @@ class CommandLine:
 
     @classmethod
     def deserialise(cls, files: Sequence[int]) -> CommandLine:
-        """Return the command line of the descriptors that a client has sent.
+        """Return the command line of the descriptors that a client has sent; closes the first.
 
         Raises:
             ValueError: they hold no command.
@@ -110,7 +108,6 @@ def run_command(command: CommandLine, door: Mapping[str, Any], parent: int) -> N
     """Run the command in this process, and exit with its code.
 
     Args:
-        command: the command line.
         door: the keyword arguments of `lease.set_lease`, by which the run enters Spark's JVM.
         parent: the process that forked this one, with the signals of `PASSED_ON` blocked.
     """
@@ -132,7 +129,7 @@ def run_command(command: CommandLine, door: Mapping[str, Any], parent: int) -> N
 
 
 def _set_signals(ignored: list[int]) -> None:
-    """Set the signal handlers of a new process, ignore some signals, and unblock all."""
+    """Make a process group of its own, reset signal handlers, ignore some, and unblock all."""
     os.setpgid(0, 0)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -167,7 +164,7 @@ def _open_streams(command: CommandLine) -> None:
 
 
 def _enter_environment(command: CommandLine) -> None:
-    """Take on the client's folder, environment, time zone and arguments."""
+    """Take on the client's folder, environment, time zone and arguments; close its descriptors."""
     os.fchdir(command.folder)
     command.close()
     os.environ.clear()
@@ -178,7 +175,7 @@ def _enter_environment(command: CommandLine) -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """Exit like the interpreter: join threads, run exit functions, flush; but free no objects."""
+    """Exit like the interpreter, but free no objects; after an interrupt, join no threads."""
     with suppress(BaseException):
         if code not in (130, 143):
             threading._shutdown()  # type: ignore[attr-defined]

@@ -32,9 +32,7 @@ SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about"})
 _HANDLED_SIGNALS: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
 _TURN_SECONDS: Final = 3.0  # to wait behind another run: the start of a Spark takes as long
-_START_SECONDS: Final = (
-    60.0  # to wait for a session that starts: it is ahead of any Spark begun now
-)
+_START_SECONDS: Final = 60.0  # to wait for a session that starts, ahead of any Spark begun now
 _INTERRUPTED_CODE: Final = 130
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]
@@ -85,10 +83,6 @@ def split_warm_option(arguments: Sequence[str]) -> tuple[str, list[str]]:
 def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
     """Run a command in a warm session, if the command wants one and one runs.
 
-    Args:
-        program: `lakeport` or `target-lakeport`.
-        arguments: the arguments behind the program's name.
-
     Returns:
         The exit code, or None where the command has to run in this process; the arguments for that;
         and the error that ends the command, if any.
@@ -112,7 +106,7 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
 
 
 def _run_in_turn(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
-    """Run a command when its turn comes; return its exit code, None if that takes too long."""
+    """Run a command in its turn; return its exit code, None if this process has to run it."""
     try:
         channel.send({"do": "run"})
         answer, _ = channel.receive()
@@ -178,15 +172,15 @@ class _RunFollower:
             os.close(ours)
             os.close(pythons)
 
-    def _await_result(self, woken: int) -> int:
-        """Return the run's exit code; `woken`: pipe that signals write to, to end a wait."""
+    def _await_result(self, signal_pipe: int) -> int:
+        """Wait for the run's exit code; a signal writes to `signal_pipe`, so that handlers run."""
         events = select.poll()
         events.register(self._channel, select.POLLIN)
-        events.register(woken, select.POLLIN)
+        events.register(signal_pipe, select.POLLIN)
         while True:
-            if any(descriptor == woken for descriptor, _ in events.poll()):
+            if any(descriptor == signal_pipe for descriptor, _ in events.poll()):
                 with suppress(BlockingIOError):
-                    os.read(woken, 1024)
+                    os.read(signal_pipe, 1024)
                 continue
             message, _ = self._channel.receive()
             if not message:

@@ -129,12 +129,12 @@ class WarmSession:
                 self._end()
 
     def _on_signal(self, number: int, frame: object) -> None:
-        """End the session for any signal but that a child has ended, which `serve` collects."""
+        """End the session for any signal but SIGCHLD; `serve` collects ended children."""
         if number != signal.SIGCHLD:
             self._end()
 
     def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until the next step of the session; None: it waits for an event."""
+        """Return the seconds until the session's next step; None if it waits for an event."""
         if self._run is not None:
             return None
         if not self._prepared:
@@ -148,7 +148,7 @@ class WarmSession:
         self._selector.register(file, selectors.EVENT_READ, answer)
 
     def _end(self) -> None:
-        """Accept no more commands; the run in progress goes on."""
+        """Remove the socket and drop waiting clients; the run in progress goes on."""
         if not self._ending:
             self._ending = True
             with lock_sessions():
@@ -180,7 +180,7 @@ class WarmSession:
         channel.close()
 
     def _answer_client(self, channel: Channel) -> None:
-        """Read a client's message and answer it; a client of the run that ends, ends the run."""
+        """Read a client's message: a signal for its run, a new run, a stop or a status request."""
         try:
             message, files = channel.receive()
             for file in files:
@@ -201,7 +201,7 @@ class WarmSession:
             self._drop_client(channel)
 
     def _drop_client(self, channel: Channel) -> None:
-        """Close a client's channel; it waits for its turn no more."""
+        """Close a client's channel, and take it from the queue of waiting ones."""
         if channel in self._waiting:
             self._waiting.remove(channel)
         self._close_channel(channel)
@@ -235,7 +235,7 @@ class WarmSession:
                         os.close(file)
 
     def _fork_run(self, channel: Channel, command: CommandLine) -> None:
-        """Fork the process of a client's run."""
+        """Fork the process of a client's run, and record the run."""
         # What is sent to the run before it is one must not be taken for a signal to this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         parent = os.getpid()
@@ -272,7 +272,7 @@ class WarmSession:
                     self._finish_run(os.waitstatus_to_exitcode(found[1]))
 
     def _finish_run(self, code: int) -> None:
-        """Tell the client how its run ended, and ask the keeper for the next run's door."""
+        """Send the client its run's exit code or signal, and ask the keeper for the next door."""
         assert self._run is not None
         with suppress(OSError):
             self._run.send({"exit": code} if code >= 0 else {"killed": -code})
@@ -284,7 +284,7 @@ class WarmSession:
 
 
 def _preload_modules() -> Iterator[bool]:
-    """Import the modules of runs, one each step, so that a run can begin between two steps."""
+    """Import the modules of runs, one for each yield, so that a run can begin in between."""
     ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", lambda _: None))
     for name in chain(ours, _PRELOADED):
         if not name.endswith("__main__"):
@@ -337,7 +337,7 @@ def _keep_spark(server: Channel, memory: str, parent: int) -> NoReturn:
 
 
 def _await_run_end(server: Channel, driver: DriverSession) -> bool:
-    """Wait for the end of a run; return False where Spark or the session has ended meanwhile."""
+    """Wait for the end of a run; return False if Spark or the session has ended meanwhile."""
     while driver.is_alive:
         with suppress(TimeoutError):
             return bool(server.receive(_LOOK_SECONDS)[0])

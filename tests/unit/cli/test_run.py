@@ -184,7 +184,7 @@ def test_a_terminal_has_a_line_for_each_load_and_a_table(
         loads.on_begun(name)
     loads.on_landed("flights", Landed("flights", "/lake/flights", 0, 1200, ("f",), 9))
     loads.on_ended(ended("airports", "failed"))
-    going_on = Activity("writing", "flights", 0.0, total=2_000_000, done=1_000_000, of="flights")
+    going_on = Activity("writing", "flights", 0.0, total=2_000_000, done=1_000_000, load="flights")
     lines = loads.lines(ProgressState("running", 0.0, 5.0, (going_on,)), 90)
     assert lines[0].startswith("flights  ")
     assert "1,200 rows landed, writing: 1.0 of 2.0 MB (50%)" in lines[0]

@@ -68,7 +68,8 @@ def test_what_is_done_in_all_may_be_told_instead() -> None:
 def test_more_than_there_is_has_no_share() -> None:
     with activity("unpacking", total=10):
         add_progress(11)
-        assert current_activities()[0].share is None and current_activities()[0].left(1e9) is None
+        (unpacking,) = current_activities()
+        assert unpacking.share is None and unpacking.seconds_left(1e9) is None
     with activity("reading", total=-1, rows_total=4):
         add_progress(rows=1)
         assert current_activities()[0].share == 0.25
@@ -114,7 +115,7 @@ def test_what_goes_on_says_which_of_several_loads_it_is_a_part_of() -> None:
         done = threads.submit(work)
         with activity("reading"):
             begun.wait(60)
-            assert {each.what: each.of for each in current_activities()} == dict.fromkeys(
+            assert {each.what: each.load for each in current_activities()} == dict.fromkeys(
                 ("reading", "writing"), "flights"
             )
         seen.set()

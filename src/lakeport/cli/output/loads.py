@@ -89,7 +89,7 @@ class ConsoleLoads(PipelineObserver):
             running = dict(self._running)
         if not running:
             return [f"{moment.label} ..."]
-        does = {each.of: each for each in moment.activities}
+        does = {each.load: each for each in moment.activities}
         first = min(_LONGEST, max(map(text_width, running)))
         told = []
         for name, (began, rows) in list(running.items())[:_MOST]:
