@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -46,11 +46,8 @@ def check_partition_type(name: str, type_: pa.DataType) -> None:
 def format_partition_value(value: Any) -> str | None:
     """Return a partition value as the log spells it; None for null and for an empty string.
 
-    The protocol reads an empty string as null.
-
-    Args:
-        value: str, int, bool, Decimal, date, datetime or None; a datetime without a zone belongs
-            to a column without one.
+    The value is a str, int, bool, Decimal, date, datetime or None; a datetime without a zone
+    belongs to a column without one.
 
     >>> format_partition_value(datetime(2024, 5, 1, 10, 30, tzinfo=UTC))
     '2024-05-01T10:30:00.000000Z'
@@ -74,9 +71,9 @@ def format_partition_value(value: Any) -> str | None:
 
 
 def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
-    """Parse a partition value of any writer, so that two spellings of one value compare equal.
+    """Parse a partition value of any writer; None for null and empty text, times without zone: UTC.
 
-    None for null and an empty text; a time without a zone is UTC.
+    Two spellings of one value compare equal. Text that does not fit the type raises ValueError.
 
     >>> at = pa.timestamp("us", "UTC")
     >>> values = ("2024-05-01 10:30:00", "2024-05-01T10:30:00.000000Z")
@@ -97,8 +94,8 @@ def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
     if pa.types.is_date(type_):
         return date.fromisoformat(text)
     if pa.types.is_timestamp(type_):
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
     return text
 
 
@@ -128,16 +125,11 @@ def quote_path(key: str) -> str:
     >>> quote_path("city=a%2Fb é/part-0.parquet")
     'city=a%252Fb%20é/part-0.parquet'
     """
-    return "".join(char if _stays_unquoted(char) else quote(char, safe=_URI_SAFE) for char in key)
-
-
-def unquote_path(path: str) -> str:
-    """Return the key below the table's folder of a path in the log.
-
-    >>> unquote_path("city=a%252Fb%20é/part-0.parquet")
-    'city=a%2Fb é/part-0.parquet'
-    """
-    return unquote(path)
+    # Java's URI leaves characters outside ASCII as they are, except spaces and control characters.
+    return "".join(
+        char if char > "\x9f" and not char.isspace() else quote(char, safe=_URI_SAFE)
+        for char in key
+    )
 
 
 def metadata_action(
@@ -162,11 +154,7 @@ def metadata_action(
 
 
 def clustering_action(columns: Sequence[Sequence[str]]) -> str:
-    """Return the `domainMetadata` action of a table's clustering columns, as JSON text.
-
-    Args:
-        columns: each column's path in the data files.
-    """
+    """Return the `domainMetadata` action of clustering columns, given as paths in data files."""
     body = {"clusteringColumns": [list(path) for path in columns], "domainName": CLUSTERING_DOMAIN}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return format_action(
@@ -175,13 +163,7 @@ def clustering_action(columns: Sequence[Sequence[str]]) -> str:
 
 
 def transaction_action(app_id: str, version: int, updated_ms: int) -> str:
-    """Return the `txn` action of an application's number, as JSON text.
-
-    Args:
-        app_id: the application's id.
-        version: the number, such as a batch's sequence.
-        updated_ms: milliseconds since 1970.
-    """
+    """Return an application's `txn` action as JSON text; `version` is e.g. a batch's sequence."""
     return format_action("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
 
 
@@ -201,18 +183,13 @@ def _escape_value(text: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    """Cut a folder's name above 200 bytes, and add a hash; escape a dot at its end."""
+    """Cut a folder's name above 200 bytes and add a hash; escape a dot at the name's end."""
     name = f"{name[:-1]}%2E" if name.endswith(".") else name
     encoded = name.encode()
     if len(encoded) <= _NAME_LIMIT:
         return name
     head = encoded[: _NAME_LIMIT - 33].decode(errors="ignore").rstrip("%")
     return f"{head}~{hashlib.sha256(encoded).hexdigest()[:32]}"
-
-
-def _stays_unquoted(char: str) -> bool:
-    # Java's URI leaves characters outside ASCII as they are, except spaces and control characters.
-    return char > "\x9f" and not char.isspace()
 
 
 class DeletionVector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
@@ -287,7 +264,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows without the deleted ones; None without a count."""
+        """Number of rows without deleted ones; None if the statistics lack it or are damaged."""
         try:
             count = (
                 _COUNT.decode(self.stats).num_records
@@ -302,8 +279,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     def statistics(self, *, decimals: bool = True) -> Statistics:
         """Parse the statistics; all fields are None if there are none, or they are damaged.
 
-        Args:
-            decimals: whether numbers with a point become decimals, which keep their digits.
+        With `decimals`, numbers with a point become decimals, which keep their digits.
         """
         try:
             if isinstance(self.stats, str):
@@ -312,22 +288,18 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         except msgspec.DecodeError:
             return Statistics()
 
-    def body(self, **more: Any) -> dict[str, Any]:
-        """Return the action's fields by their names in the log, and the fields in `more`.
+    def body(self, **overrides: Any) -> dict[str, Any]:
+        """Return the action's fields by their names in the log, with overrides.
 
         Typed statistics are left out, as their spelling, which readers compare, is lost.
         """
-        fields: dict[str, Any] = {**msgspec.to_builtins(self), **more}
+        fields: dict[str, Any] = {**msgspec.to_builtins(self), **overrides}
         if isinstance(self.stats, dict):
             del fields["stats"]
         return fields
 
     def add_action(self, *, changes_rows: bool = True) -> str:
-        """Return the `add` action of the file, as JSON text.
-
-        Args:
-            changes_rows: whether the commit changes the table's rows.
-        """
+        """Return the `add` action of the file, as JSON text; `changes_rows` is its `dataChange`."""
         body = self.body(dataChange=changes_rows, partitionValues=self.partition)
         for of_removal in ("deletionTimestamp", "extendedFileMetadata"):
             body.pop(of_removal, None)
@@ -357,15 +329,8 @@ _EXACT = msgspec.json.Decoder(Statistics, float_hook=Decimal)
 _ACTION = msgspec.json.Decoder(Action)
 
 
-def parse_actions(data: bytes, name: str) -> list[Action]:
-    """Parse a commit file, or a checkpoint in JSON.
-
-    Args:
-        data: the file's bytes.
-        name: the file's URI, for the error.
-
-    Raises:
-        DestinationError: a line is no whole action.
+def parse_actions(data: bytes, uri: str) -> list[Action]:
+    """Parse a commit file or a JSON checkpoint; raise DestinationError for a damaged line.
 
     >>> parse_actions(b'{"txn":{"appId":"a","version":1}}\\n', "0.json")[0].txn
     {'appId': 'a', 'version': 1}
@@ -374,16 +339,16 @@ def parse_actions(data: bytes, name: str) -> list[Action]:
         return _ACTION.decode_lines(data)
     except msgspec.DecodeError:  # numbers as text and the like, which other readers accept
         lines = enumerate(data.splitlines(), 1)
-        return [_parse_line(line, number, name) for number, line in lines if line.strip()]
+        return [_parse_line(line, number, uri) for number, line in lines if line.strip()]
 
 
-def _parse_line(line: bytes, number: int, name: str) -> Action:
-    """Parse one line leniently; DestinationError if it is no action."""
+def _parse_line(line: bytes, number: int, uri: str) -> Action:
+    """Parse one line, numbers as text included; raise DestinationError if it is no action."""
     try:
         return msgspec.convert(json.loads(line), Action, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
         raise DestinationError(
-            f"{name} is no commit of a Delta table: line {number} is no whole action",
+            f"{uri} is no commit of a Delta table: line {number} is no whole action",
             "the file is damaged, or something else wrote it: bring it back from a copy, or "
             "land in another table.",
         ) from error
@@ -398,12 +363,11 @@ def add_action(
     *,
     changes_rows: bool = True,
 ) -> str:
-    """Return the `add` action of a new data file, as JSON text.
+    """Return the `add` action of a new data file, as JSON text; `size` is in bytes.
 
     Args:
         path: the file's key below the table's folder, not quoted.
         partition: physical partition column -> value as the log spells it.
-        size: size in bytes.
         modified_ms: milliseconds since 1970.
         stats: Delta's statistics as JSON text.
         changes_rows: whether the commit changes the table's rows.

@@ -111,7 +111,7 @@ def parse_duration(text: str) -> float | None:
 
 
 def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
-    """Whether a version gets a checkpoint: each tenth, or by the table's property.
+    """Whether a version gets a checkpoint: each tenth, or as `delta.checkpointInterval` says.
 
     >>> is_checkpoint_due(20, {}), is_checkpoint_due(0, {}), is_checkpoint_due(5, {_INTERVAL: "5"})
     (True, False, True)
@@ -124,15 +124,8 @@ def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
 def write_checkpoint(log: DeltaLog, version: int) -> None:
     """Write a version's checkpoint and `_last_checkpoint`, and delete expired files of the log.
 
-    Does nothing if the log has a newer checkpoint, or files of it are missing.
-
-    Args:
-        log: the log of a plain table.
-        version: a version that the table has.
-
-    Raises:
-        DestinationError: the store refused.
-        pyarrow.ArrowException: the checkpoint before it is damaged.
+    Does nothing if there is a newer checkpoint, or files of the log are missing. Raises
+    pyarrow.ArrowException if the checkpoint before it is damaged.
     """
     storage, files = log.storage, log.list_recent_files()
     since = {} if version in files.checkpoints else files.commits
@@ -159,12 +152,9 @@ def write_checkpoint(log: DeltaLog, version: int) -> None:
 
 
 def _delete_expired(log: DeltaLog, properties: Mapping[str, str], now: float) -> bool:
-    """Delete files of the log that are older than the newest checkpoint before its retention.
+    """Delete up to 1,000 log files older than the retention's checkpoint; return if none are left.
 
     The table's `delta.logRetentionDuration` is cut to whole days, as by Delta.
-
-    Returns:
-        Whether no such file is left; one call deletes up to a thousand.
     """
     retention = parse_duration(properties.get(LOG_RETENTION, "30 days"))
     if retention is None or properties.get(CLEANS_LOG, "true").lower() != "true":
@@ -198,14 +188,7 @@ def _encode(
     transactions: Sequence[Mapping[str, Any]],
     now: float,
 ) -> tuple[bytes, int, int]:
-    """Encode a new checkpoint from the one before it and the commits since.
-
-    Args:
-        storage: where the table is.
-        base: the earlier checkpoint's files.
-        changes: files added and removed since, and the table's newest state.
-        transactions: the `txn` actions to keep.
-        now: seconds since 1970.
+    """Encode a checkpoint from an earlier one's files and the changes since, at Unix time `now`.
 
     Returns:
         The checkpoint's bytes, its number of actions, and its number of `add`s.
@@ -214,7 +197,7 @@ def _encode(
 
     state = changes.state
     retention = parse_duration(state.properties.get(FILE_RETENTION, "7 days")) or 7 * _DAY
-    touched = pa.array([f.path for f in (*changes.files, *changes.removed)], pa.string())
+    changed_paths = pa.array([f.path for f in (*changes.files, *changes.removed)], pa.string())
     rows = dict.fromkeys(_TYPES, 0)
     sink = io.BytesIO()
     with pq.ParquetWriter(
@@ -222,7 +205,7 @@ def _encode(
     ) as writer:
 
         def write(**actions: Any) -> None:
-            """Write a row group of actions by kind; each row has one action."""
+            """Write a row group of actions by kind, one a row, and count them; none: no group."""
             parts = []
             for kind, found in actions.items():
                 array, rows[kind] = pa.array(found, _TYPES[kind]), rows[kind] + len(found)
@@ -233,10 +216,10 @@ def _encode(
 
         write(protocol=[state.protocol], metaData=[state.metadata])
         write(txn=transactions)
-        for removed in _merge_files(storage, base, "remove", touched, changes.removed):
+        for removed in _merge_files(storage, base, "remove", changed_paths, changes.removed):
             at = pc.struct_field(removed, "deletionTimestamp")
             write(remove=removed.filter(pc.greater(at, int((now - retention) * 1000))))
-        for added in _merge_files(storage, base, "add", touched, changes.files):
+        for added in _merge_files(storage, base, "add", changed_paths, changes.files):
             write(add=added)
     return sink.getvalue(), sum(rows.values()), rows["add"]
 
@@ -245,14 +228,14 @@ def _merge_files(
     storage: Storage,
     base: Sequence[StoredObject],
     kind: str,
-    touched: pa.Array,
+    changed_paths: pa.Array,
     new: Sequence[DataFile],
 ) -> Iterator[pa.Array]:
-    """Yield a checkpoint's actions of a kind without the paths `touched`, and then new ones."""
+    """Yield a checkpoint's `add`s or `remove`s without the changed paths, then the new ones."""
     waiting: list[pa.Array] = []
     for files in _read_files(storage, base, kind):
-        again = pc.is_in(pc.struct_field(files, "path"), value_set=touched)
-        waiting.append(files.filter(pc.invert(again)) if pc.any(again).as_py() else files)
+        changed = pc.is_in(pc.struct_field(files, "path"), value_set=changed_paths)
+        waiting.append(files.filter(pc.invert(changed)) if pc.any(changed).as_py() else files)
         if sum(map(len, waiting)) >= _GROUP:
             yield pa.concat_arrays(waiting)
             waiting = []
@@ -261,7 +244,7 @@ def _merge_files(
 
 
 def _read_files(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
-    """Yield a checkpoint's `add` or `remove` actions, as structs with the fields written here."""
+    """Yield a checkpoint's `add` or `remove` actions as arrays of structs, cast to `_TYPES`."""
     import pyarrow.parquet as pq
 
     type_ = _TYPES[kind]

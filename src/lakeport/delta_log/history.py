@@ -25,21 +25,13 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """Totals of data files.
-
-    Attributes:
-        files: number of files.
-        known_bytes: size of the files with a known size.
-        known_rows: rows of the files with a row count.
-        unsized: number of files without a size.
-        uncounted: number of files without a row count.
-    """
+    """Numbers of data files, of their known bytes and rows, and of files without such a number."""
 
     files: int = 0
     known_bytes: int = 0
     known_rows: int = 0
-    unsized: int = 0
-    uncounted: int = 0
+    files_without_bytes: int = 0
+    files_without_rows: int = 0
 
     @classmethod
     def of(cls, files: Iterable[VersionFile]) -> FileTotals:
@@ -62,29 +54,26 @@ class FileTotals:
             self.files + added.files - removed.files,
             self.known_bytes + added.known_bytes - removed.known_bytes,
             self.known_rows + added.known_rows - removed.known_rows,
-            self.unsized + added.unsized - removed.unsized,
-            self.uncounted + added.uncounted - removed.uncounted,
+            self.files_without_bytes + added.files_without_bytes - removed.files_without_bytes,
+            self.files_without_rows + added.files_without_rows - removed.files_without_rows,
         )
 
     @property
     def bytes(self) -> int | None:
         """Size in bytes; None if a file has no size."""
-        return None if self.unsized else self.known_bytes
+        return None if self.files_without_bytes else self.known_bytes
 
     @property
     def rows(self) -> int | None:
         """Number of rows; None if a file has no count."""
-        return None if self.uncounted else self.known_rows
+        return None if self.files_without_rows else self.known_rows
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFile:
-    """A data file with its rows and its schema.
+    """A data file with its rows (None without a count) and its schema.
 
-    Attributes:
-        file: the file as the log has it.
-        rows: number of rows; None without a count.
-        schema: index in `LogHistory.schemas` of the schema when it was added, or of the oldest.
+    `schema` is the index in `LogHistory.schemas` of the schema when it was added, or of the oldest.
     """
 
     file: DataFile
@@ -102,7 +91,7 @@ class TableVersion:
         schema: index of its schema in `LogHistory.schemas`; -1 if the log no longer has it.
         added: totals of the files that the commit added.
         removed: totals of the files that the commit removed.
-        held: totals of the table's files; None if the log no longer has them.
+        totals: totals of the table's files; None if the log no longer has them.
         changes_metadata: whether the commit changes the table's schema or properties.
     """
 
@@ -111,11 +100,11 @@ class TableVersion:
     schema: int = -1
     added: FileTotals = field(default_factory=FileTotals)
     removed: FileTotals = field(default_factory=FileTotals)
-    held: FileTotals | None = None
+    totals: FileTotals | None = None
     changes_metadata: bool = False
 
     @property
-    def at(self) -> datetime | None:
+    def committed_at(self) -> datetime | None:
         """Time of the commit; None if the commit has none."""
         stamp = self.info.get("inCommitTimestamp") or self.info.get("timestamp")
         if not isinstance(stamp, (int, float)):
@@ -127,13 +116,9 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """A table's versions as far back as its log goes, and its newest files.
+    """A table's versions, oldest first, as far back as its log goes; newest state and data files.
 
-    Attributes:
-        state: the table's newest state.
-        versions: the versions, oldest first.
-        files: the data files of the newest version.
-        schemas: the versions' schemas, each once, as Delta's JSON text.
+    `schemas` are the versions' schemas, each once, as Delta's JSON text.
     """
 
     state: TableState
@@ -143,29 +128,18 @@ class LogHistory:
 
 
 def read_history(
-    log: LogFiles,
-    *,
-    most_bytes: int,
-    most_versions: int | None = None,
+    log: LogFiles, *, max_bytes: int, max_commits: int | None = None
 ) -> LogHistory | None:
-    """Read a table's history from its log.
+    """Read a table's newest commits within limits; None if these lack the table's contents.
 
-    Args:
-        log: a listing of the log.
-        most_bytes: limit of the commits to read, and of a checkpoint; older commits are left out.
-        most_versions: limit of the number of commits; None for none.
-
-    Returns:
-        The history; None if the files within these limits lack the table's contents.
-
-    Raises:
-        DestinationError: the store refused, or a file is damaged.
+    `max_bytes` limits the size of all commits, and of a checkpoint. Older commits are left out. A
+    damaged file raises DestinationError.
     """
-    commits = _newest_commits(log, most_bytes, most_versions)
+    commits = _newest_commits(log, max_bytes, max_commits)
     first = log.newest - len(commits) + 1
     start, checkpoint = -1, Checkpoint()
     if first > 0:
-        found = _read_oldest_checkpoint(log, first - 1, most_bytes)
+        found = _read_oldest_checkpoint(log, first - 1, max_bytes)
         if found is None:
             return None
         start, checkpoint = found
@@ -180,31 +154,30 @@ def read_history(
     return replay.make_history(log.newest)
 
 
-def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[str]:
+def _newest_commits(log: LogFiles, max_bytes: int, max_commits: int | None) -> list[str]:
     """Return the keys of the newest commits without a gap and within the limits, oldest first."""
     keys: list[str] = []
     for version in range(log.newest, -1, -1):
         item = log.commits.get(version)
-        if item is None or len(keys) == most or (most_bytes := most_bytes - item.bytes) < 0:
+        if item is None or len(keys) == max_commits or (max_bytes := max_bytes - item.bytes) < 0:
             break
         keys.append(item.key)
     return keys[::-1]
 
 
 def _read_oldest_checkpoint(
-    log: LogFiles, since: int, most_bytes: int
+    log: LogFiles, from_version: int, max_bytes: int
 ) -> tuple[int, Checkpoint] | None:
-    """Read the oldest readable checkpoint from version `since` on; None if there is none.
+    """Read the oldest readable checkpoint from a version on, and its version.
 
-    Raises:
-        DestinationError: all are damaged.
+    None if there is none up to `max_bytes`; DestinationError if all are damaged.
     """
     import pyarrow as pa
 
     storage = log.log.storage
     damaged: Exception | None = None
     for version, items in log.checkpoints.items():
-        if version < since or sum(item.bytes for item in items) > most_bytes:
+        if version < from_version or sum(item.bytes for item in items) > max_bytes:
             continue
         try:
             return version, read_checkpoint(storage, items)
@@ -228,25 +201,25 @@ class _HistoryReplay:
         self._now = Checkpoint()
         self._files: dict[Any, VersionFile] = {}
         self._first_schemas: dict[str, int] = {}
-        self._held: FileTotals | None = None
+        self._totals: FileTotals | None = None
         self._schema = -1
 
     def apply_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Replace the state by a checkpoint's, and compute backwards what earlier versions held."""
+        """Replace the state by a checkpoint's; compute earlier versions' totals back from it."""
         self._now = checkpoint
         if checkpoint.metadata is not None:
             self._use_schema(checkpoint.metadata)
         schema = self._schema
         self._files = {file.identity: self._version_file(file) for file in checkpoint.files}
-        self._held = held = FileTotals.of(self._files.values())
+        self._totals = totals = FileTotals.of(self._files.values())
         for version in reversed(self._versions):
-            version.held = held
-            held = held.plus(version.removed, version.added)
+            version.totals = totals
+            totals = totals.plus(version.removed, version.added)
             version.schema = schema if version.schema < 0 else version.schema
             schema = -1 if version.changes_metadata else schema
 
     def apply_commit(self, number: int, actions: Sequence[Action]) -> None:
-        """Apply the actions of a version's commit."""
+        """Apply the actions of a version's commit, and append the version."""
         version = TableVersion(number)
         for action in actions:
             self._now.apply(action)
@@ -264,8 +237,8 @@ class _HistoryReplay:
                 self._files[action.add.identity] = file
                 added.append(file)
         version.added, version.removed = FileTotals.of(added), FileTotals.of(removed)
-        if self._held is not None:
-            version.held = self._held = self._held.plus(version.added, version.removed)
+        if self._totals is not None:
+            version.totals = self._totals = self._totals.plus(version.added, version.removed)
         self._versions.append(version)
 
     def make_history(self, version: int) -> LogHistory | None:
@@ -283,19 +256,19 @@ class _HistoryReplay:
         return VersionFile(file, file.rows, self._first_schemas[file.path])
 
     def _remove(self, file: DataFile, *, replaced: bool = False) -> list[VersionFile]:
-        """Remove a file; return it as it was added, or nothing if the table lacks it.
+        """Remove a file; return it in a list as it was added, or an empty list if it is unknown.
 
-        Before the table's files are known, a removed file is returned as the log has it; of a file
-        that is `replaced` by its own `add`, nothing is.
+        Before the table's files are known, a removed file is returned as the log has it, unless it
+        is `replaced` by its own `add`.
         """
         removed = self._files.pop(file.identity, None)
         if removed is not None:
             return [removed]
-        is_known = replaced or self._held is not None
+        is_known = replaced or self._totals is not None
         return [] if is_known else [VersionFile(file, file.rows, -1)]
 
     def _use_schema(self, metadata: Mapping[str, Any]) -> None:
-        """Make a `metaData` action's schema the present one."""
+        """Make a `metaData` action's schema the current one; add it to the schemas if it is new."""
         text = metadata["schemaString"]
         if text not in self._schemas:
             self._schemas.append(text)

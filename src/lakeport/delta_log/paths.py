@@ -30,11 +30,9 @@ _RELATIVE_VECTOR: Final = 20
 
 
 def is_inside(path: str, roots: Sequence[str]) -> bool:
-    """Whether a path of a log lies in the table's folder, or below one of `roots`.
+    """Whether a percent-encoded path of a log lies in the table's folder, or below a root.
 
-    Args:
-        path: the path as the log has it, percent-encoded.
-        roots: URIs of the table's folder, and of others for absolute paths.
+    A relative path does unless it has `..`. Roots are URIs, also of the table's folder.
 
     >>> is_inside("day=1/a.parquet", ()), is_inside("..%2Fb.parquet", ())
     (True, False)
@@ -51,7 +49,7 @@ def is_inside(path: str, roots: Sequence[str]) -> bool:
 
 
 def check_path(path: str, table: str, roots: Sequence[str]) -> None:
-    """Raise SourceError if a path of a log is not inside; see `is_inside`."""
+    """Raise SourceError if a log's path is outside of the table's folder and `roots`."""
     if not is_inside(path, (table, *roots)):
         raise SourceError(
             f"the log of {table} names a file that is not in the table's folder: {unquote(path)!r}",
@@ -61,7 +59,7 @@ def check_path(path: str, table: str, roots: Sequence[str]) -> None:
 
 
 def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence[str]) -> None:
-    """Raise SourceError if an action of a log names a file that is not inside."""
+    """Raise SourceError if an action names a file outside of the table's folder and `roots`."""
     for action in actions:
         for kind in ("add", "remove", "cdc", "sidecar"):
             body = action.get(kind) or {}
@@ -75,25 +73,20 @@ def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence
                 check_path(f"{name[:-_RELATIVE_VECTOR]}/vector.bin", table, roots)
 
 
-def check_log(storage: Storage, folder: str, roots: Sequence[str] = (), after: int = -2) -> None:
-    """Raise SourceError if checkpoints name sidecars, or commits files, that are not inside.
+def check_log(
+    storage: Storage, folder: str, roots: Sequence[str] = (), after_version: int = -2
+) -> None:
+    """Raise SourceError if a log names files outside of the table's folder and `roots`.
 
-    Args:
-        storage: where the table is.
-        folder: the table's key; empty when it is the storage's root.
-        roots: URI prefixes for absolute paths.
-        after: version after which commits are checked, too; -2 for no commit.
-
-    Raises:
-        SourceError: a file is not inside.
-        DestinationError: the store refused.
+    Checks the sidecars of all checkpoints, and the commits after a version (-2: no commit).
     """
     log = DeltaLog(storage, folder)
     for item in storage.list(log.home):  # all, as `LogFiles` ignores some that Delta may read
         match = LOG_FILE.search(f"/{item.key}")
         if match is None:
             continue
-        if (match[2] and -1 <= after < int(match[1])) or (item.key.endswith(".json") and match[5]):
+        is_later_commit = match[2] and -1 <= after_version < int(match[1])
+        if is_later_commit or (item.key.endswith(".json") and match[5]):
             check_actions(_parse_lines(storage.get(item.key)), log.hadoop_uri, roots)
         elif not (match[2] or match[3]):
             check_actions(_read_sidecars(storage, item.key), log.hadoop_uri, roots)
@@ -109,7 +102,7 @@ def _parse_lines(data: bytes | None) -> Iterator[dict[str, Any]]:
 
 
 def _read_sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
-    """Return the `sidecar` actions of a checkpoint in Parquet; none of a damaged one."""
+    """Return the `sidecar` actions of a Parquet checkpoint; none if it is damaged."""
     with storage.open(key) as file, suppress(pa.ArrowException):
         source = pq.ParquetFile(file)
         if "sidecar" in source.schema_arrow.names:
@@ -119,7 +112,7 @@ def _read_sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
 
 
 def _normalise_uri(uri: str) -> str:
-    """Return a URI with one scheme for each store; a local file's path."""
+    """Return a URI with Hadoop's scheme for its store (`s3a`, `abfss`), or a local file's path."""
     match = _SCHEME.match(uri)
     if match is None:
         return uri

@@ -55,14 +55,7 @@ _LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """State of a table at one version.
-
-    Attributes:
-        version: the version.
-        metadata: the `metaData` action.
-        protocol: the `protocol` action.
-        clustering: the clustering columns, nested ones as dotted paths.
-    """
+    """State of a table at one version; clustering columns are dotted paths if nested."""
 
     version: int
     metadata: Mapping[str, Any]
@@ -70,7 +63,7 @@ class TableState:
     clustering: tuple[str, ...] = ()
 
     def allows_same_plan(self, other: TableState) -> bool:
-        """Whether a plan on another state holds on this one: same schema, properties, features.
+        """Whether both states have one schema, partitioning, properties and features.
 
         Absent values may differ: a checkpoint has null where a commit leaves them out.
         """
@@ -154,7 +147,7 @@ class TableState:
 
 
 def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
-    """Return dotted paths of the columns whose names need column mapping.
+    """Return dotted paths of columns whose names need column mapping, such as those with spaces.
 
     >>> needs_mapping(pa.schema([("a.b", pa.int64()), ("unit price", pa.int64())]))
     ('unit price',)
@@ -167,26 +160,26 @@ def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def grow_schema(
-    known: Mapping[str, Any] | None,
-    schema: pa.Schema,
+    table_schema: Mapping[str, Any] | None,
+    columns: pa.Schema,
     *,
     mapped: bool = False,
     widened: bool = False,
     highest_id: int = 0,
 ) -> dict[str, Any]:
-    """Return a table's schema as Delta's JSON, with known columns kept as they are.
+    """Return Delta's JSON of a table's columns, with metadata of those it had (None: a new table).
 
     Args:
-        known: the table's schema as Delta's JSON; None when there is no table.
-        schema: the table's columns after the change.
+        table_schema: the table's schema as Delta's JSON; None when there is no table.
+        columns: the table's columns after the change.
         mapped: whether new columns get an id and a physical name.
         widened: whether columns widen, which the schema notes for readers of old data files.
         highest_id: the highest column id that the table has used.
     """
-    wanted: dict[str, Any] = json.loads(to_spark_json(schema))
-    merged: dict[str, Any] = _merge_type(known, wanted)
-    if widened and known is not None:
-        _note_widened(known, merged)
+    new: dict[str, Any] = json.loads(to_spark_json(columns))
+    merged: dict[str, Any] = _merge_type(table_schema, new)
+    if widened and table_schema is not None:
+        _note_widened(table_schema, merged)
     if mapped:
         fields = [field for _, _, field in _list_fields(merged, "")]
         last = max([highest_id, *(field["metadata"].get(_ID, 0) for field in fields)])
@@ -202,14 +195,14 @@ def grow_schema(
 
 
 def replace_type(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
-    """Return a table's schema with another type of one column, whose old files are removed."""
-    wanted = json.loads(to_spark_json(pa.schema([to_table_field(name, type_)])))["fields"][0]
+    """Return a table's schema with another type of one column, without its earlier type changes."""
+    new = json.loads(to_spark_json(pa.schema([to_table_field(name, type_)])))["fields"][0]
     fields = []
     for field in schema["fields"]:
         if field["name"] == name:
-            gone = (_TYPE_CHANGES, JSON_KEY)
-            kept = {key: value for key, value in field["metadata"].items() if key not in gone}
-            field = {**field, "type": wanted["type"], "metadata": {**kept, **wanted["metadata"]}}
+            dropped = (_TYPE_CHANGES, JSON_KEY)
+            kept = {key: value for key, value in field["metadata"].items() if key not in dropped}
+            field = {**field, "type": new["type"], "metadata": {**kept, **new["metadata"]}}
         fields.append(field)
     return {**schema, "fields": fields}
 
@@ -221,7 +214,7 @@ def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[st
 
 
 def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return dotted paths by logical names, for paths of physical names.
+    """Return the dotted logical path of each physical path; unknown names stay as they are.
 
     >>> plain = {"fields": [{"name": "a", "type": "long", "metadata": {_PHYSICAL: "col-1"}}]}
     >>> logical_paths(plain, [["col-1"]])
@@ -242,12 +235,9 @@ def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) 
 def file_schema(
     schema: Mapping[str, Any], columns: pa.Schema, *, without: Sequence[str] = ()
 ) -> pa.Schema:
-    """Return the Arrow schema of data files: physical names and field ids.
+    """Return the Arrow schema of data files, with physical names and field ids.
 
-    Args:
-        schema: the table's schema as Delta's JSON.
-        columns: the columns by their logical names.
-        without: logical names of columns that are left out, such as partition columns.
+    `schema` is Delta's JSON; `without` has the names of columns to leave out, such as partitions.
     """
     fields = {field["name"]: field for field in schema["fields"]}
     return pa.schema(
@@ -283,27 +273,27 @@ def _physical_name(field: Mapping[str, Any]) -> str:
     return str(field["metadata"].get(_PHYSICAL, field["name"]))
 
 
-def _merge_type(known: Any, wanted: Any) -> Any:
-    """Return the JSON of the wanted type, with the known JSON of parts that both have."""
-    if not isinstance(wanted, dict) or not isinstance(known, Mapping):
-        return wanted
-    if wanted.get("type") != known.get("type"):
-        return wanted
-    if wanted["type"] == "struct":
-        fields = {field["name"]: field for field in known["fields"]}
-        grown = [_merge_field(fields.get(field["name"]), field) for field in wanted["fields"]]
-        return {**wanted, "fields": grown}
-    inner = ("elementType",) if wanted["type"] == "array" else ("keyType", "valueType")
-    return {**known, **{part: _merge_type(known[part], wanted[part]) for part in inner}}
+def _merge_type(old: Any, new: Any) -> Any:
+    """Return the JSON of the new type, with the old JSON of fields that both have."""
+    if not isinstance(new, dict) or not isinstance(old, Mapping):
+        return new
+    if new.get("type") != old.get("type"):
+        return new
+    if new["type"] == "struct":
+        fields = {field["name"]: field for field in old["fields"]}
+        grown = [_merge_field(fields.get(field["name"]), field) for field in new["fields"]]
+        return {**new, "fields": grown}
+    inner = ("elementType",) if new["type"] == "array" else ("keyType", "valueType")
+    return {**old, **{part: _merge_type(old[part], new[part]) for part in inner}}
 
 
-def _note_widened(known: Any, merged: Any) -> None:
-    """Add the type changes from `known` to the metadata of fields of `merged`, at any depth."""
-    if not isinstance(known, Mapping):
+def _note_widened(old: Any, merged: Any) -> None:
+    """Add `delta.typeChanges` to fields of `merged` whose types differ from `old`, at any depth."""
+    if not isinstance(old, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
-        _note_widened(known.get(part), merged.get(part))
-    fields = {field["name"]: field for field in known.get("fields", ())}
+        _note_widened(old.get(part), merged.get(part))
+    fields = {field["name"]: field for field in old.get("fields", ())}
     for field in merged.get("fields", ()):
         before = fields.get(field["name"])
         if before is None:
@@ -315,31 +305,31 @@ def _note_widened(known: Any, merged: Any) -> None:
             field["metadata"] = {**before["metadata"], _TYPE_CHANGES: [*earlier, *changes]}
 
 
-def _type_changes(known: Any, merged: Any, path: str) -> list[dict[str, str]]:
-    """Return Delta's `typeChanges` of a field, also of its array's or map's parts."""
-    if isinstance(known, str):
-        change = {"fromType": known, "toType": merged}
-        if known == merged:
+def _type_changes(old: Any, merged: Any, path: str) -> list[dict[str, str]]:
+    """Return Delta's `typeChanges` of a field, also of its array's or map's parts; maybe empty."""
+    if isinstance(old, str):
+        change = {"fromType": old, "toType": merged}
+        if old == merged:
             return []
         return [{**change, "fieldPath": path} if path else change]
     found: list[dict[str, str]] = []
     for part, name in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
-        if part in known:
+        if part in old:
             below = f"{path}.{name}" if path else name
-            found += _type_changes(known[part], merged[part], below)
+            found += _type_changes(old[part], merged[part], below)
     return found
 
 
-def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a wanted field, with the known field's metadata if both have one type."""
-    if known is None:
-        return wanted
-    merged = _merge_type(known["type"], wanted["type"])
-    if isinstance(merged, str) and merged != known["type"]:
-        return wanted
-    kept = {key: value for key, value in known["metadata"].items() if key != JSON_KEY}
-    mark = {key: value for key, value in wanted["metadata"].items() if key == JSON_KEY}
-    return {**known, "type": merged, "metadata": {**kept, **mark}}
+def _merge_field(old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of the new field, with the old one's metadata unless a plain type changed."""
+    if old is None:
+        return new
+    merged = _merge_type(old["type"], new["type"])
+    if isinstance(merged, str) and merged != old["type"]:
+        return new
+    kept = {key: value for key, value in old["metadata"].items() if key != JSON_KEY}
+    mark = {key: value for key, value in new["metadata"].items() if key == JSON_KEY}
+    return {**old, "type": merged, "metadata": {**kept, **mark}}
 
 
 def _list_fields(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:

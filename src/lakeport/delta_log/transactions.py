@@ -92,7 +92,7 @@ class CommitMark:
         batch_id: the run's name.
         commit_id: unique to one attempt to land the batch.
         singer_state: the STATE that becomes durable with the commit, as the tap's bytes.
-        moved: the bookmark's move that the commit makes; None for none, and when parsed.
+        bookmark_move: the bookmark's move that the commit makes; None for none, and when parsed.
         lowest_version: see `lakeport.model.Landed`.
     """
 
@@ -103,22 +103,26 @@ class CommitMark:
     batch_id: str
     commit_id: str
     singer_state: bytes | None = None
-    moved: BookmarkMove | None = None
+    bookmark_move: BookmarkMove | None = None
     lowest_version: int | None = None
 
     @property
-    def lands_once(self) -> bool:
-        """Whether the commit is of a numbered batch, which its run lands once."""
+    def is_numbered(self) -> bool:
+        """Whether the commit is of a numbered batch of a run, which lands once."""
         return bool(self.run_id) and self.sequence >= 0
 
     @property
     def transactions(self) -> dict[str, int]:
         """Application id -> number, of the commit's `txn` actions."""
-        batch = {run_app_id(self.run_id, self.stream): self.sequence} if self.lands_once else {}
-        return {**batch, **({self.moved.app_id: self.moved.number} if self.moved else {})}
+        numbers = {}
+        if self.is_numbered:
+            numbers[run_app_id(self.run_id, self.stream)] = self.sequence
+        if self.bookmark_move is not None:
+            numbers[self.bookmark_move.app_id] = self.bookmark_move.number
+        return numbers
 
     def format(self) -> str:
-        """Return the commit's user metadata, as JSON text."""
+        """Return the commit's user metadata as JSON text; the STATE in base64 if it is no UTF-8."""
         body: dict[str, Any] = {
             "run_id": self.run_id,
             "stream": self.stream,
@@ -128,8 +132,8 @@ class CommitMark:
             "commit_id": self.commit_id,
             "state": None,
         }
-        if self.moved is not None:
-            body["bookmark"] = {"name": self.moved.name, "number": self.moved.number}
+        if (move := self.bookmark_move) is not None:
+            body["bookmark"] = {"name": move.name, "number": move.number}
         if self.lowest_version is not None:
             body["lowest_version"] = self.lowest_version
         if self.singer_state is not None:
@@ -141,7 +145,7 @@ class CommitMark:
 
     @classmethod
     def parse(cls, text: str | None) -> CommitMark | None:
-        """Parse a commit's user metadata; None if another program wrote it."""
+        """Parse a commit's user metadata; None if it is absent, or another program's."""
         try:
             body = json.loads(text or "")["lakeport"]
             coded, text = body.get("state_base64"), body.get("state")
@@ -171,17 +175,11 @@ def bookmark_app_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BookmarkMove:
-    """A bookmark's move to a written document, which a commit makes durable.
-
-    Attributes:
-        name: the bookmark's name.
-        number: the bookmark's new number.
-        after: its number when the source was opened.
-    """
+    """A bookmark's move to a new number, from the one when the source was opened, in a commit."""
 
     name: str
     number: int
-    after: int
+    previous_number: int
 
     @property
     def app_id(self) -> str:
@@ -190,23 +188,16 @@ class BookmarkMove:
 
 
 def last_transactions(
-    storage: Storage, folder: str, version: int, known: Transactions, apps: Collection[str]
+    storage: Storage, folder: str, version: int, in_log: Transactions, app_ids: Collection[str]
 ) -> dict[str, int]:
     """Return the newest number of each application id at a version, -1 for none.
 
-    Args:
-        storage: where the table is.
-        folder: the table's key; empty when it is the storage's root.
-        version: the table's version.
-        known: the `txn` actions of the log at that version.
-        apps: application ids.
-
-    Raises:
-        DestinationError: the store refused, or an archived number is damaged.
+    Numbers come from the log's `txn` actions at that version, else from archives in the table's
+    folder. A damaged archive raises DestinationError.
     """
-    numbers = {app: int(known[app]["version"]) for app in apps if app in known}
-    archived = [app for app in apps if app not in known and _is_archivable(app)]
-    if _ARCHIVED in known and archived:
+    numbers = {app: int(in_log[app]["version"]) for app in app_ids if app in in_log}
+    archived = [app for app in app_ids if app not in in_log and _is_archivable(app)]
+    if _ARCHIVED in in_log and archived:
 
         def read_number(app: str) -> int:
             until = [n for at, n in _read_archive(storage, folder, app) if at <= version]
@@ -214,31 +205,24 @@ def last_transactions(
 
         with ThreadPoolExecutor(min(_READERS, len(archived))) as pool:
             numbers.update(zip(archived, pool.map(read_number, archived), strict=True))
-    return {app: numbers.get(app, -1) for app in apps}
+    return {app: numbers.get(app, -1) for app in app_ids}
 
 
 def archive_transactions(
-    storage: Storage, folder: str, version: int, known: Transactions
+    storage: Storage, folder: str, version: int, in_log: Transactions
 ) -> list[Mapping[str, Any]]:
-    """Archive old `txn` actions of a checkpoint, up to 1,000 at once; return those that stay.
+    """Write up to 1,000 old `txn` actions of a checkpoint to archives; return those that stay.
 
-    Args:
-        storage: where the table is.
-        folder: the table's key; empty when it is the storage's root.
-        version: the checkpoint's version.
-        known: the `txn` actions of the log at that version.
-
-    Raises:
-        DestinationError: the store refused: then the checkpoint must not be written.
+    After a DestinationError the checkpoint must not be written.
     """
-    ours = [app for app in known if _is_archivable(app)]
-    ours.sort(key=lambda app: known[app].get("lastUpdated") or 0)
+    ours = [app for app in in_log if _is_archivable(app)]
+    ours.sort(key=lambda app: in_log[app].get("lastUpdated") or 0)
     old = ours[: max(0, len(ours) - _KEPT)][:_AT_ONCE]
     if not old:
-        return list(known.values())
+        return list(in_log.values())
 
     def write(app: str) -> None:
-        number = int(known[app]["version"])
+        number = int(in_log[app]["version"])
         before = _read_archive(storage, folder, app)
         if not before or before[-1][0] < version:
             body = {"app": app, "recorded": [*before, (version, number)]}
@@ -248,8 +232,8 @@ def archive_transactions(
         for _ in pool.map(write, old):
             pass
     left_out = {*old, _ARCHIVED}
-    kept = [action for app, action in known.items() if app not in left_out]
-    updated = max(known[app].get("lastUpdated") or 0 for app in old)
+    kept = [action for app, action in in_log.items() if app not in left_out]
+    updated = max(in_log[app].get("lastUpdated") or 0 for app in old)
     return [*kept, {"appId": _ARCHIVED, "version": version, "lastUpdated": updated}]
 
 
@@ -271,7 +255,10 @@ def _archive_key(folder: str, app: str) -> str:
 
 
 def _read_archive(storage: Storage, folder: str, app: str) -> Sequence[tuple[int, int]]:
-    """Return the archived numbers of an application, as (checkpoint's version, number)."""
+    """Return an application's archived (checkpoint version, number) pairs, oldest first, or none.
+
+    Raises DestinationError if the archive is damaged.
+    """
     key = _archive_key(folder, app)
     data = storage.get(key)
     if data is None:

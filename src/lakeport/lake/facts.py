@@ -435,7 +435,7 @@ def read_log_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory
         SourceError: its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    history = read_history(log, most_bytes=_LOG_BYTES)
+    history = read_history(log, max_bytes=_LOG_BYTES)
     if history is None:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
@@ -521,16 +521,16 @@ def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iter
 
 def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFacts:
     """Return the facts of one version; `columns` are sentences about its columns."""
-    info, held = version.info, version.held
+    info, totals = version.info, version.totals
     mark = CommitMark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
     return VersionFacts(
         number=version.number,
-        at=version.at,
+        at=version.committed_at,
         operation=_format_operation(info),
-        rows=None if held is None else held.rows,
-        bytes=None if held is None else held.bytes,
-        files=None if held is None else held.files,
+        rows=None if totals is None else totals.rows,
+        bytes=None if totals is None else totals.bytes,
+        files=None if totals is None else totals.files,
         rows_added=version.added.rows,
         rows_removed=version.removed.rows,
         files_added=version.added.files,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import count_rows, parse_partition_value, unquote_path
-from lakeport.delta_log.reader import Contents
+from lakeport.delta_log.actions import count_rows, parse_partition_value
+from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
@@ -80,7 +80,7 @@ class DeltaSnapshot:
             wanted = limit - sum(map(len, batches))
             if wanted <= 0:
                 break
-            key = f"{self.folder}/{unquote_path(file.path)}".lstrip("/")
+            key = DeltaLog(self.storage, self.folder).file_key(file.path)
             try:
                 batches.append(self._read_rows(key, file.partition, wanted))
             except pa.ArrowInvalid:

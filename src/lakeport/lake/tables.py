@@ -337,7 +337,7 @@ def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> 
     one = replace(one, version=log.newest, last_change=_to_datetime(newest.modified))
     since = max(log.checkpoints, default=-1)
     wanted = max(log.newest - since, points)
-    history = read_history(log, most_bytes=_LOG_BYTES, most_versions=wanted)
+    history = read_history(log, max_bytes=_LOG_BYTES, max_commits=wanted)
     if history is None:
         return one, ()
     held = FileTotals.of(history.files)
@@ -350,9 +350,11 @@ def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> 
 def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
     """Return Unix time and rows of each version that tells both."""
     return [
-        (version.at.timestamp(), version.held.rows)
+        (version.committed_at.timestamp(), version.totals.rows)
         for version in versions
-        if version.at is not None and version.held is not None and version.held.rows is not None
+        if version.committed_at is not None
+        and version.totals is not None
+        and version.totals.rows is not None
     ]
 
 

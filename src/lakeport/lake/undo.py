@@ -175,10 +175,10 @@ def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]
             yield commit, by
             continue
         by = -1
-        if commit.restored is None:
+        if commit.restored_version is None:
             yield commit, by
         else:
-            until, by = commit.restored, commit.version
+            until, by = commit.restored_version, commit.version
 
 
 def _list_run_names(commit: Commit) -> tuple[str, ...]:

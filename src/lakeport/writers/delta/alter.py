@@ -161,7 +161,7 @@ class AlterOperation(TableOperation):
             return ()
         physical = physical_names(state.schema_json, [name])[name]
         before, after = {physical: None}, {physical: self.type}
-        files = find_text_files(writer.storage, writer.folder, txn.all_files(), before, after)
+        files = find_text_files(writer.log, txn.all_files(), before, after)
         if files:
             check_takes_changes(state, f"{len(files)} files of the table can't be written anew")
         return files

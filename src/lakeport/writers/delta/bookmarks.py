@@ -38,7 +38,7 @@ def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
         CommitConflict: another load has; a retry would land its rows twice.
     """
     txn.watch(moved.app_id)
-    if txn.last_transactions([moved.app_id])[moved.app_id] != moved.after:
+    if txn.last_transactions([moved.app_id])[moved.app_id] != moved.previous_number:
         raise CommitConflict(
             f"another load has read the source {moved.name!r} of {uri} since this one began",
             "nothing of this batch was committed; run it again: it goes on from there.",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakeport.delta_log.actions import DataFile, Statistics, parse_partition_value, unquote_path
+from lakeport.delta_log.actions import DataFile, Statistics, parse_partition_value
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import file_schema, physical_names
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
@@ -115,17 +115,13 @@ class TableFiles:
         """
         return self._read(file, range(len(self.schema)), _ROWS)
 
-    def _key(self, file: DataFile) -> str:
-        """Return a data file's key in the storage."""
-        return "/".join(filter(None, (self.log.folder, unquote_path(file.path))))
-
     def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield columns of a file, by their indexes in the schema, in batches of `rows` rows."""
         import pyarrow.parquet as pq
 
         wanted = [self.files.field(place) for place in places]
         schema = pa.schema([self.schema.field(place) for place in places])
-        key = self._key(file)
+        key = self.log.file_key(file.path)
         storage = self.log.storage
         with storage.open(key) as source, name_unreadable_file(storage.uri(key)):
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
@@ -255,8 +251,7 @@ def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[s
 
 
 def find_text_files(
-    storage: Storage,
-    folder: str,
+    log: DeltaLog,
     files: Sequence[DataFile],
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
@@ -264,8 +259,7 @@ def find_text_files(
     """Return the data files whose Parquet schema has strings in a column that gets a new type.
 
     Args:
-        storage: where the table is.
-        folder: the table's key.
+        log: the table's log.
         files: the table's data files.
         before: physical column -> its type with those of `lakeport.schema.nested` in places
             without a value; None to find every file that has the column.
@@ -283,8 +277,8 @@ def find_text_files(
         names = [name for name in before if name not in values]
         if not names:
             return False
-        key = "/".join(filter(None, (folder, unquote_path(file.path))))
-        with storage.open(key) as opened, name_unreadable_file(storage.uri(key)):
+        key = log.file_key(file.path)
+        with log.storage.open(key) as opened, name_unreadable_file(log.storage.uri(key)):
             stored = {f.name: f.type for f in pq.ParquetFile(opened).schema_arrow}
         return any(_misfits(stored[n], before[n], after[n]) for n in names if n in stored)
 

@@ -307,10 +307,10 @@ class DeltaWriter:
         with StagedFiles(self.storage, operation.staged, self.log) as staged:
             for number in range(_ATTEMPTS):
                 txn = self._begin_transaction(operation.plan)
-                if mark.lands_once and self._read_last_sequence(txn, mark.run_id) >= mark.sequence:
+                if mark.is_numbered and self._read_last_sequence(txn, mark.run_id) >= mark.sequence:
                     return self._skip_landed(txn.version, mark.run_id, mark.sequence, mark.digest)
-                if mark.moved is not None:
-                    check_unmoved(mark.moved, txn, self.uri)
+                if mark.bookmark_move is not None:
+                    check_unmoved(mark.bookmark_move, txn, self.uri)
                 plan = operation.plan_on(txn.state())
                 try:
                     if plan.evolution.typed and self._commit_first_types(plan):
@@ -549,7 +549,7 @@ class FirstTypesOperation(TableOperation):
         before = {name: type_ for name, type_ in untyped.items() if name in after}
         files = txn.all_files()
         self._check_partitions(batch, before, files)
-        rewritten = find_text_files(writer.storage, writer.folder, files, before, after)
+        rewritten = find_text_files(writer.log, files, before, after)
         if not (rewritten or batch.needs_spark):
             return Landed(writer.stream, writer.uri, -1, 0, version=txn.version)
         if any(file.deletion_vector for file in rewritten):
