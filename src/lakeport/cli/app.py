@@ -153,12 +153,7 @@ app.command("version", **command_help(SET_UP, "lakeport version --json"))(versio
 
 
 def start(program: str, arguments: Sequence[str]) -> int:
-    """Run `lakeport` or `target-lakeport`; return the exit code, as `run` does.
-
-    Args:
-        program: the program's name.
-        arguments: its arguments.
-    """
+    """Run the program `lakeport` or `target-lakeport`; return the exit code, as `run` does."""
     commands = app
     if program != NAME:
         from lakeport.cli import singer  # imports all that a load needs
@@ -169,7 +164,7 @@ def start(program: str, arguments: Sequence[str]) -> int:
 
 
 def fail(arguments: Sequence[str], error: LakeportError) -> int:
-    """Print an error as commands do; return its exit code."""
+    """Print an error as commands do, as JSON or with its traceback; return its exit code."""
 
     def raise_error() -> int:
         raise error
@@ -178,7 +173,7 @@ def fail(arguments: Sequence[str], error: LakeportError) -> int:
 
 
 def complete() -> int:
-    """Answer a shell that completes a command line, which it passes in variables."""
+    """Print completions of the command line in a shell's variables; return the exit code."""
     try:
         typer.main.get_command(app).main([], NAME)
     except SystemExit as end:
@@ -192,15 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a program's command; print its error, if any.
+    """Run a program's command, by default of the process's arguments; print its error, if any.
 
-    Args:
-        program: the program's commands.
-        name: the program's name.
-        arguments: the command line without the program's name; default: the process's.
-
-    Returns:
-        The exit code: 0, or the error class's (see `lakeport.errors`), 130 when interrupted.
+    Return the exit code: 0, or the error class's (see `lakeport.errors`), 130 when interrupted.
     """
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -209,12 +198,7 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
 
 
 def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
-    """Run a command's body, print its error, if any, and return the exit code.
-
-    Args:
-        arguments: the command line; `--json` and `--debug` count for errors.
-        body: returns the exit code.
-    """
+    """Run a body and return its exit code, or print its error, as JSON for `--json`: 1 to 143."""
     output: Output = Json() if "--json" in arguments else Console(sys.stderr)
     try:
         with raise_on_signals(), Guard(output, "--debug" in arguments):
@@ -226,7 +210,7 @@ def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
 
 
 def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
-    """Run the command of a command line; raise ConfigError if the line is wrong.
+    """Run the command of a command line; return its result, or raise ConfigError for a wrong line.
 
     It does not call the program, which would turn every interrupt into one silent exit code.
     """
@@ -240,7 +224,7 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
 
 
 def _usage_error(error: Any, name: str) -> ConfigError:
-    """Translate an error of click's about a command line."""
+    """Translate click's error about a command line to a ConfigError with a hint at `--help`."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else name
     problem = error.format_message().rstrip(".").replace("Value error, ", "")
@@ -248,7 +232,7 @@ def _usage_error(error: Any, name: str) -> ConfigError:
 
 
 def _flush() -> None:
-    """Flush stdout now: at its end, the interpreter would fail if the reader is gone."""
+    """Flush stdout, or discard it if its reader has closed it: Python would fail at its end."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

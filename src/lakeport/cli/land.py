@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
-from inspect import Parameter
+from inspect import Parameter, cleandoc
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from lakeport.cli.options import (
@@ -80,22 +80,16 @@ class KeyOption(NamedTuple):
 
 
 class KeyOptions(NamedTuple):
-    """Options for keys of one config class, under one heading of a command's help.
+    """Options for keys of one config class, under one heading of a command's help, if any."""
 
-    Attributes:
-        model: the config class; None: the options have their own help texts.
-        heading: the heading; empty for none.
-        keys: the options.
-    """
-
-    model: type[BaseModel] | None
+    fields: Mapping[str, FieldInfo]
     heading: str
     keys: tuple[KeyOption, ...]
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield a parameter of a command, as typer reads it, for each option."""
         for key in self.keys:
-            field = self.model.model_fields[key.name] if self.model else FieldInfo()
+            field = self.fields[key.name]
             option = typer.Option(
                 f"--{key.argument.replace('_', '-')}",
                 metavar=None if key.kind is bool else key.metavar or _metavar(field.annotation),
@@ -142,8 +136,16 @@ def _help_text(field: FieldInfo, *, repeated: bool) -> str:
     return f"{about.removesuffix('.')}; default: {shown}."
 
 
+def _csv_fields() -> dict[str, FieldInfo]:
+    """Return the fields of `CsvOptions`, described by the attributes in its docstring."""
+    text = cleandoc(CsvOptions.__doc__ or "")
+    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", text, re.MULTILINE)
+    return {name: FieldInfo(description=f"CSV: {' '.join(about.split())}") for name, about in found}
+
+
+_DESTINATION, _FILES = DestinationConfig.model_fields, FilesSource.model_fields
 _TABLE = KeyOptions(
-    DestinationConfig,
+    _DESTINATION,
     "",
     (
         KeyOption("table"),
@@ -154,7 +156,7 @@ _TABLE = KeyOptions(
     ),
 )
 _COLUMNS = KeyOptions(
-    DestinationConfig,
+    _DESTINATION,
     "Columns, by the source's names",
     (
         KeyOption("columns", "--column", "NAME=TYPE", kind=list[str]),
@@ -162,14 +164,14 @@ _COLUMNS = KeyOptions(
         KeyOption("drop", metavar="NAME", kind=list[str]),
     ),
 )
-_ONCE = KeyOptions(DestinationConfig, "", (KeyOption("once", kind=bool),))
+_ONCE = KeyOptions(_DESTINATION, "", (KeyOption("once", kind=bool),))
 _NEW_FILES = KeyOptions(
-    FilesSource,
+    _FILES,
     "Only new files",
     (KeyOption("new_only", kind=bool), KeyOption("again"), KeyOption("ordered", kind=bool)),
 )
 _FORMAT = KeyOptions(
-    FilesSource,
+    _FILES,
     _READING,
     (
         KeyOption("source_format", metavar="FORMAT"),
@@ -179,28 +181,23 @@ _FORMAT = KeyOptions(
     ),
 )
 _CSV = KeyOptions(
-    None,
+    _csv_fields(),
     _READING,
     (
-        KeyOption("delimiter", help="CSV: character between fields."),
-        KeyOption("quote", help="CSV: character around fields."),
-        KeyOption("escape", help="CSV: character before a literal quote."),
-        KeyOption("encoding", help="CSV: encoding, such as latin-1."),
-        KeyOption(
-            "null_values",
-            "--null-value",
-            help="CSV: text that means null; repeat it for more.",
-            kind=list[str],
-        ),
+        KeyOption("delimiter"),
+        KeyOption("quote"),
+        KeyOption("escape"),
+        KeyOption("encoding"),
+        KeyOption("null_values", "--null-value", kind=list[str]),
         KeyOption(
             "header", "--no-header", help="CSV: the file has no header.", kind=bool, gives=False
         ),
-        KeyOption("columns", metavar="A,B", help="CSV: column names, if there is no header."),
-        KeyOption("skip_rows", metavar="COUNT", help="CSV: lines before the header.", kind=int),
-        KeyOption("comment", help="CSV: start of lines to leave out."),
-        KeyOption("decimal", help="CSV: decimal mark, . or ,"),
-        KeyOption("thousands", help="CSV: mark between groups of digits; '' for none."),
-        KeyOption("date_format", help="CSV: format of dates, such as %d/%m/%Y."),
+        KeyOption("columns", metavar="A,B"),
+        KeyOption("skip_rows", metavar="COUNT", kind=int),
+        KeyOption("comment"),
+        KeyOption("decimal"),
+        KeyOption("thousands"),
+        KeyOption("date_format"),
         KeyOption(
             "detect",
             "--no-detect",
@@ -213,9 +210,9 @@ _CSV = KeyOptions(
         ),
     ),
 )
-_FOLDERS = KeyOptions(DestinationConfig, _READING, (KeyOption("partition_columns"),))
+_FOLDERS = KeyOptions(_DESTINATION, _READING, (KeyOption("partition_columns"),))
 _TAP = KeyOptions(
-    TapSource,
+    TapSource.model_fields,
     "Taps and tables",
     (
         KeyOption(
@@ -228,7 +225,7 @@ _TAP = KeyOptions(
     ),
 )
 _TABLES = KeyOptions(
-    TablesSource,
+    TablesSource.model_fields,
     "Taps and tables",
     (
         KeyOption(
@@ -242,7 +239,7 @@ _TABLES = KeyOptions(
     ),
 )
 _DATABASE = KeyOptions(
-    DatabaseSource,
+    DatabaseSource.model_fields,
     "Databases",
     (
         KeyOption(
@@ -262,7 +259,7 @@ _DATABASE = KeyOptions(
     ),
 )
 _POLICY = KeyOptions(
-    DestinationConfig,
+    _DESTINATION,
     "What to do with the data",
     (
         KeyOption(
@@ -354,8 +351,12 @@ def _land(
             run.land(chosen, config, observer=with_page(output, page), **reading)
 
 
-def _parameters() -> list[Parameter]:
-    """Return the parameters of the command `land`, in the order of its help."""
+def land() -> Callable[..., None]:
+    """Return the command `land`, with all its options in its signature, in the help's order."""
+
+    def command(*, ctx: typer.Context, **arguments: Any) -> None:
+        _land(ctx, **arguments)
+
     ctx = keyword_parameter("ctx", typer.Context)
     source, to, *own = body_parameters(_land)
     before = (_TABLE, _COLUMNS, _ONCE, _NEW_FILES)
@@ -363,28 +364,15 @@ def _parameters() -> list[Parameter]:
     first, last = (
         [each for group in groups for each in group.parameters()] for groups in (before, after)
     )
-    return [ctx, source, to, *first, *own, *last]
-
-
-def land() -> Callable[..., None]:
-    """Return the command `land`, with all its options in its signature."""
-
-    def command(*, ctx: typer.Context, **arguments: Any) -> None:
-        _land(ctx, **arguments)
-
-    return make_command(command, _land, _parameters())
+    return make_command(command, _land, [ctx, source, to, *first, *own, *last])
 
 
 def _config_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config keys that a command line's options set.
-
-    Raises:
-        ConfigError: a text has no `=`, a column is given twice, or options exclude each other.
-    """
+    """Return the config keys that options set; ConfigError for wrong or contradictory options."""
     given = {key: value for group in _CONFIG for key, value in group.read_keys(arguments).items()}
     for key, option in (("columns", "--column"), ("rename", "--rename")):
         if key in given:
-            given[key] = parse_pairs(given[key], option, last=True)
+            given[key] = parse_pairs(given[key], option, split_at_last=True)
     internal_column_keys("internal_columns" in given, given.get("internal_columns_prefix"))
     if given.get("delete_when"):
         given["hard_delete"] = True
@@ -407,15 +395,9 @@ def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
-    """Return the command's output; stdout carries JSON, else a tap's STATE, else text.
-
-    Args:
-        json_out: whether `--json` is given.
-        state: the file for the STATE, if any.
-        streams_states: whether the source is Singer messages on stdin.
-    """
-    if not state and (json_out or not streams_states):
+def _output(json_out: bool, state: Path | None, reads_stdin: bool) -> Output:
+    """Return the command's output; stdout carries JSON, else stdin's Singer STATE, else text."""
+    if not state and (json_out or not reads_stdin):
         return Json() if json_out else Console()
     from lakeport.sources.singer.state import StateOutput
 
@@ -439,10 +421,7 @@ def choose_source(
 ) -> Any:
     """Return the one source that a command line names, as `lakeport.land` takes it.
 
-    Args:
-        names: files, folders or globs.
-        arguments: the other options.
-        environment: variables for `${NAME}` in a database's URI.
+    `names` are files, folders or globs; the environment is for `${NAME}` in a database's URI.
 
     Raises:
         ConfigError: it names none or several, or an option belongs to another kind of source.
@@ -495,11 +474,7 @@ def _source_kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> st
 
 
 def _database(given: dict[str, Any], environment: Mapping[str, str]) -> DatabaseSource:
-    """Return the database source that a command line names.
-
-    Raises:
-        ConfigError: an option is wrong, or the URI holds a password.
-    """
+    """Return a command line's database source; ConfigError for wrong options, or a password."""
     if any("${" not in secret for secret in DatabaseSource(**given).secrets()):
         raise ConfigError(
             "the URI holds a password, and other users can read a command line",
@@ -511,11 +486,7 @@ def _database(given: dict[str, Any], environment: Mapping[str, str]) -> Database
 
 
 def _tap(command: str) -> TapSource:
-    """Return the source for a tap's command.
-
-    Raises:
-        ConfigError: the command is empty, or a quote in it is not closed.
-    """
+    """Return the source for a tap's command; ConfigError if it is empty or has an open quote."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -90,7 +90,7 @@ def keyword_parameter(
 
 
 def body_parameters(body: Callable[..., None]) -> list[Parameter]:
-    """Return a function's parameters as keyword ones, without the first and `**` parameters."""
+    """Return a function's parameters as keyword ones, without its first and a `**` parameter."""
     _, *own = signature(body, eval_str=True).parameters.values()
     own = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
     return [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
@@ -99,7 +99,7 @@ def body_parameters(body: Callable[..., None]) -> list[Parameter]:
 def make_command(
     command: Callable[..., None], body: Callable[..., None], parameters: Sequence[Parameter]
 ) -> Callable[..., None]:
-    """Give a command a signature for typer, and its body's name and docstring; return it."""
+    """Return a command with a signature for typer, and with its body's name and docstring."""
     command.__name__, command.__doc__ = body.__name__, body.__doc__
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return command
@@ -114,11 +114,7 @@ COMMON = (
 
 
 def internal_column_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
-    """Return the config keys for `--no-internal-columns` and `--internal-columns`; or {}.
-
-    Args:
-        left_out: whether `--no-internal-columns` is given.
-        prefix: the value of `--internal-columns`; None if it is not given.
+    """Return the config keys for `--no-internal-columns` and `--internal-columns`, if given.
 
     Raises:
         ConfigError: both are given.
@@ -135,11 +131,6 @@ def collect_keys(
     options: Mapping[str, Any], set_keys: Iterable[str] | None, spark: Iterable[str] | None
 ) -> dict[str, Any]:
     """Return the config keys that a command line sets by options, `--set` and `--spark`.
-
-    Args:
-        options: key -> the value of its option; None if it is not given.
-        set_keys: texts `key=value`.
-        spark: texts `setting=value`.
 
     Raises:
         ConfigError: a text has no `=`, or a key is given twice.
@@ -161,14 +152,9 @@ def collect_keys(
 
 
 def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> None:
-    """Refuse secrets on the command line, which every user of the machine can read.
+    """Raise ConfigError for secrets in a command line's keys, as every user can read them.
 
-    Args:
-        given: the keys of the command line.
-        model: the config class of the target.
-
-    Raises:
-        ConfigError: a key is a secret; the hint says where to put it.
+    The hint says where to put them.
     """
     for key in sorted(given.keys() & model.secret_keys()):
         raise ConfigError(
@@ -184,13 +170,10 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
             )
 
 
-def parse_pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
-    """Parse texts `key=value` to a mapping; empty for None.
-
-    Args:
-        texts: the texts.
-        option: the option's name in errors.
-        last: whether to split at the last `=` instead of the first.
+def parse_pairs(
+    texts: Iterable[str] | None, option: str, *, split_at_last: bool = False
+) -> dict[str, str]:
+    """Parse texts `key=value`, split at the first or last `=`, to a mapping; empty for None.
 
     Raises:
         ConfigError: a text has no `=`, or a key is given twice.
@@ -198,7 +181,7 @@ def parse_pairs(texts: Iterable[str] | None, option: str, *, last: bool = False)
     pairs: dict[str, str] = {}
     for text in texts or ():
         # A column's name may have the sign in it; a type has none.
-        key, equals, value = text.rpartition("=") if last else text.partition("=")
+        key, equals, value = text.rpartition("=") if split_at_last else text.partition("=")
         key = key.strip()
         if not (key and equals):
             problem = "names no key" if equals else f"{text!r} has no value"
@@ -247,14 +230,11 @@ def _parse_expectation(text: str) -> dict[str, Any]:
 
 
 def internal_columns_note(
-    config: DestinationConfig, otherwise: str, report: LandingReport
+    config: DestinationConfig, off_switch: str, report: LandingReport
 ) -> tuple[str, ...]:
-    """Return a note about a new table's internal columns; () if the config mentions them.
+    """Return a note about a new table's internal columns; () if the config has a key about them.
 
-    Args:
-        config: the load's config.
-        otherwise: the option or key that leaves them out.
-        report: the load's report.
+    The note names `off_switch`, the option or key that leaves them out.
     """
     mentioned = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
     is_new = any(stream.rows and not stream.first_version for stream in report.streams)
@@ -264,4 +244,4 @@ def internal_columns_note(
 
     names = list_internal_columns(config.internal_columns_prefix)
     columns = " and ".join(apply_header_case(name, config.column_header_format) for name in names)
-    return (f"{columns} tell when rows came and changed; `{otherwise}` leaves them out",)
+    return (f"{columns} tell when rows came and changed; `{off_switch}` leaves them out",)

@@ -125,7 +125,7 @@ def target(
         from lakeport.mage import running
 
         if flags.test_connection:
-            running.test_connection(target_config, lines, since=begun)
+            running.test_connection(target_config, lines, start_seconds=begun)
         else:
             running.land(target_config, flags, observer)
 

@@ -93,7 +93,7 @@ def _default_min_file_size(values: dict[str, Any]) -> float:
 
 
 def _check_condition(text: str) -> str:
-    """Return a delete condition unchanged, if it can be parsed."""
+    """Return a delete condition unchanged; raise ValueError if it can't be parsed."""
     DeleteCondition.parse(text)
     return text
 
@@ -132,7 +132,7 @@ class DestinationConfig(BaseModel):
     file_type: FileType = Field(default="parquet", description="Format of the table.")
     mode: Annotated[Mode, BeforeValidator(parse_mode)] = Field(
         default=Mode.APPEND,
-        description="Whether to append to the table's rows, overwrite them, or merge into them.",
+        description="Append to the table's rows, overwrite them, or merge into them.",
     )
     partition_keys: Names = Field(default=(), description="Columns to partition by.")
     partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_off_as_text)] = Field(
@@ -188,10 +188,12 @@ class DestinationConfig(BaseModel):
     )
     unknown_fields: UnknownPolicy = Field(
         default=UnknownPolicy.EVOLVE,
-        description="What to do with fields that the schema does not declare.",
+        description="Add columns for fields that the schema does not declare, drop the fields, or "
+        "fail.",
     )
     on_bad_record: Literal["fail", "quarantine"] = Field(
-        default="fail", description="What to do with records that do not fit the schema."
+        default="fail",
+        description="Fail at records that do not fit the schema, or write them to a quarantine.",
     )
     max_bad_records: Annotated[int | float | None, BeforeValidator(parse_count_or_share)] = Field(
         default=None,
@@ -262,8 +264,8 @@ class DestinationConfig(BaseModel):
         float, BeforeValidator(parse_seconds), Field(ge=1, allow_inf_nan=False)
     ] = Field(
         default=GIVE_UP_SECONDS,
-        description="How long to retry a store that fails or does not answer, in seconds or as "
-        "text such as `2m`; after so long without progress a load fails.",
+        description="Time to retry a store that fails or does not answer, in seconds or as text "
+        "such as `2m`; a load fails after this time without progress.",
     )
     spool_dir: Text | None = Field(
         default=None,
@@ -290,8 +292,8 @@ class DestinationConfig(BaseModel):
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
     engine: Literal["spark", "threads"] = Field(
         default="spark",
-        description="What runs the tasks: Spark, or threads of this process, which need no Java "
-        "but lack what only Spark can do.",
+        description="Engine that runs the tasks: Spark, or threads of this process, which need no "
+        "Java but lack some of Spark's features.",
     )
     warm: Annotated[Literal["auto", "off", "require"], BeforeValidator(_off_as_text)] = Field(
         default="auto",
@@ -354,14 +356,9 @@ class DestinationConfig(BaseModel):
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
-        """Return a config to read a source's folder with the target's credentials.
+        """Return a config to read the folder `uri` with the credentials of a load's target.
 
-        Args:
-            uri: the folder, in a store of this destination's kind.
-            target: the load's target.
-
-        Returns:
-            None if the target is a store of another kind: the environment has the credentials.
+        None if the target is a store of another kind: the environment has the credentials.
         """
         if target.extra != cls.extra:
             return None
@@ -385,7 +382,7 @@ class DestinationConfig(BaseModel):
 
     @property
     def table_pattern(self) -> str | None:
-        """Name of the tables' folders, with `{stream}` in it for several; None: as the streams."""
+        """Pattern of the tables' folder names, `{stream}` included; None: the stream's name."""
         return self.table
 
     def table_folder_name(self, table: str) -> str:
@@ -428,9 +425,9 @@ class DestinationConfig(BaseModel):
             yield name, value
 
 
-def store_keys(kind: type[BaseModel]) -> frozenset[str]:
+def store_keys(model: type[BaseModel]) -> frozenset[str]:
     """Return a config class's keys for connecting to its store: credentials, region, endpoint."""
-    return frozenset(kind.model_fields.keys() - DestinationConfig.model_fields.keys() - _PLACES)
+    return frozenset(model.model_fields.keys() - DestinationConfig.model_fields.keys() - _PLACES)
 
 
 def canonical_keys(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -507,11 +504,7 @@ def all_keys() -> frozenset[str]:
 
 
 def parse_target_uri(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
-    """Return the keys that a folder's path or a URI stands for, with `destination`.
-
-    Args:
-        text: the path or the URI.
-        may_be_uri: False: a path, even if it looks like a URI.
+    """Return the keys of a folder's path or a URI; without `may_be_uri`, it is a path in any case.
 
     Raises:
         ConfigError: no destination has URIs of this scheme.

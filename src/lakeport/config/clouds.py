@@ -23,7 +23,7 @@ def blank_to_none(value: object) -> object:
 
 
 def _clean_prefix(value: str) -> str:
-    """Return a prefix without slashes at its ends; refuse `..` and the like in it."""
+    """Return a prefix without slashes at its ends; raise ValueError for `..` and the like in it."""
     try:
         return clean_prefix(value)
     except ConfigError as error:
@@ -31,12 +31,12 @@ def _clean_prefix(value: str) -> str:
 
 
 def _mask_credentials(value: object) -> object:
-    """Mask what stands before an `@` in text: the checks that follow refuse and show the text."""
+    """Mask text up to its last `@`, as errors of later checks quote it; other values unchanged."""
     return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
 
 
 def _check_endpoint(value: str) -> str:
-    """Return an http or https URL without slashes at its end; refuse credentials and queries."""
+    """Return an http(s) URL without slashes at its end; raise ValueError for any other text."""
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("has to look like https://host or http://host:port")
@@ -46,7 +46,7 @@ def _check_endpoint(value: str) -> str:
 
 
 def _check_bucket(value: str) -> str:
-    """Return a bucket's name unchanged; refuse what is no bare name."""
+    """Return a bucket's name unchanged; raise ValueError for anything else, such as a URI."""
     if not _BUCKET.fullmatch(value):
         raise ValueError(
             "has to be the bare name of a bucket, without scheme and slashes, of 2 to 255 letters, "

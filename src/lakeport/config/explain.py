@@ -39,13 +39,7 @@ _WORDS = {
 
 
 class Problem(NamedTuple):
-    """One wrong key of a config, or one wrong combination of keys.
-
-    Attributes:
-        path: the key and the path of the wrong value below it; empty for a combination.
-        text: what is wrong, with the key's name.
-        hint: what to do about it.
-    """
+    """One wrong key of a config, with the path to its wrong value; () for wrong combinations."""
 
     path: tuple[str | int, ...]
     text: str
@@ -65,12 +59,7 @@ def closest_match(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the most similar known word; empty if none is similar.
-
-    Example:
-        >>> did_you_mean("buckt", ["bucket", "table"])
-        '; did you mean `bucket`?'
-    """
+    """Return "; did you mean `...`?" with the most similar known word; empty if none is similar."""
     close = closest_match(word, known)
     return f"; did you mean `{close}`?" if close else ""
 
@@ -100,7 +89,7 @@ def config_error(error: ValidationError, model: type[DestinationConfig]) -> Conf
 
 
 def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
-    """Return a hint: where missing keys are looked for, which keys exist, what wrong ones mean."""
+    """Return a hint: the sources of missing keys, all keys' names, wrong keys' descriptions."""
     kinds = {detail["type"] for detail in details}
     hints = []
     if "missing" in kinds:
@@ -138,7 +127,7 @@ def _problem_text(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Return a scalar as a message shows it; empty for a mapping, which may hold secrets."""
+    """Return a scalar for a message: secrets masked, 60 characters at most; empty for others."""
     if not isinstance(value, (str, int, float)):
         return ""
     if isinstance(value, str) and _KEY.fullmatch(value):
@@ -148,11 +137,7 @@ def _value_text(value: Any) -> str:
 
 
 def describe_value_error(detail: ErrorDetails) -> str:
-    """Return what is wrong with a value, as the predicate of a sentence.
-
-    >>> describe_value_error({"type": "string_type", "loc": (), "msg": "", "input": 5})
-    'has to be text'
-    """
+    """Return a predicate that says what is wrong with a value, such as `has to be text`."""
     kind = detail["type"]
     if detail["input"] is None and kind in _WORDS:
         return "has no value"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lakeport.config.mage.templates import hide, index_with_templates, render, restore
-from lakeport.errors import ConfigError, MissingDependency
+from lakeport.errors import ConfigError
 
 _LARGEST = 1 << 20  # bytes of a file
 _DEEPEST = 32  # levels of nesting
@@ -70,11 +70,7 @@ def read_text_and_mode(path: Path) -> tuple[str, int]:
 
 
 def parse_text(text: str, name: str) -> dict[str, Any]:
-    """Parse YAML or JSON text that holds a mapping; dates and times stay text.
-
-    Args:
-        text: the file's content.
-        name: the file's name in errors.
+    """Parse YAML or JSON text of the file `name` to a mapping; dates and times stay text.
 
     Raises:
         ConfigError: the text is no mapping, repeats a key, has a tag or too many aliases, is nested
@@ -121,13 +117,8 @@ def expand(
 ) -> Any:
     """Replace `${NAME}` in all texts of a value by environment variables; `$${` stands for `${`.
 
-    Mage's templates are rendered too (see `lakeport.config.mage.templates`).
-
-    Args:
-        value: a parsed value.
-        environ: the environment.
-        name: the file's name in errors.
-        depth: levels of nesting above `value`.
+    Mage's templates are rendered too (see `lakeport.config.mage.templates`). Errors name the file
+    `name`; `value` is nested `depth` levels deep.
 
     Raises:
         ConfigError: a variable is not set, or values are nested too deeply.
@@ -232,7 +223,7 @@ def _parse_yaml(text: ConfigText, name: str) -> Document:
 
 
 def _compose_json(text: str, name: str) -> tuple[Any, ConfigText]:
-    """Return the root node of JSON text, read as YAML; None if YAML can't read it."""
+    """Parse JSON text as YAML; return the root node, None if YAML can't read it, and the text."""
     whole = ConfigText(text, text.replace("\t", " "))  # YAML refuses tabs
     try:
         with _translate_yaml_errors(whole, name):
@@ -260,12 +251,7 @@ def _translate_yaml_errors(text: ConfigText, name: str) -> Iterator[None]:
 
 def _make_loader(text: ConfigText, name: str) -> Any:
     """Return a YAML loader of a text that limits depth and aliases and refuses repeated keys."""
-    try:
-        import yaml
-    except ImportError:
-        raise MissingDependency(
-            f"{name} is YAML, and PyYAML is not installed", "pip install PyYAML"
-        ) from None
+    import yaml
 
     class Loader(yaml.SafeLoader):
         """A loader of YAML's core types: no tags, timestamps or merges, and few aliases."""
@@ -331,17 +317,11 @@ class TextPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """A file's text, and the text that was parsed if its templates had to be hidden.
-
-    Attributes:
-        whole: the file's text.
-        hidden: the text with a numbered word in place of each template; empty: none is hidden.
-        templates: the templates, by the words' numbers.
-    """
+    """A file's text, and the text that was parsed if its templates had to be hidden."""
 
     whole: str
-    hidden: str = ""
-    templates: Sequence[str] = ()
+    hidden: str = ""  # with a numbered word in place of each template; empty: none is hidden
+    templates: Sequence[str] = ()  # by the words' numbers
 
     @property
     def parsed(self) -> str:
@@ -358,12 +338,7 @@ class ConfigText:
 
 
 class Document:
-    """The values of a config file, and the position of each.
-
-    Args:
-        values: the file's mapping.
-        compose: returns the parser's root node, or None if it has none, and the file's text.
-    """
+    """The values of a config file and their positions; `compose` returns the root node or None."""
 
     def __init__(
         self, values: dict[str, Any], compose: Callable[[], tuple[Any, ConfigText]]
@@ -372,7 +347,7 @@ class Document:
         self._compose = cache(compose)
 
     def place(self, *path: str | int) -> TextPosition:
-        """Return the position of a key or list item; if it is absent, of what would hold it."""
+        """Return the position of a key or list item, or of its closest parent if it is absent."""
         node, text = self._compose()
         index = 0 if node is None else node.start_mark.index
         for part in path:

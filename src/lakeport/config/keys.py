@@ -27,13 +27,13 @@ class StoreKeys(TypedDict, total=False):
     spark: Settings | None
     """Settings of Spark."""
     engine: Literal["spark", "threads"] | None
-    """What runs the tasks: Spark, or threads of this process, which need no Java but lack what only
-    Spark can do."""
+    """Engine that runs the tasks: Spark, or threads of this process, which need no Java but lack
+    some of Spark's features."""
     warm: Literal["auto", "off", "require"] | None
     """Whether to use a warm session's Spark (`lakeport warm`): `auto` does if one runs."""
     give_up_after: float | str | None
-    """How long to retry a store that fails or does not answer, in seconds or as text such as `2m`;
-    after so long without progress a load fails."""
+    """Time to retry a store that fails or does not answer, in seconds or as text such as `2m`; a
+    load fails after this time without progress."""
     path: str | None
     """The folder, as a path or a file:// URI; created if it does not exist."""
     bucket: str | None
@@ -111,7 +111,7 @@ class TargetKeys(StoreKeys, total=False):
     file_type: Literal["delta", "parquet", "csv"] | None
     """Format of the table."""
     mode: Literal["append", "overwrite", "merge"] | None
-    """Whether to append to the table's rows, overwrite them, or merge into them."""
+    """Append to the table's rows, overwrite them, or merge into them."""
     partition_keys: Names | None
     """Columns to partition by."""
     partition_columns: Literal["auto", "off"] | None
@@ -145,9 +145,9 @@ class TargetKeys(StoreKeys, total=False):
     """Let Delta columns get wider types; some readers, delta-rs and Athena among them, can't read
     such tables yet."""
     unknown_fields: Literal["evolve", "drop", "fail"] | None
-    """What to do with fields that the schema does not declare."""
+    """Add columns for fields that the schema does not declare, drop the fields, or fail."""
     on_bad_record: Literal["fail", "quarantine"] | None
-    """What to do with records that do not fit the schema."""
+    """Fail at records that do not fit the schema, or write them to a quarantine."""
     max_bad_records: float | str | None
     """More bad records than this fail the run: a count (10) or a share (0.01, 1%)."""
     internal_columns: bool | None

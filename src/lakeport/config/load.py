@@ -35,9 +35,7 @@ _CONFIGS = (".yaml", ".yml", ".json")
 def read_target_keys(target: Any, folder: Path) -> dict[str, Any]:
     """Return the keys of a lake file's `target`: a mapping, a config file, a folder or a URI.
 
-    Args:
-        target: its value, with variables replaced.
-        folder: the lake file's, to which paths are relative.
+    Its variables are replaced already. Paths are relative to the lake file's folder.
 
     Raises:
         ConfigError: it is none of these, or the config file is wrong.
@@ -76,12 +74,10 @@ def load_target(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
     overrides: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
-    """Build the config of a target.
+    """Build the config of a target: a folder, a URI, a config file, a mapping or a config.
 
-    Args:
-        to: a folder, a URI, a YAML or JSON config file, a mapping of keys, or a config.
-        overrides: keys that win over those of `to`; null ones are absent. Keys in neither come
-            from the environment, as `LAKEPORT_` and the key in capitals.
+    Keys in `overrides` win; null ones are absent. Keys in neither come from the environment, as
+    `LAKEPORT_` and the key in capitals.
 
     Raises:
         ConfigError: it names what is wrong and what is valid.
@@ -117,12 +113,7 @@ def load_file(
     *,
     destination: str = "",
 ) -> DestinationConfig:
-    """Build the config that a YAML or JSON file holds, whatever the file's name.
-
-    Args:
-        path: the file.
-        overrides: as for `load_target`.
-        destination: the destination's name, if the file may leave it out.
+    """Build the config in a YAML or JSON file, which may leave out the destination if it is given.
 
     Raises:
         ConfigError: it names what is wrong, such as another destination in the file, or a file
@@ -132,7 +123,7 @@ def load_file(
         [path],
         overrides,
         translate=partial(for_destination, destination),
-        guarded=True,
+        refuse_writable=True,
     )
 
 
@@ -141,16 +132,14 @@ def load_files(
     overrides: Mapping[str, Any] | None = None,
     *,
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
-    guarded: bool = False,
+    refuse_writable: bool = False,
 ) -> DestinationConfig:
     """Build one config from several YAML or JSON files; later files win, key by key.
 
     Args:
-        paths: the files.
-        overrides: as for `load_target`.
         translate: renames the files' keys to lakeport's names; may refuse them.
-        guarded: whether to refuse a file with secrets that other users may write to, instead of
-            a warning. Runners such as Meltano write files with the mode of their umask.
+        refuse_writable: whether to refuse a file with secrets that other users may write to,
+            instead of a warning. Runners such as Meltano write files with the mode of their umask.
 
     Raises:
         ConfigError: it names what is wrong.
@@ -174,7 +163,9 @@ def load_files(
         config = build_config(translate(values), overrides)
     for path, (keys, mode) in files.items():
         if any(secret in text for text in collect_texts(keys) for secret in config.secrets()):
-            warnings = check_file_mode(path, _file_label(path), mode, guarded=guarded)
+            warnings = check_file_mode(
+                path, _file_label(path), mode, refuse_writable=refuse_writable
+            )
             config = config.with_warnings(*warnings)
     return config
 
@@ -182,8 +173,7 @@ def load_files(
 def read_sink_interval(to: object) -> float | None:
     """Return the seconds between batches of a Mage streaming sink; None for other targets.
 
-    Args:
-        to: a target; a sink's is a mapping or a config file with `connector_type`.
+    A sink is a mapping or a config file with `connector_type`.
 
     Raises:
         ConfigError: the file can't be read, or there is no such sink.
@@ -203,35 +193,26 @@ def _file_label(path: str | os.PathLike[str]) -> str:
     return f"config file {os.fspath(path)!r}"
 
 
-def is_config_file(text: str, guess: bool) -> bool:
-    """Whether a text names an existing file with a config file's ending.
+def is_config_file(text: str, must_exist: bool) -> bool:
+    """Whether a text names a file with a config file's ending; ConfigError if one must exist.
 
-    Args:
-        text: a target.
-        guess: whether to raise ConfigError for such a name without a file, which would otherwise
-            become a folder.
+    Such a name would become a folder.
     """
     path = Path(text)
     if not text.lower().endswith(_CONFIGS) or "://" in text or path.is_dir():
         return False
-    if guess and not path.exists():
+    if must_exist and not path.exists():
         raise ConfigError(
             f"there is no config file {text!r}", "name a file that exists, or a folder to land in."
         )
     return path.is_file()
 
 
-def check_file_mode(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, ...]:
+def check_file_mode(path: Path, name: str, mode: int, *, refuse_writable: bool) -> tuple[str, ...]:
     """Return a warning if other users can read or write a config file with secrets; else ().
 
-    Args:
-        path: the file.
-        name: its name in errors.
-        mode: the file's mode.
-        guarded: as for `load_files`.
-
     Raises:
-        ConfigError: other users may write to it, and it is guarded.
+        ConfigError: others may write to it, and `refuse_writable` is set.
     """
     if not stat.S_ISREG(mode):
         return ()
@@ -242,7 +223,7 @@ def check_file_mode(path: Path, name: str, mode: int, *, guarded: bool) -> tuple
     mode = stat.S_IMODE(mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = f"{name} holds secrets, and others may write to it ({mode:04o})"
-        if guarded:
+        if refuse_writable:
             raise ConfigError(problem, hint)
         return (f"{problem}: {hint}",)
     if mode & (stat.S_IRGRP | stat.S_IROTH):
@@ -253,11 +234,9 @@ def check_file_mode(path: Path, name: str, mode: int, *, guarded: bool) -> tuple
 def build_config(
     values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
 ) -> DestinationConfig:
-    """Build a config from overrides, else given keys, else the environment's.
+    """Build a config from overrides, else given keys or a Mage sink's, else the environment's.
 
-    Args:
-        values: the given keys, flat; those of a Mage streaming sink are translated.
-        overrides: keys that win; null ones are absent.
+    Null overrides are absent.
 
     Raises:
         ConfigError: it names what is wrong and what is valid.
@@ -278,17 +257,14 @@ def build_config(
     return model(**merged)
 
 
-def environment_keys(prefix: str, more: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
-    """Read config keys from variables named by a prefix and the key in capitals.
+def environment_keys(
+    prefix: str, other_keys: Iterable[str] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """Return key -> value of variables `<prefix>KEY` that are set, and variables of no known key.
 
-    Args:
-        prefix: the start of the variables' names.
-        more: known keys besides those of the destinations.
-
-    Returns:
-        The values, without empty ones, and the names of variables that name no key.
+    Known keys are those of the destinations, and `other_keys`.
     """
-    known = all_keys().union(more)
+    known = all_keys().union(other_keys)
     found, unknown = {}, []
     for name, value in os.environ.items():
         key = name.removeprefix(prefix).lower()
@@ -331,7 +307,7 @@ def flatten_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return flat keys with `destination` set; if that is empty, it is theirs or None.
+    """Return flat keys with `destination`: the given one, else that among the keys, else None.
 
     Raises:
         ConfigError: the keys name another destination.

@@ -41,10 +41,7 @@ _SDK = {
 
 
 def load_settings(configs: Sequence[str]) -> DestinationConfig:
-    """Load the config that `--config` options name; default: the environment's variables.
-
-    Args:
-        configs: paths of YAML or JSON files, and `ENV` for the environment's variables.
+    """Load the config in YAML or JSON files and, for `ENV` or no file, environment variables.
 
     Raises:
         ConfigError: it names what is wrong and what is valid.

@@ -89,7 +89,7 @@ def _part_error(
 def _details_by_path(
     error: ValidationError, values: Mapping[str, Any]
 ) -> dict[tuple[str | int, ...], list[ErrorDetails]]:
-    """Group a validation error's details by the path that the user wrote; keep innermost paths."""
+    """Group a validation error's details by path in the user's values; only the innermost paths."""
     found: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = detail["loc"]
@@ -103,7 +103,7 @@ def _details_by_path(
 
 
 def _existing_parts(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
-    """Yield the keys and list indices of pydantic's path; leave out its names of types."""
+    """Yield the parts of pydantic's path that are keys or indices of `values`, not type names."""
     for part in path:
         if isinstance(values, Mapping) and part in values:
             values = values[part]
@@ -126,7 +126,7 @@ def _path_text(path: tuple[str | int, ...]) -> str:
 
 
 def _join_reasons(details: Sequence[ErrorDetails]) -> str:
-    """Return what is wrong with one value, for each type that it may have, joined by "or"."""
+    """Return why each allowed type refuses a value, joined by "or"; one phrase for many types."""
     words = list(dict.fromkeys(map(describe_value_error, details)))
     if len(words) > _MOST:
         return "has to be one value: text, a number, true or false, a date or a time"

@@ -39,7 +39,7 @@ _CONDITION = re.compile(
 
 
 def parse_names(value: object) -> object:
-    """Parse a list of names, comma-separated text or a JSON list; return each name once.
+    """Parse a list of names, text with commas or a JSON list to unique names; else ValueError.
 
     >>> parse_names("a, b,a"), parse_names('["x,y", " "]')
     (('a', 'b'), ('x,y', ' '))
@@ -57,7 +57,7 @@ def parse_mode(value: object) -> object:
 
 
 def parse_settings(value: object) -> object:
-    """Parse a mapping of names to scalars, or its JSON text; return the values as text."""
+    """Parse a mapping of names to scalars, or its JSON text, to texts by name; else ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -74,7 +74,7 @@ def parse_settings(value: object) -> object:
 
 
 def check_table_properties(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return table properties unchanged; refuse secrets, which the table's log would publish."""
+    """Return table properties unchanged; raise ValueError for secrets, as the log is public."""
     wrong = sorted(name for name in settings if name.startswith("fs.") or is_secret_name(name))
     if wrong:
         raise ValueError(f"can't hold {', '.join(wrong)}: table properties are stored in the open")
@@ -82,7 +82,7 @@ def check_table_properties(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def parse_count_or_share(value: object) -> object:
-    """Parse a count or a share, such as 10 or `1%`; return an int, or a float from 0 to 1.
+    """Parse a count such as 10 to an int, a share such as `1%` to 0.0 to 1.0; else ValueError.
 
     >>> parse_count_or_share("10"), parse_count_or_share("1%")
     (10, 0.01)
@@ -105,7 +105,7 @@ def parse_count_or_share(value: object) -> object:
 
 
 def parse_seconds(value: object) -> Any:
-    """Parse a text such as `90`, `90s`, `2 min` or `1h` to seconds; return other values unchanged.
+    """Parse text such as `90` or `2 min` to seconds, or raise ValueError; keep other values.
 
     >>> parse_seconds("2 min"), parse_seconds(90), parse_seconds("2 days")
     (120.0, 90, 172800.0)
@@ -119,7 +119,7 @@ def parse_seconds(value: object) -> Any:
 
 
 def check_printable(value: str) -> str:
-    """Return a text unchanged; refuse control characters."""
+    """Return a text unchanged; raise ValueError for control characters."""
     if _CONTROL.search(value):
         raise ValueError("can't hold control characters")
     return value
@@ -175,11 +175,7 @@ class DeleteCondition:
         return cls(name, tuple(map(_parse_literal, literals)))
 
     def to_sql(self, column: str) -> str:
-        """Return the condition as Spark SQL.
-
-        Args:
-            column: the column's name in SQL, quoted.
-        """
+        """Return the condition as Spark SQL on `column`, a quoted name; it is false for nulls."""
         if not self.values:
             return f"{column} IS NOT NULL"
         return f"coalesce({column} IN ({_sql_list(self.values)}), false)"
@@ -206,11 +202,7 @@ def _sql_list(values: Sequence[str | int | Decimal | bool]) -> str:
 
 
 def check_columns(config: DestinationConfig) -> None:
-    """Check `columns`, `rename` and `drop` against each other and the table's keys.
-
-    Raises:
-        ValueError: two of them contradict; the sentence names the column.
-    """
+    """Raise ValueError if `columns`, `rename`, `drop` or the table's keys contradict each other."""
     for key, names in (("columns", config.columns), ("rename", config.rename)):
         both = sorted(set(config.drop) & names.keys())
         if both:
@@ -222,14 +214,14 @@ def check_columns(config: DestinationConfig) -> None:
     twice = [old for old, new in config.rename.items() if taken[new.lower()] > 1]
     if twice:
         raise ValueError(f"`rename` gives {twice[0]!r} and {twice[1]!r} the same name")
-    gone = (set(config.drop) | config.rename.keys()) - {*config.rename.values()}
+    removed = (set(config.drop) | config.rename.keys()) - {*config.rename.values()}
     condition = config.delete_when and DeleteCondition.parse(config.delete_when)
     keys = {key: getattr(config, key) for key in ("merge_keys", "partition_keys", "cluster_by")}
     keys["delete_column"] = [config.delete_column] if config.delete_column else []
     keys["delete_when"] = [condition.column] if condition else []
     for key, names in keys.items():
         for name in names:
-            if name in gone:
+            if name in removed:
                 new = config.rename.get(name)
                 raise ValueError(
                     f"`{key}` names {name!r}, which `drop` leaves out"

@@ -252,7 +252,7 @@ class Destination:
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
-        """Land one stream's records; only the first batch of a table overwrites it."""
+        """Land one stream's records, and log it; only the first batch of a table overwrites it."""
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
         table = table_name(self.config.table_pattern, stream)
         if self.config.mode is Mode.OVERWRITE and table in self._overwritten:
@@ -264,7 +264,7 @@ class Destination:
         return report
 
     def _next_mode(self, stream: str) -> str:
-        """Return "append" for later records of an overwritten table; refuse partitioned tables."""
+        """Return "append" for later records of an overwritten table; ConfigError if partitioned."""
         schema = self.config.catalog.get(stream) or self._schemas.get(stream)
         if self.config.partition_keys or (schema is not None and schema.partition_keys):
             raise ConfigError(

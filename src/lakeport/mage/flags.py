@@ -45,26 +45,13 @@ _KEYS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Flags:
-    """Values of the flags on a Mage destination's command line.
+    """Values of the flags on a Mage destination's command line; see `lakeport target --help`."""
 
-    Attributes:
-        config: path of a YAML or JSON config.
-        config_json: a config as JSON text.
-        settings: path of a block's YAML.
-        catalog_json: a catalog as JSON text.
-        state: path of the file to keep the committed STATE in.
-        input_file_path: file of Singer messages; None: standard input.
-        log_to_stdout: whether to log bare JSON lines on standard output.
-        show_templates: whether to print the config's template and end.
-        test_connection: whether to test the connection and end.
-        debug: whether to log more, with tracebacks.
-    """
-
-    config: str | None = None
+    config: str | None = None  # path of a YAML or JSON file
     config_json: str | None = None
-    settings: str | None = None
+    settings: str | None = None  # path of a block's YAML file
     catalog_json: str | None = None
-    state: str | None = None
+    state: str | None = None  # path of the file that keeps the committed STATE
     input_file_path: str | None = None
     log_to_stdout: bool = False
     show_templates: bool = False
@@ -111,11 +98,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_json_object(text: str, flag: str) -> dict[str, Any]:
-    """Parse a flag's JSON object; errors don't quote it, as it may hold secrets.
-
-    Raises:
-        ConfigError: it is no JSON object, or repeats a key.
-    """
+    """Parse a flag's JSON object; ConfigError, without the text, for others and repeated keys."""
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -137,12 +120,7 @@ def load_flags_config(
 ) -> DestinationConfig:
     """Build the config from `config_json`, else from `config`, else from `settings`.
 
-    An empty one counts as absent, and only the one that is used is read.
-
-    Args:
-        destination: the destination's name.
-        flags: the flags of the command line.
-        overrides: keys that win.
+    An empty one counts as absent, and only the one that is used is read. Overrides win.
 
     Raises:
         ConfigError: it names what is wrong.

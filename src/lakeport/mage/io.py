@@ -45,11 +45,7 @@ _FORMATS = ("csv", "json", "parquet")
 
 
 class _ObjectStore:
-    """Base class of the io classes: reads objects of a store.
-
-    Args:
-        config: keys of the destination: credentials, region, endpoint.
-    """
+    """Base class of the io classes, which read objects; `config`: credentials, region, endpoint."""
 
     destination: ClassVar[str]
 
@@ -209,7 +205,7 @@ class AzureBlobStorage(_ObjectStore):
 
 
 def _encode(data: Any, format_name: str | None, key: str, writing: dict[str, Any]) -> bytes:
-    """Return a frame encoded as csv, json or parquet, or the bytes of a local file."""
+    """Return a frame as csv, json or parquet, or a file's bytes; SourceError if that fails."""
     if isinstance(data, (str, os.PathLike)):
         try:
             return Path(data).read_bytes()
@@ -250,7 +246,7 @@ def _to_pandas(data: Any) -> pd.DataFrame:
 
 
 def _format_of(name: str | None, key: str) -> str:
-    """Return csv, json or parquet, by a format's name, else by an object's ending."""
+    """Return csv, json or parquet, by a format's name or a key's ending; ConfigError for others."""
     kind = str(getattr(name, "value", name) or Path(key).suffix.removeprefix(".")).lower()
     if kind not in _FORMATS:
         raise unknown_name_error("file format", kind, _FORMATS)
@@ -258,7 +254,7 @@ def _format_of(name: str | None, key: str) -> str:
 
 
 def _rebase_calendar(content: bytes) -> bytes:
-    """Return a Parquet file with the dates and timestamps of the hybrid calendar rebased."""
+    """Return a Parquet file's bytes with dates and times of the hybrid calendar rebased."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -273,11 +269,7 @@ def _rebase_calendar(content: bytes) -> bytes:
 
 
 def _key(key: str) -> str:
-    """Return an object's key without slashes at its ends.
-
-    Raises:
-        ConfigError: it is empty.
-    """
+    """Return an object's key without slashes at its ends; raise ConfigError for an empty one."""
     clean = key.strip("/")
     if not clean:
         raise ConfigError("the object's key is empty", "name the object.")

@@ -20,7 +20,7 @@ from lakeport.loading.report import Failure, LandingReport
 from lakeport.model import Landed
 from lakeport.scrub import scrub
 
-Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "EXCEPTION"]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "EXCEPTION"]
 
 _LIBRARY = logging.getLogger("lakeport")
 
@@ -32,7 +32,6 @@ class LogLines:
         caller: the destination's name in the lines, such as `AmazonS3`.
         out: a stream, or a logger, which gets the bare JSON of each line at its level.
         bare: whether a line is only the JSON.
-        debug: whether to write lines of level DEBUG.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class LogLines:
         """Mask these values in all lines from now on."""
         self._secrets = (*self._secrets, *secrets)
 
-    def log(self, level: Level, message: str, tags: Mapping[str, Any] | None = None) -> None:
+    def log(self, level: LogLevel, message: str, tags: Mapping[str, Any] | None = None) -> None:
         """Write one line and flush it; skip DEBUG lines without `debug`."""
         if level == "DEBUG" and not self._debug:
             return
@@ -88,7 +87,7 @@ class LogLines:
 
     @contextmanager
     def redirect_library_log(self) -> Iterator[None]:
-        """Context manager in whose body records of lakeport's loggers are written as lines only.
+        """Context manager in whose body lakeport's loggers write to these lines only.
 
         It does nothing if `out` is a logger of lakeport's own, which would get its own lines.
         """
@@ -114,7 +113,7 @@ class _LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one log record as a line."""
-        level: Level = "DEBUG"
+        level: LogLevel = "DEBUG"
         if record.levelno >= logging.WARNING:
             level = "WARNING"
         elif record.levelno >= logging.INFO:
@@ -123,11 +122,7 @@ class _LineHandler(logging.Handler):
 
 
 class MageObserver:
-    """Observer that writes a load's progress, report and errors as Mage's log lines.
-
-    Args:
-        lines: writes the lines.
-    """
+    """Observer that writes a load's progress, report and errors as Mage's log lines."""
 
     def __init__(self, lines: LogLines) -> None:
         self.lines = lines
@@ -135,11 +130,11 @@ class MageObserver:
         self.options = ""
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Log how much was read, for `--debug`; as `read`, since `records` would be summed."""
+        """Log the records and bytes read, for `--debug`; Mage would sum a tag `records`."""
         self.lines.log("DEBUG", "Reading.", {"stream": stream, "read": records, "bytes": size})
 
     def on_landed(self, landed: Landed) -> None:
-        """Log a batch, with the numbers that the orchestrator sums."""
+        """Count a batch; log its rows, which the orchestrator sums, unless it was skipped."""
         self.landed += 1
         tags: dict[str, Any] = {
             "stream": landed.stream,

@@ -24,7 +24,7 @@ _PLAIN = frozenset({bool, float, int, str, type(None)})
 def unwrap_records(
     record_data: Sequence[Mapping[str, Any]], stream: str, schemas: StreamSchemas
 ) -> list[Mapping[str, Any]]:
-    """Return records without Mage's envelope; store a schema that stands in an envelope.
+    """Return records without Mage's envelope; declare an envelope's schema in `schemas`.
 
     Names become text. Values of numpy and pandas become Python's, their NaN, NaT and NA null.
 
@@ -131,7 +131,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
 
 
 def _to_python(value: Any) -> Any:
-    """Convert a value of numpy or pandas to Python's types; NaN becomes None, names text."""
+    """Convert nested values, numpy's and pandas', to Python's: NaN to None, keys to text."""
     kind = type(value)
     if kind in _PLAIN:  # most are, and the checks below cost several times as much
         return value if value == value else None
@@ -148,7 +148,7 @@ def _to_python(value: Any) -> Any:
 
 
 def _from_pandas(value: Any) -> Any:
-    """Convert a scalar of pandas; refuse nanoseconds."""
+    """Convert a scalar of pandas to Python's; raise InputError for a time with nanoseconds."""
     import pandas as pd
 
     if value is pd.NaT or value is pd.NA:
@@ -161,7 +161,7 @@ def _from_pandas(value: Any) -> Any:
 
 
 def _to_micros(value: Any) -> Any:
-    """Convert numpy times to microseconds; refuse values with a rest of nanoseconds."""
+    """Convert numpy times to microseconds; raise InputError if that loses nanoseconds."""
     import numpy as np
 
     found = value.astype(f"{value.dtype.kind}8[us]")
@@ -170,7 +170,7 @@ def _to_micros(value: Any) -> Any:
 
 
 def _refuse_nanoseconds() -> NoReturn:
-    """Raise the error for a time that microseconds can't hold."""
+    """Raise InputError for a time with nanoseconds."""
     raise InputError(
         "a record holds a time that microseconds can't hold",
         "round it in the source, for example with `floor('us')`.",

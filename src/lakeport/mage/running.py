@@ -43,13 +43,9 @@ def land(
     observer: MageObserver,
     source: BinaryIO | None = None,
 ) -> LandingReport:
-    """Land Singer messages; log, count and skip lines that are no JSON object.
+    """Land Singer messages of `input_file_path`, `source` or stdin; skip lines that are no JSON.
 
-    Args:
-        config: the target.
-        flags: `state` and `input_file_path` are used.
-        observer: logs the load's progress.
-        source: the messages, if no file is named; default: standard input.
+    Such lines are counted and logged. STATE goes to the flag `state`'s file, or to stdout.
 
     Raises:
         LakeportError: as from `lakeport.land`.
@@ -138,20 +134,15 @@ class _SchemaReader(io.RawIOBase):
 
 
 def test_connection(
-    config: DestinationConfig, lines: LogLines, *, since: float | None = None
+    config: DestinationConfig, lines: LogLines, *, start_seconds: float | None = None
 ) -> None:
-    """Test the connection, and log the result of each check.
-
-    Args:
-        config: the destination's config.
-        lines: receives a line for each check.
-        since: start of the time limit (`time.monotonic`); default: now.
+    """Test the connection, within 8 seconds from a `time.monotonic`; log each check's result.
 
     Raises:
         DestinationError: it names everything that would make a load fail, and what to change.
         MissingDependency: the destination's SDK is not installed.
     """
-    begun = time.monotonic() if since is None else since
+    begun = time.monotonic() if start_seconds is None else start_seconds
     lines.log("INFO", "Testing connection...")
     store, spark = (
         max(1.0, round(begun + seconds - time.monotonic(), 1))

@@ -113,11 +113,7 @@ def _error_title(error: str) -> str:
 
 
 def _find_page(name: str, known: list[str]) -> str:
-    """Return the full name of a page, by its full name or its last part.
-
-    Raises:
-        ConfigError: there is no such page, or there are several.
-    """
+    """Return a page's full name, by that or its last part; ConfigError for no or several pages."""
     if name in known:
         return name
     last = name.rpartition("/")[2].lower()
@@ -150,12 +146,7 @@ def _show(text: str, name: str) -> None:
 
 
 def print_markdown(text: str, name: str) -> None:
-    """Print a page formatted for a terminal, with commands in place of links to pages.
-
-    Args:
-        text: the page's Markdown.
-        name: the page's name for `lakeport docs`.
-    """
+    """Print a page's Markdown on a terminal, with `lakeport docs` commands in place of links."""
     from rich.console import Console as Terminal
     from rich.markdown import Heading, Markdown
 

@@ -298,7 +298,7 @@ def _store_options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str
     from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
 
-    words = ["--to", to] if to and is_config_file(to, guess=False) else []
+    words = ["--to", to] if to and is_config_file(to, must_exist=False) else []
     known = store_keys(kind)
     for pair in set_keys:
         if pair.partition("=")[0] in known:

@@ -52,15 +52,9 @@ class Load:
     """One load of a lake file.
 
     Attributes:
-        name: the load's name in the file.
-        source: the source of its rows.
         target: the config of its table: the file's `target` and `defaults`, and its own keys.
         line: its line in the file, from 1.
-        sql: Spark SQL that transforms the rows; empty for none.
         python: `module:function` that transforms the rows; empty for none.
-        expect: the expectations of its rows.
-        tags: names by which a run selects loads.
-        description: free text.
         depends: names of other loads of the file whose tables it uses.
         tables: name of another table of the file in `sql` or `expect` -> its path or URI.
         folder: the file's folder, where modules for `python` are looked for first.
@@ -82,11 +76,7 @@ class Load:
     file: str = ""
 
     def check(self) -> None:
-        """Check that the load's tap and Python module exist on this machine.
-
-        Raises:
-            ConfigError: one of them does not.
-        """
+        """Raise ConfigError if the load's tap or Python module is not found on this machine."""
         where = f"{self.file}, line {self.line}: load {self.name!r}"
         if isinstance(self.source, TapSource):
             command = self.source.tap[0]
@@ -107,15 +97,7 @@ class Load:
 
 @dataclass(frozen=True)
 class LakeFile:
-    """A checked lake file.
-
-    Attributes:
-        path: the file.
-        loads: a load's name -> the load, in an order in which each follows those that it uses.
-        lineage: receiver of OpenLineage events; None for none.
-        notices: webhooks to call; None for none.
-        warnings: warnings about the file, as sentences for the user.
-    """
+    """A checked lake file, with its loads by name; each follows those that it uses."""
 
     path: Path
     loads: Mapping[str, Load]
@@ -125,10 +107,10 @@ class LakeFile:
 
 
 def find_query_tables(sql: str) -> tuple[str, ...]:
-    """Return the names of the tables that Spark SQL reads, each once, without CTEs.
+    """Return the tables that Spark SQL reads, each once, without CTEs; else every word of it.
 
-    If the SQL can't be parsed, every word of it is returned: a load then waits for too many
-    others, and Spark reports the error.
+    After the words of SQL that can't be parsed, a load waits for too many others, and Spark reports
+    the error.
 
     Example:
         >>> find_query_tables("WITH a AS (SELECT 'FROM x' FROM f) SELECT * FROM a JOIN `b-c` -- d")

@@ -90,25 +90,14 @@ _EXPECT_HINT = "write one on each line, such as `- {not_null: [id]}`."
 
 @dataclass
 class Mistakes:
-    """The mistakes found in a file so far.
-
-    Attributes:
-        name: the file's name in errors.
-        document: has the positions of the keys.
-    """
+    """The mistakes found so far in the file `name`, whose document has the keys' positions."""
 
     name: str
     document: Document
     _found: dict[tuple[TextPosition, str], str] = field(default_factory=dict)
 
     def add(self, path: tuple[str | int, ...], text: str, hint: str = "") -> None:
-        """Record a mistake, unless there is one at its position, which likely caused it.
-
-        Args:
-            path: the wrong key or list item.
-            text: what is wrong.
-            hint: what to do about it.
-        """
+        """Record a mistake at a path, unless its position has one, which likely caused it."""
         place = self.document.place(*path)
         if any(place == other for other, _ in self._found):
             return
@@ -147,14 +136,7 @@ class Mistakes:
 def parse_source(
     given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes
 ) -> ConfigPart | None:
-    """Parse the source of a load; return None if it has a mistake, which is recorded.
-
-    Args:
-        given: the value of `from`.
-        path: the load's path in the file.
-        folder: the file's, to which paths are relative.
-        mistakes: receives the mistakes.
-    """
+    """Parse a load's `from`, with paths relative to `folder`; record a mistake and return None."""
     at = (*path, "from")
     if given is None:
         mistakes.add(path, "the key `from` is missing", _SOURCE_HINT)
@@ -207,33 +189,20 @@ def all_key_names() -> frozenset[str]:
 
 @dataclass
 class SharedTarget:
-    """The destination keys that the loads of a file share.
-
-    Attributes:
-        shared: the keys of `target` and `defaults`, which win.
-        raw: path in the file -> the keys there, under the names used there.
-        mistakes: receives the mistakes.
-        many: whether the file has several loads.
-    """
+    """The destination keys that the loads of a file share: those of `target` and `defaults`."""
 
     shared: Mapping[str, Any]
-    raw: dict[tuple[str, ...], Mapping[str, Any]]
+    raw: dict[tuple[str, ...], Mapping[str, Any]]  # path -> the keys there, as they are written
     mistakes: Mistakes
-    many: bool
+    has_several_loads: bool
 
     def build_load_target(
-        self, name: str, own: Mapping[str, Any], *, of_streams: bool
+        self, name: str, own: Mapping[str, Any], *, table_per_stream: bool
     ) -> DestinationConfig | None:
-        """Build the config of a load's target; return None for a mistake, which is recorded.
-
-        Args:
-            name: the load's name.
-            own: the load's keys, under lakeport's names.
-            of_streams: whether the load has a table for each stream, as a tap does.
-        """
+        """Build a load's target from shared and own keys; record a mistake and return None."""
         origins = [("loads", name), ("defaults",), ("target",)]
         keys = override_keys(self.shared, own)
-        if not of_streams:
+        if not table_per_stream:
             keys |= self._table_keys(name, own, keys)
         try:
             return build_config(keys)
@@ -266,7 +235,7 @@ class SharedTarget:
 
     def _check_pattern(self, key: str, pattern: str) -> None:
         """Record a mistake if a shared key names one table and there are several loads."""
-        if self.many and key in self.shared and _STREAM not in pattern:
+        if self.has_several_loads and key in self.shared and _STREAM not in pattern:
             path = self._find_key(key, [("defaults",), ("target",)])
             self.mistakes.add(
                 path or ("target",),
@@ -296,15 +265,10 @@ def _table_identity(target: DestinationConfig) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class LakeTables:
-    """The tables that the loads of a file write.
+    """The tables that the loads of a file write; those of `stream_loads` write one a stream."""
 
-    Attributes:
-        targets: a load's name -> its target.
-        of_streams: loads that write a table for each stream.
-    """
-
-    targets: Mapping[str, DestinationConfig]
-    of_streams: frozenset[str]
+    targets: Mapping[str, DestinationConfig]  # by the loads' names
+    stream_loads: frozenset[str]
 
     def find_loads(self, name: str) -> tuple[str, ...]:
         """Return the loads that write a table, by load, `load.stream` or table name; or ().
@@ -312,7 +276,7 @@ class LakeTables:
         As in Spark, case does not count, unless two names differ by it alone.
         """
         load = name.partition(".")[0]
-        if load in self.targets and load in self.of_streams:
+        if load in self.targets and load in self.stream_loads:
             return (load,)
         found = [name] if name in self.targets else self._find_similar(name)
         tables = {_table_identity(self.targets[each]) for each in found}
@@ -321,7 +285,7 @@ class LakeTables:
         )
 
     def _find_similar(self, name: str) -> list[str]:
-        """Return the load whose name differs by case alone, else loads with such a table."""
+        """Return the load whose name differs by case alone, else the loads with this `table`."""
         lower = name.casefold()
         loads = [each for each in self.targets if each.casefold() == lower]
         if len(loads) == 1:
@@ -329,7 +293,7 @@ class LakeTables:
         return [
             each
             for each, target in self.targets.items()
-            if each not in self.of_streams and target.table is not None and target.table == name
+            if each not in self.stream_loads and target.table is not None and target.table == name
         ]
 
     def uri(self, name: str) -> str:
@@ -339,7 +303,7 @@ class LakeTables:
             ConfigError: the load has a table for each stream, and the name has no valid stream.
         """
         load, _, stream = name.partition(".")
-        if load in self.of_streams and not re.fullmatch(r"[^\W_][\w.-]*", stream):
+        if load in self.stream_loads and not re.fullmatch(r"[^\W_][\w.-]*", stream):
             raise ConfigError(
                 f"load {load!r} has a table for each stream",
                 f"name the stream: `tables: {{STREAM: {load}.STREAM}}`.",
@@ -347,17 +311,15 @@ class LakeTables:
         load = self.find_loads(name)[0]
         target = self.targets[load]
         table = target.table_pattern or _STREAM
-        if load in self.of_streams:
+        if load in self.stream_loads:
             table = table.replace(_STREAM, stream)
         return target.storage().uri(target.table_folder_name(table.strip("/")))
 
 
 def sort_loads(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
-    """Sort loads so that each follows those that it uses, otherwise in the file's order.
+    """Sort loads so that each follows those that it uses; record each cycle as a mistake.
 
-    Args:
-        depends: a load's name -> the loads that it uses.
-        mistakes: receives each cycle, with the lines of its loads.
+    Otherwise they keep the file's order, which is that of `depends`.
     """
     uses = {name: dict.fromkeys(used) for name, used in depends.items()}
     reported: set[str] = set()
@@ -395,7 +357,7 @@ def check_overwrites(tables: LakeTables, mistakes: Mistakes) -> None:
     """Record a mistake where one of two loads overwrites a table that both write."""
     first: dict[tuple[object, ...], str] = {}
     for name, target in tables.targets.items():
-        if name in tables.of_streams:
+        if name in tables.stream_loads:
             continue
         other = first.setdefault(_table_identity(target), name)
         if other == name:
@@ -412,10 +374,7 @@ def check_overwrites(tables: LakeTables, mistakes: Mistakes) -> None:
 
 
 def read_lake(path: str | os.PathLike[str]) -> LakeFile:
-    """Read and check a lake file; relative paths in it start at the file's folder.
-
-    Args:
-        path: a YAML or JSON file.
+    """Read and check a lake file, YAML or JSON; relative paths in it start at the file's folder.
 
     Raises:
         ConfigError: it names every mistake with its line.
@@ -427,12 +386,12 @@ def read_lake(path: str | os.PathLike[str]) -> LakeFile:
     lake = _LakeReader(path, Mistakes(name, document)).read(document.values)
     held = collect_texts(document.values)
     if any(secret in text for text in held for secret in _secrets(lake)):
-        return replace(lake, warnings=check_file_mode(path, name, mode, guarded=True))
+        return replace(lake, warnings=check_file_mode(path, name, mode, refuse_writable=True))
     return lake
 
 
 def _secrets(lake: LakeFile) -> Iterator[str]:
-    """Yield every secret value of a lake file."""
+    """Yield the secrets of targets, lineage and notices, and of sources those that scrub masks."""
     for load in lake.loads.values():
         yield from load.target.secrets()
         yield from (each for each in load.source.secrets() if scrub(each) != each)
@@ -554,7 +513,7 @@ class _LakeReader:
         """Read each load's target and source; the source is None if it has a mistake."""
         sources = {}
         found = {}
-        of_streams = set()
+        stream_loads = set()
         for name, load in loads.items():
             source = parse_source(load.get("from"), ("loads", name), self.folder, self.mistakes)
             sources[name] = source
@@ -565,13 +524,13 @@ class _LakeReader:
             with self.mistakes.collecting("loads", name):
                 keys = {key: value for key, value in load.items() if key not in LOAD_KEYS}
                 own = canonical_keys(resolve_paths(flatten_keys(keys), self.folder))
-                target = shared.build_load_target(name, own, of_streams=streams)
+                target = shared.build_load_target(name, own, table_per_stream=streams)
                 if target is not None:
                     found[name] = target
                     pattern = target.table_pattern
                     if streams and (pattern is None or _STREAM in pattern):
-                        of_streams.add(name)
-        return LakeTables(found, frozenset(of_streams)), sources
+                        stream_loads.add(name)
+        return LakeTables(found, frozenset(stream_loads)), sources
 
     def _read_load(
         self, name: str, values: Mapping[str, Any], tables: LakeTables, sources: Mapping[str, Any]
@@ -621,7 +580,7 @@ class _LakeReader:
     def _resolve_tables(
         self, path: tuple[str, ...], source: TablesSource, values: Any, tables: LakeTables
     ) -> tuple[TablesSource, dict[str, str]]:
-        """Return a source with the paths or URIs of its tables, and those that loads write."""
+        """Return a source with its tables' paths or URIs, and name -> load for tables of loads."""
         places, uses = {}, {}
         for name, given in source.tables.items():
             at = (*path, "from", "tables", *_path_in_tables(values["tables"], name, given))

@@ -243,7 +243,7 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _override_names(value: Any) -> list[Any]:
-    """Return partition keys, given as a list, text with commas or None, as a list."""
+    """Return partition keys, given as a list, text or None, as a list; ConfigError for others."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -259,24 +259,17 @@ def _override_names(value: Any) -> list[Any]:
 class CatalogStream:
     """The schema and keys of one stream of a Singer catalog.
 
-    Attributes:
-        schema: JSON schema; fields that it does not declare are dropped.
-        key_properties: columns that identify a record.
-        partition_keys: columns to partition by.
-        unused: given keys that have no effect.
+    Fields that the JSON schema does not declare are dropped.
     """
 
     schema: Mapping[str, Any]
     key_properties: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # given keys that have no effect
 
 
 def parse_catalog(value: Any) -> dict[str, CatalogStream]:
-    """Parse a catalog; return its streams by name (`tap_stream_id`, else `stream`).
-
-    Args:
-        value: a mapping with `streams`, its JSON text, or a parsed catalog.
+    """Parse a Singer catalog, its JSON text or a parsed one to streams by `tap_stream_id` or name.
 
     Raises:
         ValueError: it is no catalog; the sentence names the wrong part.
@@ -301,7 +294,7 @@ def parse_catalog(value: Any) -> dict[str, CatalogStream]:
 
 
 def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
-    """Return a warning for each stream of a catalog with keys that have no effect."""
+    """Return a warning for each stream of a catalog with a key that has no effect"""
     return tuple(
         f"catalog: stream {name!r}: {' and '.join(f'`{key}`' for key in stream.unused)} "
         "took no effect: `mode` decides what happens to rows that are there already"
@@ -311,7 +304,7 @@ def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]
 
 
 def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
-    """Parse one stream of a catalog, its `number`th from 1; return its name and the stream."""
+    """Parse a catalog's stream; return its name and the stream. Raise ValueError if it is wrong."""
     if not isinstance(stream, Mapping):
         raise ValueError(f"has no mapping as stream {number}")
     name = stream.get("tap_stream_id") or stream.get("stream")
@@ -329,7 +322,7 @@ def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
 
 
 def _parse_stream_columns(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
-    """Return the column names under a key of a stream, each once; empty if it is absent."""
+    """Return the column names under a key, each once; () if it is absent; ValueError for others."""
     names = stream.get(key) or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
@@ -342,16 +335,15 @@ def is_sink(values: Mapping[str, Any]) -> bool:
 
 
 def parse_sink(
-    values: Mapping[str, Any], known: Iterable[str] = ()
+    values: Mapping[str, Any], destination_keys: Iterable[str] = ()
 ) -> tuple[dict[str, Any], float]:
     """Translate a Mage streaming sink to a destination's keys and the seconds between batches.
 
-    Args:
-        values: the sink's keys, rendered; they may include keys of the destination.
-        known: the destinations' keys, to refuse others early; empty: no key is refused.
+    It may have keys of its destination, too.
 
     Raises:
-        ConfigError: an unknown sink or key, or an invalid value.
+        ConfigError: an unknown sink, an invalid value, or a key that is neither a sink's nor in
+            `destination_keys`, if there are any.
 
     Example:
         >>> sink = {"connector_type": "amazon_s3", "bucket": "lake", "prefix": "raw/clicks"}
@@ -363,9 +355,9 @@ def parse_sink(
     kind = given.pop("connector_type", None)
     if not isinstance(kind, str) or kind not in _DESTINATIONS:
         raise unknown_name_error("streaming sink", str(kind), _DESTINATIONS)
-    allowed = SINK_KEYS | set(known)
+    allowed = SINK_KEYS | set(destination_keys)
     for name in given:
-        if known and name not in allowed:
+        if destination_keys and name not in allowed:
             raise unknown_name_error("key", name, allowed)
     _parse_positive(given.pop("buffer_size_mb", 5), "buffer_size_mb")  # a trigger has no size
     seconds = _parse_positive(given.pop("buffer_timeout_seconds", 300), "buffer_timeout_seconds")
@@ -385,7 +377,7 @@ def parse_sink(
 
 
 def _parse_table_uri(uri: Any) -> dict[str, Any]:
-    """Return the bucket and prefix of a Delta table's S3 URI; empty for None."""
+    """Return the bucket and prefix in a table's S3 URI; {} for None; ConfigError for others."""
     if uri is None:
         return {}
     parts = urlsplit(str(uri))
@@ -395,7 +387,7 @@ def _parse_table_uri(uri: Any) -> dict[str, Any]:
 
 
 def _split_prefix(keys: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return a sink's keys with `object_key_path` and `table` in place of `prefix`."""
+    """Replace a sink's `prefix` by `object_key_path` and `table`; ConfigError without a prefix."""
     prefix = keys.pop("prefix", None)
     if prefix is None:
         if keys.get("table") is None:
@@ -412,7 +404,7 @@ def _split_prefix(keys: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _parse_positive(value: Any, name: str) -> float:
-    """Return the number above 0 that a key has; raise ConfigError for other values."""
+    """Return the finite number above 0 that a key has; raise ConfigError for other values."""
     try:
         number = float(value)
     except (TypeError, ValueError):

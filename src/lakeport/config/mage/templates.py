@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from lakeport.errors import ConfigError, MissingDependency
+from lakeport.errors import ConfigError
 
 # Not the possessive `*+`, which Python before 3.11.5, as in Debian 12, gets wrong.
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*)\}\}""")
@@ -87,16 +87,10 @@ def index_with_templates(hidden: str, templates: Sequence[str], index: int) -> i
 
 
 def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[str], str]) -> Any:
-    """Replace the templates in one text by their values.
+    """Replace the templates in a text by their values; return a lone template's value unchanged.
 
-    Args:
-        text: the text.
-        environ: the environment, with the values of expressions.
-        name: the file's name in errors.
-        plain: applied to the text around the templates, but not to their values.
-
-    Returns:
-        Text, or the value itself if the whole text is one template.
+    `plain` is applied to the text around the templates, but not to their values. Errors name the
+    file `name`.
 
     Raises:
         ConfigError: a variable or secret is not set, or an expression is wrong.
@@ -116,11 +110,11 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
     whole = _TEMPLATE.fullmatch(text.strip())
     if whole:
         return _evaluate(whole[1], environ, name)
-    parts, at = [], 0
+    parts, start = [], 0
     for match in _TEMPLATE.finditer(text):
-        parts += [text[at : match.start()], str(_evaluate(match[1], environ, name))]
-        at = match.end()
-    parts.append(text[at:])
+        parts += [text[start : match.start()], str(_evaluate(match[1], environ, name))]
+        start = match.end()
+    parts.append(text[start:])
     if any("{{" in part for part in parts[::2]):
         raise ConfigError(
             f"{name} has a template that does not end: {{{{ without }}}}",
@@ -130,19 +124,10 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
 
 
 def _evaluate(expression: str, environ: Mapping[str, str], name: str) -> Any:
-    """Evaluate one expression in Jinja's sandbox.
-
-    Raises:
-        ConfigError: it has no value; the message quotes no values.
-    """
-    try:
-        from jinja2 import StrictUndefined
-        from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
-        from jinja2.sandbox import SandboxedEnvironment
-    except ImportError:
-        raise MissingDependency(
-            f"{name} has templates, and Jinja2 is not installed", "pip install Jinja2"
-        ) from None
+    """Evaluate an expression in Jinja's sandbox; any error is a ConfigError without its values."""
+    from jinja2 import StrictUndefined
+    from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+    from jinja2.sandbox import SandboxedEnvironment
 
     class BoundedEnvironment(SandboxedEnvironment):
         """A sandbox that multiplies small numbers only: large products would take all memory."""
@@ -197,12 +182,7 @@ def _is_small(number: Any, bound: int = _LONG) -> bool:
 def _make_functions(
     environ: Mapping[str, str], unset: Callable[[str], Any]
 ) -> dict[str, Callable[..., Any]]:
-    """Return the functions that expressions can call, by name.
-
-    Args:
-        environ: the environment.
-        unset: makes the value of what is not set, from a message about it.
-    """
+    """Return the functions that expressions can call, by name; `unset` makes an absent value."""
 
     def env_var(variable: str, default: Any = None) -> Any:
         found = environ.get(variable, default)
@@ -250,7 +230,7 @@ def _fetch_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
 
 
 def _fetch_aws_secret(name: str) -> Any:
-    """Fetch a secret from AWS Secrets Manager; return None if it or boto3 is absent."""
+    """Fetch a secret from AWS Secrets Manager; None if it or boto3 is absent; else ConfigError."""
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError

@@ -90,20 +90,20 @@ class CsvOptions:
 
     Attributes:
         header: whether the first record names the columns; without it they are `column_1`, ...
-        delimiter: one ASCII character; `\t` may be written out. Always a tab for `.tsv`.
-        quote: one ASCII character, or empty for none. Inside quotes it is written twice.
-        escape: one ASCII character that takes the next one literally, or empty for none.
-        encoding: any that Python knows; a UTF-8 byte order mark is left out.
-        null_values: unquoted fields that mean null. A quoted one is text in a text column; an
-            empty field, quoted or not, is null in a column of any other type.
-        skip_rows: lines before the header (or the first record) to leave out.
+        delimiter: ASCII character between fields; `\t` may be written out. Always a tab for `.tsv`.
+        quote: ASCII character around fields, written twice inside them; empty for none.
+        escape: ASCII character before a literal one, such as a quote; empty for none.
+        encoding: encoding known to Python, such as latin-1; a byte order mark of UTF-8 is left out.
+        null_values: unquoted text that means null. A quoted one is text in a text column; an empty
+            field, quoted or not, is null in a column of any other type.
+        skip_rows: lines before the header, or before the first record, to leave out.
         infer_types: False makes every undeclared column text.
-        comment: one ASCII character; lines that begin with it are left out. Empty for none.
-        columns: names for a file without a header, in order.
-        decimal: the decimal mark, `.` or `,`.
-        thousands: what groups digits: `.`, `,`, a space, `'`, or empty for nothing.
-        date_format: how dates are written, in the directives of `strptime` for numbers, such as
-            `%d/%m/%Y`; a time of day may follow. ISO dates are read besides.
+        comment: ASCII character at the start of lines to leave out; empty for none.
+        columns: column names in order, for a file without a header.
+        decimal: decimal mark, `.` or `,`.
+        thousands: mark between groups of digits: `.`, `,`, a space, `'`, or empty for none.
+        date_format: format of dates, such as `%d/%m/%Y`, in the directives of `strptime` for
+            numbers; a time of day may follow. ISO dates are read, too.
         detect: False takes the plain default for all that is None: comma, `"`, UTF-8, a header,
             no lines to skip, decimal point, ISO dates.
     """
