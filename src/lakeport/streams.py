@@ -122,7 +122,10 @@ def land_stream(
     timing = _trigger_arguments(trigger, available_now)
     _check_settings(config, checkpoint)
     prepared = prepare(
-        config, keep=_spark_context(frame), also=_checkpoint_jars(checkpoint or ""), warm=False
+        config,
+        keep_context=_spark_context(frame),
+        optional_needs=_checkpoint_jars(checkpoint or ""),
+        warm=False,
     )
     try:
         engine = prepared.engine.require_spark("a stream")
@@ -487,7 +490,7 @@ class MicroBatches:
         self._engine = engine
         self._stream = stream
         self._untyped = untyped
-        self._observer = fan_out(*([] if observer is None else [observer]))
+        self._observer = fan_out(observer)
         self._target = storage.uri()
         self._policies = Policies(config)
         self._writer = open_table(config, storage, engine, stream)

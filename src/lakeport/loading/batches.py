@@ -39,11 +39,7 @@ _LEAST_SKEW: Final = 0.3  # and of the whole
 
 @dataclass(frozen=True)
 class Policies:
-    """A config's keys on records, columns and files, which every destination has.
-
-    Attributes:
-        config: the destination's.
-    """
+    """A config's keys on records, columns and files, which every destination has."""
 
     config: DestinationConfig
 
@@ -85,15 +81,11 @@ class Policies:
         columns: pa.Schema,
         batch: Batch,
         clock: datetime | None = None,
-        source: Collection[str] = (),
+        source_names: Collection[str] = (),
     ) -> Shape:
-        """Return how a batch's columns become the table's; see `plan_shape` for the errors.
+        """Plan how a batch's columns become the table's; see `plan_shape` for the errors.
 
-        Args:
-            columns: of the rows that land.
-            batch: the batch that has these rows.
-            clock: when they land.
-            source: names of the source's columns, where a transform has made others of them.
+        `clock` is the time of the load, `source_names` are the source's columns before a transform.
         """
         return plan_shape(
             columns,
@@ -101,7 +93,7 @@ class Policies:
             internal_prefix=self.internal_prefix,
             header_case=self.config.column_header_format,
             constants=tuple(self.config.constant_columns.items()),
-            rules=self.rules.without_absent_types(columns.names, source),
+            rules=self.rules.without_absent_types(columns.names, source_names),
             untyped=batch.untyped,
         )
 
@@ -124,7 +116,7 @@ class Policies:
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Merge batches that land in one commit into one batch that stands for them."""
+    """Merge batches of one commit: the last one with all records, bytes, notes and digests."""
     if len(batches) == 1:
         return batches[0]
     digests = "".join(batch.digest for batch in batches)
@@ -154,13 +146,7 @@ def group_splits(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]
 
 
 def skew_warnings(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
-    """Return a warning if one task wrote most of a batch large enough for several; else nothing.
-
-    Args:
-        staged: what the tasks have written.
-        cores: how many tasks ran at once.
-        min_file_bytes: a batch of twice as much is large enough.
-    """
+    """Return a warning if one task wrote most of a batch of two minimal files or more."""
     sizes = Counter[int]()
     for one in staged:
         sizes[one.split] += one.bytes
@@ -192,24 +178,20 @@ def open_untyped(batch: Batch, columns: pa.Schema) -> pa.Schema:
 
 
 def describe_source(batches: Sequence[Batch]) -> dict[str, str]:
-    """Return column -> type in words, as the batches' readers have them; nothing for frames."""
+    """Return column -> type in words, as the batches' readers have them; empty for frames."""
     schemas = [batch.reader.schema for batch in batches if batch.reader is not None]
     return {f.name: format_type(get_logical_type(f)) for schema in schemas for f in schema}
 
 
 def describe_columns(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
-    """Return column -> type in words of a batch's columns, as the table spells and types them."""
+    """Return a batch's columns -> types in words, as the table spells and types them."""
     known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
     return {field.name: format_type(get_logical_type(field)) for field in fields}
 
 
 def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the columns of batches that land in one commit, in order of first appearance.
-
-    Raises:
-        SchemaConflict: two of them don't go together.
-    """
+    """Merge columns of batches of one commit, in order; SchemaConflict if types clash."""
     merged = schemas[0]
     for schema in schemas[1:]:
         try:
@@ -223,10 +205,9 @@ def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """One batch of a commit, with the kernels that read, check and shape its rows.
+    """One batch of a commit, with the objects that read, check and shape its rows.
 
     Attributes:
-        batch: the batch.
         reader: reads its splits; None where a frame is run.
         shape: makes the table's columns of its rows.
         checker: checks its rows; None where nothing is expected of them.
@@ -250,8 +231,8 @@ class BatchPart:
     def fit_table(self, table: pa.Schema) -> BatchPart:
         """Return the part with columns in the table's types, where their values may have equals.
 
-        Numbers stay the same numbers, moments the same moments. A text column takes what a CSV
-        file says as it stands there; nothing else becomes text.
+        Numbers and times keep their values. A text column takes the text of a CSV file as it is;
+        nothing else becomes text.
         """
         known = {f.name.lower(): f.type for f in table if not is_json(f)}
         narrowed, texts, types = dict(self.shape.narrowed), set[str](), dict[str, pa.DataType]()
@@ -275,7 +256,7 @@ class BatchPart:
 
 
 def _read_as_text(reader: Reader, columns: Collection[str]) -> Reader | None:
-    """Return a reader of CSV files that gives some columns as text; None for other formats."""
+    """Return a reader of CSV files that gives some columns as text; None for none, or not CSV."""
     if isinstance(reader, FolderReader):
         inner = _read_as_text(reader.inner, columns)
         return inner and replace(reader, inner=inner)

@@ -21,9 +21,8 @@ class ReportBuilder:
     """Adds up the events of a run to its report; several threads may call it.
 
     Args:
-        run_id: the run's name.
         target: URI of the destination.
-        secrets: values to mask in the error.
+        secrets: values to mask in the error and the command line.
         now: reads the clock, UTC.
         tick: reads a clock that never steps back, in seconds.
 
@@ -57,7 +56,7 @@ class ReportBuilder:
         self._lock = Lock()
 
     def add_landed(self, landed: Landed, seconds: float = 0.0) -> None:
-        """Add a commit of a stream's batch, and the seconds that it took."""
+        """Add a commit of a stream's batch, and the seconds that it took; a skipped one, too."""
         self._update_stream(
             landed.stream,
             lambda old: replace(
@@ -161,7 +160,7 @@ class ReportBuilder:
 
 
 def _add_commit(old: StreamReport, landed: Landed) -> StreamReport:
-    """Return a stream's report with a commit's files, rows removed and versions."""
+    """Return a stream's report with a commit's files, versions, warnings and removed rows added."""
     return replace(
         old,
         table=landed.table,

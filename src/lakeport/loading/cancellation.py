@@ -73,20 +73,12 @@ class Cancellation:
             self._request.set_result(None)
 
     def check(self) -> None:
-        """Raise EndRequested if another thread has asked the load to end.
-
-        Raises:
-            EndRequested: one has.
-        """
+        """Raise EndRequested if another thread has asked the load to end."""
         if self._request.done():
             raise EndRequested
 
     def wait_for(self, landing: Future[None]) -> None:
-        """Wait until a flush has landed; raise what it raised.
-
-        Raises:
-            EndRequested: another thread asked the load to end meanwhile.
-        """
+        """Wait until a flush has landed; raise its error, or EndRequested if that comes first."""
         wait([landing, self._request], return_when=FIRST_COMPLETED)
         if not landing.done():
             raise EndRequested
@@ -94,10 +86,9 @@ class Cancellation:
 
     @contextmanager
     def track_commit(self, table: str) -> Iterator[None]:
-        """Note a commit to a table while the body makes it; its outcome may stay unknown.
+        """Record a commit to a table while the body makes it; Cancelled if the load is to end.
 
-        Raises:
-            Cancelled: the load was asked to end before.
+        After an error of the store or of Spark, its outcome stays unknown.
         """
         with self._lock:
             if self._requested:
@@ -133,7 +124,7 @@ class Cancellation:
         Args:
             landing: the batch in progress; None for none.
             engine: stopped if the batch goes on after four seconds, unless others use its session.
-            storage: where the tables are.
+            storage: its requests get a few seconds in all.
         """
         with self._lock:
             if self._cancelled:
@@ -166,9 +157,7 @@ def wait_unless_interrupted(
 ) -> Iterator[ThreadPoolExecutor]:
     """Shut an executor down after the body; wait for its threads unless the body was interrupted.
 
-    Args:
-        executor: the threads.
-        cancels: whether an interrupt also drops work that no thread has begun.
+    With `cancels`, an interrupt also drops work that no thread has begun.
     """
     waits = True
     try:

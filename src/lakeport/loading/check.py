@@ -92,7 +92,7 @@ def check(
 
 
 def _check_store(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
-    """Yield the store's checks; for runs with an id that land files, the journal's, too."""
+    """Yield the store's checks; for files with a `run_id`, the journal's unless one has failed."""
     failed = False
     for item in storage.checks(tables=tables):
         failed |= item.status == "failed"
@@ -110,10 +110,9 @@ def _read_journal(storage: Storage) -> str:
 def _start_spark(
     config: DestinationConfig, storage: Storage, stack: ExitStack
 ) -> Callable[[], LogStoreProbe]:
-    """Begin to start Spark; `stack` closes its engine.
+    """Begin to start Spark; return a function that waits and returns a probe of its log store.
 
-    Returns:
-        A function that waits for Spark and returns a probe of its log store, or raises the error.
+    The function raises the error of a failed start. `stack` closes the engine.
     """
     begun = Future[Engine]()
     try:
@@ -179,7 +178,7 @@ def _try_step(name: str, step: Callable[[], None], words: str) -> CheckItem:
 def _run_within(
     seconds: float, begin: Callable[[], Checks], late: CheckItem
 ) -> tuple[CheckItem, ...]:
-    """Run checks in a thread, for `seconds` at most; add `late` if the time is over by then."""
+    """Run checks in a thread for `seconds` at most; return items, with `late` on a timeout."""
     found: queue.SimpleQueue[CheckItem | Exception | None] = queue.SimpleQueue()
 
     def run() -> None:

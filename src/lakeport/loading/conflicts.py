@@ -19,7 +19,12 @@ from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.schema.casting import InexactError, can_convert, convert_exactly
 from lakeport.schema.evolution import TypeConflict, can_store, find_common_type
 from lakeport.schema.hints import find_parent_column, format_alter_command
-from lakeport.schema.nested import UnexpectedValue, restore_untyped
+from lakeport.schema.nested import (
+    UnexpectedValue,
+    change_child_types,
+    list_parts,
+    restore_untyped,
+)
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import TIMESTAMP, format_type
 
@@ -41,11 +46,8 @@ def explain_conflict(
 ) -> SchemaConflict:
     """Return a conflict with its first misfit, and a hint with the commands that end it.
 
-    Args:
-        conflict: the conflict that a writer found.
-        table: the table's URI.
-        now: the table; the types of its partition columns, and of plain files, can't be changed.
-        misfit: the first value that does not fit, in words; empty for none.
+    `table` is the table's URI. `misfit` is the first value that does not fit, in words, or empty.
+    The types of partition columns, and of plain files, can't be changed.
     """
     hints = []
     nested = now is not None and conflict.path not in now.schema.names  # no option names a part
@@ -79,10 +81,9 @@ def explain_conflict(
 
 
 def find_misfit(conflict: TypeConflict, parts: Sequence[BatchPart]) -> str:
-    """Return the first value for which the table's column is too narrow, and its place, in words.
+    """Return the first value that does not fit the table's column, and its row, in words, or empty.
 
-    Reads up to a million rows of each part. Empty where no value was found, as where every value
-    is of the wrong kind.
+    Reads up to a million rows of each part. Empty, too, where every value is of the wrong kind.
     """
     for part in parts:
         names = {new.lower(): old for old, new in part.shape.names}
@@ -95,7 +96,10 @@ def find_misfit(conflict: TypeConflict, parts: Sequence[BatchPart]) -> str:
 
 
 def _first_misfit(reader: Reader, splits: Sequence[Split], column: str, type_: pa.DataType) -> str:
-    """Return a column's first value that has no equal of a type, and its place; empty for none."""
+    """Return a column's first value that has no equal of a type, and its row; empty for none.
+
+    Empty, too, where the rows can't be read.
+    """
     try:
         for name, row, rows in _read_with_places(reader, splits):
             values = rows.column(column)
@@ -137,7 +141,7 @@ def _read_with_places(
 
 
 def clear_type(conflict: TypeConflict, parts: Sequence[BatchPart]) -> list[BatchPart] | None:
-    """Return the parts without a type at a conflict's path; None if a row has a value there.
+    """Return the parts with the type null at a conflict's path; None if a row has a value there.
 
     Also None where the user declares the type. Reads all rows of the parts.
     """
@@ -162,29 +166,21 @@ def clear_type(conflict: TypeConflict, parts: Sequence[BatchPart]) -> list[Batch
 
 
 def _null_member(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
-    """Return a type with null at a path of members; None where it has no such member."""
+    """Return a type with null at a path of parts; None where it has no such part, and for keys."""
     if not path:
         return pa.null()
     name, *rest = path
-    if pa.types.is_struct(type_):
-        members = list(type_)
-        place = next((i for i, f in enumerate(members) if f.name.lower() == name), None)
-        inner = None if place is None else _null_member(members[place].type, rest)
-        if place is None or inner is None:
-            return None
-        members[place] = members[place].with_type(inner)
-        return pa.struct(members)
-    if pa.types.is_list(type_) and name == "element":
-        inner = _null_member(type_.value_type, rest)
-        return None if inner is None else pa.list_(type_.value_field.with_type(inner))
-    if pa.types.is_map(type_) and name == "value":
-        inner = _null_member(type_.item_type, rest)
-        return None if inner is None else pa.map_(type_.key_type, type_.item_field.with_type(inner))
-    return None
+    parts = list_parts(type_)
+    place = next((i for i, (part, _) in enumerate(parts) if part.lower() == name), None)
+    if place is None or (pa.types.is_map(type_) and name == "key"):
+        return None
+    inner = _null_member(parts[place][1].type, rest)
+    types = [inner if i == place else part.type for i, (_, part) in enumerate(parts)]
+    return None if inner is None else change_child_types(type_, types)
 
 
 def _is_empty(part: BatchPart, column: str, type_: pa.DataType) -> bool:
-    """Whether no row of a part has a value where a column's type is null; False if unreadable."""
+    """Whether no row of a part has a value where `type_` has null; False if unreadable."""
     try:
         if (frame := part.frame) is not None:
             with translate_errors():

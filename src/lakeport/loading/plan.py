@@ -164,7 +164,9 @@ def plan(
     options = ReadOptions(
         source_format, csv, load_declaration(schema), stray_lines, records_path, sheet
     )
-    prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
+    prepared = replace(
+        prepare(load_target(to, keys), source=source, start_engine=False), writes=False
+    )
     with prepared.engine:
         prepared = prepared.for_full_refresh() if full_refresh else prepared
         check_place(prepared.config, prepared.storage)
@@ -237,10 +239,7 @@ class _StreamScan:
 
 
 def _count_records(engine: Engine, batch: Batch) -> _RecordCounts:
-    """Return the record counts of a batch; tasks scan text, other formats have no bad records.
-
-    The rows of a Spark frame are not counted.
-    """
+    """Return the record counts of a batch: by a scan in tasks for JSON; a frame's are unknown."""
     from lakeport.sources.json.reader import JsonReader
 
     if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
@@ -261,7 +260,7 @@ def _count_split(reader: Reader, split: Split) -> list[_RecordCounts]:
 def _plan_stream(
     prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules
 ) -> StreamPlan:
-    """Return the plan of one stream that was read to its end."""
+    """Return the plan of one stream that was read to its end; reads its table."""
     from lakeport.loading.batches import BatchPart, Policies, columns_of
     from lakeport.schema.types import check_column_count
 
@@ -271,7 +270,7 @@ def _plan_stream(
     planned = rules.plan_batch(prepared, seen.batch)
     batch = planned.batch
     source = columns_of(seen.batch).names if rules.transform else ()
-    shape = policies.shape(planned.columns, batch, source=source)
+    shape = policies.shape(planned.columns, batch, source_names=source)
     check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.partition_keys(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
@@ -326,7 +325,7 @@ def _plan_columns(incoming: pa.Schema, now: ExistingTable | None) -> tuple[Colum
 def _table_warnings(
     writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: ExistingTable | None
 ) -> tuple[str, ...]:
-    """Return a load's warnings about its table; for a load that would fail, the error as one."""
+    """Return the warnings of the table's plan; where the load would fail, its error as one."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit
     from lakeport.schema.evolution import TypeConflict
 

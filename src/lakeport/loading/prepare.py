@@ -46,8 +46,6 @@ class PreparedLoad:
     """Config, store and engine of a load whose source is not open yet.
 
     Attributes:
-        config: the target's config.
-        storage: the target's store.
         engine: runs the tasks; its Spark may still be starting.
         warnings: sentences for the user.
         worker_warnings: the warnings that `check_workers` has added.
@@ -65,7 +63,7 @@ class PreparedLoad:
     writes: bool = True
 
     def check_workers(self, source: object = None) -> PreparedLoad:
-        """Check that workers have the packages of tasks; return the load with warnings about them.
+        """Check that workers have the packages of tasks; return the load, maybe with a warning.
 
         Waits for Spark on a cluster.
 
@@ -109,8 +107,6 @@ class PreparedLoad:
         """Open the source while the body runs; yield it, and the load from `check_workers`.
 
         Args:
-            source: as for `lakeport.land`.
-            options: how to read it.
             on_progress: takes a stream, and its records and bytes that were read so far.
             check: called while the source waits for input; raises when the load is to end.
 
@@ -138,20 +134,23 @@ class PreparedLoad:
                 found.close()
 
     def open_table(self, stream: str, run: str) -> TableWriter:
-        """Open the table that a stream lands in; see `open_table`."""
+        """Open the table that a stream lands in; a full refresh of a merged table replaces rows."""
         writer = open_table(self.config, self.storage, self.engine, stream, run)
         if self.original_mode is Mode.MERGE:
             writer.replace_rows()
         return writer
 
     def _open_memory(self, stream: str) -> BookmarkStore:
-        """Return the memory of a stream's table; one without bookmarks for a full refresh."""
+        """Return the bookmarks of a stream's table; empty ones for a full refresh."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
         return _EmptyBookmarks(memory) if self.original_mode else memory
 
     def _read_keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
-        """Return key columns of a stream's table without its marked rows; None without a table."""
+        """Read key columns of a stream's table, but not rows where column `mark` is set.
+
+        None without a table, and for a full refresh.
+        """
         if self.original_mode:
             return None
         from lakeport.lake.snapshots import fetch_rows, read_table
@@ -172,7 +171,7 @@ class PreparedLoad:
 
 @dataclass(frozen=True, slots=True)
 class _EmptyBookmarks:
-    """A table's memory without bookmarks; loads that move the table's bookmarks still conflict."""
+    """A table's bookmarks without their values; loads that move the bookmarks still conflict."""
 
     memory: BookmarkStore
 
@@ -194,22 +193,21 @@ class _EmptyBookmarks:
 def prepare(
     config: DestinationConfig,
     *,
-    keep: SparkContext | None = None,
-    also: frozenset[str] = frozenset(),
+    keep_context: SparkContext | None = None,
+    optional_needs: frozenset[str] = frozenset(),
     observer: Observer | None = None,
     warm: bool = True,
     source: Any = None,
-    begin: bool = True,
+    start_engine: bool = True,
 ) -> PreparedLoad:
     """Check the config, open the store, choose the engine and begin to start it; never wait.
 
     Args:
-        config: the target's config.
-        keep, also: as for `SessionRequest`.
+        keep_context, optional_needs: as for `SessionRequest`.
         warm: whether the config may ask for a warm session's Spark.
         observer: hears the warnings at once, even if the load fails then.
         source: what is going to be landed, where that is known; tables need Spark.
-        begin: whether Spark starts now, rather than with the first task.
+        start_engine: whether Spark starts now, rather than with the first task.
 
     Raises:
         ConfigError: the table's layout is refused, or a running Spark session lacks something.
@@ -227,8 +225,8 @@ def prepare(
     request = SessionRequest(
         needs,
         config.spark,
-        keep_context=keep,
-        optional_needs=also | config.jars,
+        keep_context=keep_context,
+        optional_needs=optional_needs | config.jars,
         warm=config.warm if warm else "off",
     )
     engine = choose_engine(config.engine, request)
@@ -239,7 +237,7 @@ def prepare(
             engine.require_spark("`deletes: compare`")  # it reads the table's keys
         known = fixed_table_name(config)
         destinations.check_engine(config, storage, engine, [known] if known else ())
-        if begin:
+        if start_engine:
             engine.begin()
     except BaseException:
         engine.close()
@@ -247,22 +245,16 @@ def prepare(
     return PreparedLoad(config, storage, engine, warnings)
 
 
-def check_streams(config: DestinationConfig, streams: Iterable[str], ruled: bool) -> None:
+def check_streams(config: DestinationConfig, streams: Iterable[str], has_rules: bool) -> None:
     """Raise ConfigError if several streams meet settings for one stream, or one table for all.
 
-    Args:
-        config: the target's.
-        streams: the names of the source's streams that are known so far.
-        ruled: whether rows are transformed or checked.
-
-    Raises:
-        ConfigError: with the names of the streams.
+    `has_rules` says whether rows are transformed or checked, which only one stream's can be.
     """
     names = list(dict.fromkeys(streams))
     if len(names) < 2:
         return
     listed = ", ".join(map(repr, names))
-    if ruled:
+    if has_rules:
         raise ConfigError(
             f"`sql`, `python` and `expect` are about one stream, and the source has {listed}",
             "land the streams one by one.",

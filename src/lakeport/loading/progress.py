@@ -48,11 +48,9 @@ class ProgressState:
 
 
 def format_lines(state: ProgressState, width: int) -> list[str]:
-    """Return one line for each of the newest activities, the number of others, and the note.
+    """Return a line for each of the newest activities, the number of others, and the note.
 
-    Args:
-        state: the state to draw.
-        width: most columns of a line.
+    Each has at most `width` columns; a longer note is left out.
     """
     texts = [format_line(each, state.now, width) for each in newest_activities(state)]
     if (more := len(state.activities) - _MOST_ACTIVITIES) > 0:
@@ -87,9 +85,9 @@ def format_line(activity: Activity, now: float, width: int) -> str:
         name = f"{activity.count} of {activity.count_total} {name}"
     for left_out in ("", "s", "sr", "srl", "srlb"):
         kept = [part for key, part in parts.items() if part and key not in left_out]
-        said = ", ".join(kept) or format_duration(passed)
+        details = ", ".join(kept) or format_duration(passed)
         for head in (f"{activity.what} {name}".rstrip(), activity.what):
-            text = f"{head}: {said}" if kept or passed >= 1 else f"{head} ..."
+            text = f"{head}: {details}" if kept or passed >= 1 else f"{head} ..."
             if len(text) <= width:
                 return text
             if left_out in ("", "s"):
@@ -112,7 +110,7 @@ def format_duration(value: float) -> str:
 
 
 def _format_parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
-    """Return bytes, rows, rate, and time left (passed, if nothing is done); empty if unknown."""
+    """Return bytes, rows, rate, time left (passed, if nothing is done); "" for unknown."""
     passed, share = now - activity.began, activity.share
     percent = "" if share is None else f" ({share:.0%})"
     amount = ""
@@ -154,11 +152,7 @@ def _replace_unprintable(text: str) -> str:
 
 
 class Notebook:
-    """Display below a notebook's running cell, updated in place and empty in the end.
-
-    Args:
-        handle: IPython's handle of the output.
-    """
+    """Display below a running notebook cell, updated in place by IPython's handle of an output."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -176,23 +170,22 @@ class Notebook:
 
     def draw(self, state: ProgressState) -> None:
         """Draw the state in place of the one before."""
-        told = format_lines(state, _NOTEBOOK_COLUMNS)
-        self._handle.update(
-            _to_mime_bundle(told, [each.share for each in newest_activities(state)]), raw=True
-        )
+        shares = [each.share for each in newest_activities(state)]
+        lines = format_lines(state, _NOTEBOOK_COLUMNS)
+        self._handle.update(_to_mime_bundle(lines, shares), raw=True)
 
     def clear(self) -> None:
         """Empty the output."""
         self._handle.update(_to_mime_bundle([]), raw=True)
 
 
-def _to_mime_bundle(told: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
-    """Return lines as text and as HTML, with a bar where the share that is done is known."""
+def _to_mime_bundle(lines: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
+    """Return lines as text and as HTML, with a progress bar where the share done is known."""
     drawn = "".join(
         f"<div>{_bar_html(share)}{html.escape(text)}</div>"
-        for text, share in zip_longest(told, shares[: len(told)])
+        for text, share in zip_longest(lines, shares[: len(lines)])
     )
-    return {"text/plain": "\n".join(told), "text/html": drawn}
+    return {"text/plain": "\n".join(lines), "text/html": drawn}
 
 
 def _bar_html(share: float | None) -> str:
@@ -236,7 +229,7 @@ class Progress:
         return self
 
     def end(self) -> None:
-        """Stop to draw and clear the display; fine when called again."""
+        """Stop to draw, clear the display, and wait for the thread; fine when called again."""
         self._over.set()
         with self._lock:
             self.display.clear()
@@ -251,7 +244,7 @@ class Progress:
             yield
 
     def _run(self) -> None:
-        """Draw the state every 0.2 seconds until the end, or until the display fails."""
+        """Draw the state every 0.2 seconds until the end; errors of the display end it, too."""
         while True:
             with self._lock:
                 if self._over.is_set():
@@ -282,11 +275,7 @@ class _HookDisplay:
 
 
 class Lines:
-    """Display of plain lines, at intervals that become longer, for logs and pipes.
-
-    Args:
-        out: takes the lines.
-    """
+    """Display of plain lines, at intervals that become longer, for logs and pipes."""
 
     _FIRST_SECONDS = 0.4  # shorter commands write nothing
     _INTERVALS = ((60.0, 5.0), (600.0, 15.0), (float("inf"), 60.0))
@@ -294,7 +283,7 @@ class Lines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._next = 0.0
-        self._said: set[tuple[str, str]] = set()
+        self._shown: set[tuple[str, str]] = set()
 
     def draw(self, state: ProgressState) -> None:
         """Write a line for each activity: at once if it is new, then at intervals."""
@@ -303,13 +292,13 @@ class Lines:
         if passed < self._FIRST_SECONDS:
             return
         due = now >= self._next
-        fresh = [each for each in activities if (each.what, each.name) not in self._said]
+        fresh = [each for each in activities if (each.what, each.name) not in self._shown]
         if not due and not fresh:
             return
         if due:
             interval = next(every for end, every in self._INTERVALS if passed < end)
             self._next = now + interval
-        self._said.update((each.what, each.name) for each in activities)
+        self._shown.update((each.what, each.name) for each in activities)
         shown = activities if due else tuple(fresh)
         texts = format_lines(replace(state, activities=shown, note=""), _UNLIMITED_COLUMNS)
         self._out.write("".join(f"{text}\n" for text in texts))
@@ -326,11 +315,10 @@ def is_switched_off() -> bool:
 
 @contextmanager
 def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
-    """Show the activities of this process while the body runs.
+    """Show the activities of this process, or a label without any, while the body runs.
 
-    Args:
-        wanted: a function that takes the activities; or whether to show them. None: in notebooks.
-        label: the name of the whole.
+    `wanted` is a function that takes the activities; or whether to show them; None: in notebooks,
+    unless they are switched off.
     """
     display = _choose_display(wanted)
     if display is None:

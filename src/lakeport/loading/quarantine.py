@@ -49,12 +49,7 @@ class RejectedKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Writes the bad records of one run to files below the lake.
-
-    Attributes:
-        storage: the lake's store.
-        run_id: the run's name.
-    """
+    """Writes the bad records of one run to files below the lake."""
 
     storage: Storage
     run_id: str
@@ -65,16 +60,10 @@ class Quarantine:
         sequence: int,
         kind: RejectedKind = RejectedKind.RECORDS,
     ) -> tuple[str, ...]:
-        """Write one file for each stream, before the batch lands; return the files' URIs.
+        """Write bad records to one file for each stream; return the files' URIs.
 
-        Args:
-            records: bad records of one batch, or bad lines of one flush.
-            sequence: the batch's (the flush's) ordinal in the run, from 0, by which a repeated
-                run finds its files.
-            kind: the kind of the records.
-
-        Raises:
-            DestinationError: the store refused.
+        `sequence` is the ordinal of the batch (of the flush, for lines) in the run, from 0, by
+        which a repeated run finds its files.
         """
         streams: dict[str, list[BadRecord]] = {}
         for record in records:
@@ -90,7 +79,7 @@ class Quarantine:
         )
 
     def _put(self, key: str, data: bytes) -> str:
-        """Write a file if it does not exist with this content; return its URI."""
+        """Write a file unless it exists with this content, over other content; return its URI."""
         try:
             self.storage.put(key, data, create_only=True)
         except ObjectExists:
@@ -100,7 +89,7 @@ class Quarantine:
 
 
 class Rejections:
-    """Counts bad records by stream, column and reason; rare reasons are counted together."""
+    """Counts bad records by column and reason; beyond 200 of a stream, as `other reasons`."""
 
     def __init__(self) -> None:
         """Begin without records."""
@@ -136,27 +125,18 @@ def quarantine_key(
 ) -> str:
     """Return the key of a quarantine file, which no other stream, run, batch or flush has.
 
-    Example:
-        >>> quarantine_key("r/1", "orders", 0)
-        '_lakeport/quarantine/r%2F1/orders.jsonl'
-        >>> quarantine_key("r1", "orders", 2)
-        '_lakeport/quarantine/r1/orders-2.jsonl'
-        >>> quarantine_key("r1", "", 0, RejectedKind.LINES)
-        '_lakeport/quarantine/r1/~lines.jsonl'
+    >>> quarantine_key("r/1", "orders", 2)
+    '_lakeport/quarantine/r%2F1/orders-2.jsonl'
+    >>> quarantine_key("r1", "", 0, RejectedKind.LINES)
+    '_lakeport/quarantine/r1/~lines.jsonl'
     """
-    name = _SEQUENCE_SUFFIX.sub("%2D", _escape_segment(stream))
-    name += kind.value
+    name = _SEQUENCE_SUFFIX.sub("%2D", _escape_segment(stream)) + kind.value
     suffix = f"-{sequence}" if sequence else ""
     return f"{QUARANTINE}/{_escape_segment(run_id)}/{name}{suffix}.jsonl"
 
 
 def encode_record(record: BadRecord, run_id: str) -> bytes:
-    r"""Encode one bad record as one line of JSON, with its line end.
-
-    Example:
-        >>> encode_record(BadRecord("t", 2, "n", "not a number", b'{"n": "x"}'), "r1")
-        b'{"stream": "t", "line": 2, "column": "n", "reason": "not a number", "run_id": "r1", "raw": "{\\"n\\": \\"x\\"}"}\n'
-    """  # noqa: E501
+    """Encode a bad record as a line of JSON: UTF-8 as `raw`, other bytes as `raw_base64`."""
     values = {
         "stream": record.stream,
         "line": record.line,
@@ -175,21 +155,14 @@ def encode_record(record: BadRecord, run_id: str) -> bytes:
 def check_limit(bad: int, total: int, limit: float | None) -> None:
     """Raise InputError if a run has more bad records than `max_bad_records` allows.
 
-    Args:
-        bad: bad records so far.
-        total: all records so far, bad ones included.
-        limit: a count when it is an int, a share of `total` when it is a float; None: no limit.
+    The limit is a count when it is an int, a share of `total` when it is a float; None: no limit.
 
-    Raises:
-        InputError: there are more.
-
-    Example:
-        >>> check_limit(1, 100, 0.01)
-        >>> check_limit(2, 100, 0.01)
-        Traceback (most recent call last):
-        lakeport.errors.InputError: 2 of 100 records are bad, more than `max_bad_records: 1%`
-        <BLANKLINE>
-        Hint: the quarantine files tell each record's fault; correct the source or raise the limit.
+    >>> check_limit(1, 100, 0.01)
+    >>> check_limit(2, 100, 0.01)
+    Traceback (most recent call last):
+    lakeport.errors.InputError: 2 of 100 records are bad, more than `max_bad_records: 1%`
+    <BLANKLINE>
+    Hint: the quarantine files tell each record's fault; correct the source or raise the limit.
     """
     if limit is None:
         return
@@ -204,7 +177,7 @@ def check_limit(bad: int, total: int, limit: float | None) -> None:
 
 
 def _escape_segment(name: str) -> str:
-    """Escape a name as one segment of a key; a long one is cut and ends with a hash."""
+    """Escape a name as one segment of a key; one above 200 characters is cut and gets a hash."""
     text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
     if text.startswith((".", "_")):
         text = f"%{ord(text[0]):02X}{text[1:]}"

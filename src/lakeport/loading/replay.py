@@ -27,10 +27,11 @@ from lakeport.engine.sql.frames import cast_frame
 from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch_folder
 from lakeport.lake.records import PlainRecord
+from lakeport.loading.batches import Policies
 from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
-from lakeport.loading.transform.function import import_function
+from lakeport.loading.transform.function import import_transform
 from lakeport.model import Mode, Rejection, UnknownPolicy
 from lakeport.schema.hints import format_command
 from lakeport.schema.nested import has_untyped, is_json
@@ -68,9 +69,8 @@ _LAKE_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 def to_json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
     """Return the JSON schema of records with these fields, but for types that JSON schema lacks.
 
-    Example:
-        >>> to_json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
-        {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}, 'v': {}}}
+    >>> to_json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
+    {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}, 'v': {}}}
     """
     found = {field.name: _to_json_type(field) for field in fields}
     properties = {name: declared for name, declared in found.items() if declared is not None}
@@ -167,7 +167,7 @@ def list_quarantined(
 def read_records(
     storage: Storage, rejected: SetAside, kinds: Collection[RejectedKind] = COMPLETE_KINDS
 ) -> Iterator[bytes]:
-    """Yield the bytes of the quarantined records of a run and stream, as they came; no samples."""
+    """Yield the bytes of quarantined records of a run and stream, as they came; see `kinds`."""
     for uri in rejected.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
         if _kind_of_file(key) in kinds:
@@ -183,7 +183,7 @@ def _summarise(
     stream: str,
     kinds: Counter[tuple[str, RejectedKind, str, str]],
 ) -> SetAside:
-    """Return the summary of a run and stream; `kinds`: file, kind, column, reason -> lines."""
+    """Return the summary of a run and stream; `kinds`: file, kind, column, reason -> count."""
     reasons, of_kind = Counter[tuple[str, str]](), Counter[RejectedKind]()
     for (_, of, column, reason), count in kinds.items():
         of_kind[of] += count
@@ -241,7 +241,7 @@ def _read_lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _decode_raw(line: dict[str, Any]) -> bytes:
-    """Return the bytes of the record in a line of a quarantine file."""
+    """Decode the bytes of a record from `raw` or `raw_base64` of a quarantine file's line."""
     if "raw" in line:
         return str(line["raw"]).encode("utf-8", "surrogatepass")
     return base64.b64decode(str(line.get("raw_base64", "")))
@@ -253,7 +253,6 @@ class ReplayPart:
 
     Attributes:
         run_id: the run id by which the table remembers that they have landed.
-        records: number of records.
         kinds: kinds of the files that hold them.
         transforms: their transform, as `sql` and `python` of `lakeport.land`.
         schema: the types that they are read with; None: types are inferred from the values.
@@ -270,7 +269,6 @@ def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[Replay
     """Return the loads by which a run's records land: one, or two for records and rows.
 
     Args:
-        one: the run's records.
         load: the load whose transform they take; None for none, or if the user gives one.
         edited: whether a file of the user's stands for all of them.
 
@@ -280,8 +278,7 @@ def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[Replay
     run_id, raw = f"replay:{one.run_id}", one.records - one.rows
     if load is None or not (load.sql or load.python) or not raw:
         return [ReplayPart(run_id, one.records)]
-    function = load.python and import_function(load.python, Path(load.folder))
-    transforms = {"sql": load.sql, "python": function}
+    transforms = {"sql": load.sql, "python": import_transform(load)}
     source = load.source
     schema = source.columns_schema if isinstance(source, FilesSource) else None
     if not one.rows:
@@ -313,8 +310,6 @@ def choose_settings(
     key would otherwise have its rows appended.
 
     Args:
-        to: as for `load_target`.
-        one: the run's records.
         expect: expectations in place of the load's; None: the load's.
         keys: keys of the config that win.
 
@@ -347,7 +342,7 @@ def choose_settings(
 
 
 def _find_loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
-    """Return a lake file's loads that write the stream's table; none for any other target."""
+    """Return a lake file's loads that may write the stream's table; none for any other target."""
     if not isinstance(to, (str, os.PathLike)) or Path(to).suffix.lower() not in _LAKE_FILE_SUFFIXES:
         return []
     if not Path(to).is_file() or "loads" not in parse_text(read_text(Path(to)), str(to)):
@@ -465,7 +460,10 @@ def _replay_part(
     config: DestinationConfig,
     transforms: Mapping[str, Any],
 ) -> Replayed:
-    """Land one run's records, or a part of them, as a load of JSON lines."""
+    """Land a part of a run's records as a load of JSON lines; do nothing if it has landed before.
+
+    InputError for records that are no JSON.
+    """
     with scratch_folder("replay") as folder:
         source = folder / "records.jsonl"
         names = _write_records(source, lines)
@@ -504,13 +502,9 @@ def _replay_part(
 def _source_fields(
     table: pa.Schema, names: Iterable[str], config: DestinationConfig
 ) -> Iterator[pa.Field]:
-    """Yield the fields of records, with the types of a table's columns to read them with.
+    """Yield records' fields with the types of a table's columns; new fields are left out.
 
-    Args:
-        table: the table's columns.
-        names: the names of the records' fields.
-        config: renames, drops and declares fields; a dropped field, and one that is declared as
-            text, may have any type in the records.
+    A field that the config drops, or declares as text, may have any type in the records.
     """
     there = {column.name.lower(): column for column in table}
     for name in dict.fromkeys([*names, *config.rename, *config.drop]):
@@ -538,10 +532,7 @@ def _table_keys(
 
 
 def _write_records(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
-    """Write records as JSON lines, other lines as they are; return the records' field names.
-
-    None where no line is a JSON object.
-    """
+    """Write records as JSON lines, other lines as they are; return field names; None: no record."""
     names: dict[str, None] | None = None
     with file.open("wb") as out:
         for line in lines:
@@ -553,7 +544,7 @@ def _write_records(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None
 
 
 def _unwrap_message(line: bytes) -> tuple[bytes, Iterable[str] | None]:
-    """Return the table's columns but the internal ones; None where there is no table."""
+    """Return a record and its fields, unwrapped from a Singer RECORD; None for other lines."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -577,10 +568,10 @@ def _read_corrected(file: Path) -> Iterator[bytes]:
 
 def _table_columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
     """Return the table's columns but lakeport's internal ones; None where there is no table."""
-    prepared = prepare(config, begin=False)
+    prepared = prepare(config, start_engine=False)
     with prepared.engine as engine:
         table = open_table(config, prepared.storage, engine, stream, writes=False).read_existing()
     if table is None:
         return None
-    own = list_internal_columns(config.internal_columns_prefix if config.internal_columns else None)
+    own = list_internal_columns(Policies(config).internal_prefix)
     return pa.schema(field for field in table.schema if field.name.lower() not in own)

@@ -1,40 +1,6 @@
 """The observer that hears of a load, the timeline of its stages, and its report.
 
-`LandingReport.to_json` writes one JSON object:
-
-| key | value |
-|---|---|
-| `report` | version of this layout, 1 |
-| `ok` | whether everything was landed |
-| `run_id`, `target` | texts |
-| `started`, `finished` | ISO 8601 in UTC; `seconds` between them |
-| `rows`, `rejected`, `files`, `bytes` | sums over the streams; rows that were landed in this run |
-| `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
-| | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
-| | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
-| | overwrite or a merge), `removed_rows` (those in them; null where nothing tells), `merged` (of |
-| | merges, `inserted`, `updated`, `deleted`, `unchanged` -> rows, as far as known), |
-| | `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
-| | `notes` (lines about what was found out or chosen, such as a file's dialect), |
-| | `columns` (column that was landed -> its type in words), `source_columns` (column of the |
-| | source, before `sql` -> the type that it is read with; empty for frames and tables), |
-| | `expectations` (list of objects with `name`, `otherwise`, `checked` and `failed` (rows), |
-| | `detail`) |
-| `stray_lines` | lines that are no messages of any stream |
-| `quarantine` | URIs of the files with bad records |
-| `state` | the last STATE that was emitted; null if none |
-| `warnings` | sentences that concern no single stream |
-| `parser` | what parsed Singer, JSON and CSV, if any: `native` or, without the kernel, `pyarrow` |
-| `command` | the command line, as a list without secrets; null for a run that Python code began |
-| `reasons` | bad records by reason: list of objects with `stream`, `column`, `reason`, `count` |
-| `spans` | when each stage was done: list of objects with `stage`, `stream`, `start`, `end` |
-| | (seconds since `started`), `tasks` (0 for the driver), `busy` (seconds of all of them) |
-| `streams_left_out` | number of streams that `spans` leaves out |
-| `pace` | what tasks wrote over time: list of seconds, rows, bytes of files |
-| `reading_pace` | what was read of Singer streams over time: list of seconds, records, bytes |
-| `engine` | object about what ran the tasks: `name` (`spark` or `threads`), Spark's `version`, |
-| | `master` and `application` id, `jobs` and `tasks` |
-| `error` | null, or an object with `type`, `message`, `hint` |
+`LandingReport.to_json` writes one JSON object; docs/reports.md lists its keys.
 
 ```
             ├── starting Spark ──────┤
@@ -123,7 +89,7 @@ class _ObserverGroup:
     """Passes each call on to several observers, in order."""
 
     def __init__(self, observers: Iterable[object]) -> None:
-        self._observers = tuple(observers)
+        self._observers = [each for each in observers if each is not None]
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def call_each(*arguments: object) -> None:
@@ -133,14 +99,14 @@ class _ObserverGroup:
         return call_each
 
 
-def fan_out(*observers: Kind) -> Kind:
-    """Return one observer that passes each call on to all of these, in order."""
+def fan_out(*observers: Kind | None) -> Kind:
+    """Return one observer that passes each call on to all of these, in order; skip Nones."""
     return cast(Kind, _ObserverGroup(observers))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as reports and `--json` show it: its type, message and hint."""
+    """An error as reports and `--json` show it."""
 
     type: str
     message: str
@@ -148,7 +114,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure of an exception; without foreign messages, which may quote data."""
+        """Return the failure of an exception, without foreign messages, which may quote data."""
         name = type(error).__name__
         if isinstance(error, LakeportError):
             return cls(name, error.message, error.hint)
@@ -163,7 +129,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """Report of one load. The module's docstring describes each value."""
+    """Report of one load. docs/reports.md describes each value."""
 
     run_id: str
     target: str
@@ -229,7 +195,7 @@ class LandingReport:
         return build_notebook_part(render_run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, as the module's docstring describes them."""
+        """Return the report as plain values, as docs/reports.md describes them."""
         facts = asdict(self, dict_factory=_plain_fields)
         names = ("run_id", "target", "started", "finished", "seconds")
         run = {name: facts.pop(name) for name in names}
@@ -242,7 +208,7 @@ class LandingReport:
 
 
 def save_report(report: LandingReport, storage: Storage) -> None:
-    """Write a report below `_lakeport/reports`; a store that refuses is ignored."""
+    """Write a report to a new file below `_lakeport/reports`; ignore errors of the store."""
     stamp = report.started.strftime("%Y%m%d-%H%M%S")
     key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
     with suppress(LakeportError):
@@ -255,14 +221,14 @@ def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as JSON has it: floats rounded to thousandths, bytes parsed as a JSON text."""
+    """Return a value as JSON has it: floats rounded to 1/1000, times in UTC, bytes parsed."""
     match value:
         case tuple():
             return [plain_value(each) for each in value]
         case float():
             return round(value, 3)
         case datetime():
-            return format_iso(value)
+            return value.astimezone(UTC).isoformat(timespec="microseconds")
         case bytes():
             return json.loads(value)
     return value
@@ -272,11 +238,6 @@ def _code_location(error: BaseException) -> str:
     """Return ` in FILE, line N` of where an exception was raised; empty if it was not raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-
-
-def format_iso(moment: datetime) -> str:
-    """Format a moment as ISO 8601 in UTC, with microseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 class Timeline:
@@ -325,11 +286,7 @@ class Timeline:
     ) -> Iterator[float]:
         """Record a stage like `stage`, and show it as an activity while the body runs.
 
-        Args:
-            name: the stage.
-            stream: the stream whose stage it is.
-            total: bytes that it is about; -1 if unknown.
-            rows_total: rows that it is about; -1 if unknown.
+        `total` and `rows_total` are the bytes and rows to process; -1 if unknown.
         """
         shown = activity(name, stream, total=total, rows_total=rows_total)
         with self.stage(name, stream) as start, shown:
@@ -340,7 +297,7 @@ class Timeline:
         return iterate_within(partial(self.stage, name), items)
 
     def add_stage(self, name: str, began: float | None, ended: float | None) -> None:
-        """Add a stage timed by the same clock, unless `began` is None; it goes on if `ended` is."""
+        """Add a stage timed by the same clock: until now without `ended`, none without `began`."""
         if began is None:
             return
         start = max(began - self._began, 0.0)
@@ -352,17 +309,13 @@ class Timeline:
     def add_tasks(self, stream: str, staged: Sequence[Staged], start: float) -> None:
         """Add the stages of tasks that have ended now, and what they wrote over time.
 
-        The tasks' machines may have other clocks: moments before `start` or after now are clipped.
-
-        Args:
-            stream: the stream that the tasks landed.
-            staged: what the tasks staged.
-            start: when the tasks were started, in seconds of the run.
+        The tasks' machines may have other clocks: times before `start`, in seconds of the run, or
+        after now are clipped.
         """
         end, found = self.elapsed(), dict[str, Span]()
 
-        def clip(moment: float) -> float:
-            return min(max(moment - self._since, start), end)
+        def clip(timestamp: float) -> float:
+            return min(max(timestamp - self._since, start), end)
 
         with self._lock:
             for work in (one.work for one in staged if one.work is not None):
@@ -370,20 +323,23 @@ class Timeline:
                     span = Span(name, stream, clip(began), clip(ended), 1, busy)
                     found[name] = found[name].with_next(span) if name in found else span
                 self._written.coarsen(work.step)
-                for moment, rows, size in work.pace:
-                    self._written.add(clip(moment), rows, size)
+                for timestamp, rows, size in work.pace:
+                    self._written.add(clip(timestamp), rows, size)
             for span in found.values():
                 self._add(span)
 
     def add_progress(self, stream: str, records: int, size: int) -> None:
-        """Add how many records and bytes of a stream were read so far, in all."""
+        """Add to the reading pace: the records and bytes of a stream read since the run's start."""
         with self._lock:
             rows_before, bytes_before = self._seen.get(stream, (0, 0))
             self._seen[stream] = records, size
             self._read.add(self.elapsed(), records - rows_before, size - bytes_before)
 
     def spans(self, now: float) -> tuple[tuple[Span, ...], int]:
-        """Return the spans by start, and the number of streams left out; open spans end `now`."""
+        """Return at most 200 spans by start, and the number of streams left out.
+
+        Spans that are still open end `now`.
+        """
         with self._lock:
             lanes = {lane: list(spans) for lane, spans in self._lanes.items()}
             for one in self._open.values():
@@ -394,13 +350,16 @@ class Timeline:
         return tuple(sorted(found, key=lambda span: (span.start, -span.end))), left_out
 
     def paces(self, now: float) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-        """Return what was read and what was written over time, until `now`."""
+        """Return the paces of reading and of writing until `now`: seconds, rows, bytes so far."""
         with self._lock:
             read, written = self._read.cumulated(), self._written.cumulated()
         return _clip_points(now, read), _clip_points(now, written)
 
     def _add(self, span: Span) -> None:
-        """Add a span to its lane, joined with the span before if there is hardly a gap."""
+        """Add a span to its lane, joined with the span before across a gap below 5 milliseconds.
+
+        Driver spans below a millisecond are left out; too many spans are joined.
+        """
         lane = self._lanes.setdefault((span.stream, span.stage), [])
         if lane and span.start - lane[-1].end < _ADJACENT_SECONDS:
             lane[-1] = lane[-1].with_next(span)
@@ -415,7 +374,7 @@ class Timeline:
 
 
 def _keep_largest(lanes: _Lanes) -> tuple[_Lanes, int]:
-    """Return the lanes of the streams that took the most time, and the number of other streams."""
+    """Return up to 200 lanes of the streams that took the most time, and the number of others."""
     by_stream: dict[str, _Lanes] = {}
     for (stream, stage), spans in lanes.items():
         by_stream.setdefault(stream, {})[stream, stage] = spans

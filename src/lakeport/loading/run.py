@@ -166,7 +166,7 @@ class _LoadRun:
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
         self.engine.run = self.name
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
-        self.observer = fan_out(*([] if observer is None else [observer]))
+        self.observer = fan_out(observer)
         self.on_state = on_state
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
@@ -239,7 +239,7 @@ class _LoadRun:
         self.report.add_stray_lines(source.count_stray_lines())
 
     def _on_progress(self, stream: str, records: int, size: int) -> None:
-        """Report how far a stream was read; raise the failure of the flush that is landing."""
+        """Report how far a stream was read; raise if the load is to end or a flush has failed."""
         self.cancellation.check()
         landing = self._landing
         if landing is not None and landing.done():
@@ -257,7 +257,7 @@ class _LoadRun:
                 self.report.add_rejected(stream, count)
             else:
                 self.report.add_stray_lines(count)
-        self._check_limit()
+        check_limit(self._bad, self._records, self.config.max_bad_records)
         streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
         check_streams(self.config, streams, bool(self.rules))
         by_stream: dict[str, list[Batch]] = {}
@@ -288,7 +288,7 @@ class _LoadRun:
             self._emit_state(state)
 
     def _makes_empty_table(self, batch: Batch) -> bool:
-        """Whether a stream without a record makes an empty table: a new one, for Delta appends."""
+        """Whether a stream without a record makes an empty table; for an overwrite warn, False."""
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
         appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
@@ -296,7 +296,10 @@ class _LoadRun:
         return len(columns) > 0 and self._loader_of(batch.stream).writer.read_existing() is None
 
     def _check_empty_stream(self, stream: str, *, quiet: bool = False) -> None:
-        """Raise ExpectationFailed if a stream may not go without rows."""
+        """Record expectations of a stream without rows; raise ExpectationFailed if they fail it.
+
+        `quiet`: check freshness alone, as a bookmark says that nothing is new.
+        """
         if self.rules.expected and (checks := self._loader_of(stream).checks) is not None:
             checks.enforce_without_rows(stream, quiet=quiet)
 
@@ -312,7 +315,7 @@ class _LoadRun:
         self.report.add_dropped(stream, loader.take_dropped())
 
     def _record_landed(self, landed: Landed, seconds: float) -> None:
-        """Record a commit that took `seconds`, and what its versions are needed for later."""
+        """Report a commit that took `seconds`; keep its versions for compaction and retirement."""
         with self._lock:
             self.report.add_landed(landed, seconds)
             if landed.version is not None and not landed.skipped:
@@ -322,7 +325,7 @@ class _LoadRun:
             self.observer.on_landed(landed)
 
     def _retire_versions(self, stream: str, version: int) -> None:
-        """Retire the rows of a stream's versions before this one; warn where they can't be told."""
+        """Remove rows of a stream's versions before this one; warn where no column has versions."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
         writer = self._loader_of(stream).writer
@@ -370,33 +373,25 @@ class _LoadRun:
         records: int,
         kind: RejectedKind = RejectedKind.RECORDS,
     ) -> None:
-        """Quarantine bad records of a batch; raise InputError if the run has too many of them.
+        """Quarantine and count bad records of a batch; raise InputError if the run has too many.
 
-        Args:
-            batch: the batch.
-            bad: its bad records.
-            records: how many records the batch has.
-            kind: what the bad records are.
+        `records` is the number of all records of the batch.
         """
         with self._lock:
             self._records += records
             self._quarantine(bad, batch.sequence, kind)
             self.report.add_rejected(batch.stream, len(bad))
-            self._check_limit()
+            check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _quarantine(self, bad: Sequence[BadRecord], sequence: int, kind: RejectedKind) -> None:
-        """Write bad records to the quarantine, and count them."""
+        """Write bad records to the quarantine, and count them; write nothing for none."""
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
             self.report.add_quarantined(bad, quarantine.write(bad, sequence, kind))
 
-    def _check_limit(self) -> None:
-        """Raise InputError if the run has more bad records than it may; all of them are kept."""
-        check_limit(self._bad, self._records, self.config.max_bad_records)
-
     def _emit_state(self, state: bytes) -> None:
-        """Hand a STATE to the caller and the observer; only then is it the report's."""
+        """Hand a STATE to the caller and the observer, and then set it in the report."""
         if self.on_state is not None:
             self.on_state(state)
         self.observer.on_state(state)
@@ -418,7 +413,10 @@ class _LoadRun:
         self.observer.on_warning(text)
 
     def _finish(self, error: BaseException | None) -> LandingReport:
-        """Finish the report, save it beside the lake, and tell the observer."""
+        """Finish the report, save it, sweep old staged objects, and tell the observer.
+
+        After a second interrupt, save and sweep nothing.
+        """
         self.report.timeline.add_stage("starting Spark", *self.engine.start_up)
         self.report.engine = self.engine.report()
         report = self.report.finish(error)
@@ -433,11 +431,7 @@ class _LoadRun:
 
 @contextmanager
 def _name_table_in_errors(table: str) -> Iterator[None]:
-    """Name the table in store errors that Spark raises in the body; add seconds if unreachable.
-
-    Raises:
-        DestinationError: the store refused, or Spark gave it up.
-    """
+    """Name the table in store errors that Spark raises in the body; add seconds if unreachable."""
     begin = time.monotonic()
     try:
         yield
@@ -453,12 +447,9 @@ def _name_table_in_errors(table: str) -> Iterator[None]:
 def _raise_first(
     landings: Mapping[str, Future[None]], secrets: Sequence[str], warn: Callable[[str], None]
 ) -> None:
-    """Raise the first error of several streams; turn the other errors into warnings.
+    """Raise the first error of several streams that have landed or failed; `warn` of the others.
 
-    Args:
-        landings: stream -> its landing, which has ended.
-        secrets: values to mask in the warnings.
-        warn: takes a sentence for the user.
+    The secrets are masked in the warnings.
     """
     errors = {name: error for name, done in landings.items() if (error := done.exception())}
     for name, error in list(errors.items())[1:]:
@@ -471,12 +462,8 @@ def _raise_first(
 def _streams_at_once(streams: int, size: int, most: int) -> int:
     """Return how many streams to land at once: as many as have 64 MB together, within bounds.
 
-    Small streams mostly wait for a store or a shared job, so at least four land at once.
-
-    Args:
-        streams: how many a flush has.
-        size: bytes of all of them.
-        most: the engine's limit, see `Engine.most_streams`.
+    Small streams mostly wait for a store or a shared job, so at least four land at once. `size` is
+    the bytes of all streams, `most` the engine's limit.
 
     >>> [_streams_at_once(1000, mb << 20, 64) for mb in (36, 4_000, 100_000)]
     [64, 16, 4]

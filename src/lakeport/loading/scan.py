@@ -40,7 +40,6 @@ class ScannedBatch:
     """A batch that was scanned.
 
     Attributes:
-        batch: the batch.
         reader: reads its good records; None for a frame.
         unreported: with `once`, the scan of each split, whose bad records are not reported yet.
     """
@@ -54,15 +53,9 @@ class ScannedBatch:
 class StreamScanner:
     """Scans a stream's batches, and remembers the types of its undeclared fields.
 
-    Args:
-        writer: the stream's table.
-        engine: runs the tasks.
-        policies: what to do with bad records and undeclared fields.
+    Attributes:
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
-        timeline: records the scans.
-
-    Attributes:
         notes: lines for the report about undeclared fields that become text.
     """
 
@@ -127,12 +120,9 @@ class StreamScanner:
     def report_bad(
         self, batch: Batch, scans: Sequence[Scan], left_out: Collection[str] = ()
     ) -> None:
-        """Hand a batch's bad records to `on_bad`, except those of files that are left out.
+        """Hand a batch's bad records to `on_bad`, except those of the files `left_out` (URIs).
 
-        Args:
-            batch: the batch.
-            scans: one for each of its splits.
-            left_out: URIs of files.
+        `scans` has one scan for each split of the batch.
         """
         pairs = zip(batch.splits, scans, strict=True)
         kept = [scan for split, scan in pairs if split.uri not in left_out]
@@ -168,10 +158,9 @@ class StreamScanner:
             return tuple(self.engine.run_tasks(step, scan, batch.splits))
 
     def _choose_types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
-        """Return undeclared fields' types: by a rule, as the table has them, or by their values.
+        """Return types of undeclared fields: by a rule, the table, or the kinds of their values.
 
-        Args:
-            unknown: field -> kind of its values.
+        Notes the fields that become text.
         """
         now = None if self.policies.config.mode is Mode.OVERWRITE else self.writer.read_existing()
         typed = now.schema if now is not None and now.typed else ()

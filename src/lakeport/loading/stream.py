@@ -63,10 +63,9 @@ class CommitGroup:
 
     Attributes:
         whole: the batch that stands for all of them.
-        batches: the batches.
         scan_first: whether they are scanned before anything is written.
         scanned: the batches as they were scanned; empty before.
-        parts: the batches with their kernels; empty until they were scanned.
+        parts: the batches with their readers and shapes; empty until they were scanned.
         known_files: files that the table has: left out.
         notes: lines for the report on files that were left out.
         checked: whether bad records were reported and expectations enforced.
@@ -84,7 +83,7 @@ class CommitGroup:
     clashes: int = 0
 
     def without_files(self, landed: PartlyLanded) -> CommitGroup:
-        """Return the group without the files that the table has."""
+        """Return the group without the files that the table has, and with a note about them."""
         parts = tuple(part.without_files(landed.files) for part in self.parts)
         size = sum(part.batch.bytes for part in parts)
         return replace(
@@ -98,7 +97,7 @@ class CommitGroup:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """How a group is staged.
+    """Plan for staging a group: its columns, its tasks, and its table's plan.
 
     Attributes:
         incoming: the columns of the group's rows.
@@ -117,11 +116,7 @@ class StagePlan:
 class StagedBatch:
     """A group's rows, staged but not visible.
 
-    Attributes:
-        batch: the batch that stands for the group, with the names of the contents that were read.
-        objects: the staged objects.
-        counts: each task's counts of violated expectations.
-        warnings: on tasks that wrote too much of it.
+    `batch` stands for the group, and has the digests of its files. `warnings` are about skew.
     """
 
     batch: Batch
@@ -135,13 +130,9 @@ class StreamLoader:
     """Lands one stream's batches, in order.
 
     Args:
-        writer: the stream's table.
-        engine: runs the tasks.
-        policies: what to do with bad records and undeclared fields, and how large files get.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
         cancellation: asks for an end before the next commit.
-        timeline: records when the steps are done.
         transform: makes the rows that land; None: the source's rows land.
         checks: the expectations of the rows that land; None: there are none.
     """
@@ -168,7 +159,9 @@ class StreamLoader:
         Optional batches without a row are left out. An overwrite, and rows that are transformed or
         checked together, land in one commit; keys of deleted rows land last, each in its own.
         """
-        groups = self._group_batches([batch for batch in batches if not batch.has_deleted_keys])
+        rows = [batch for batch in batches if not batch.has_deleted_keys]
+        whole = len(rows) > 1 and self._needs_one_commit(rows)
+        groups = [rows] if whole else [[batch] for batch in rows]
         groups += [[batch] for batch in batches if batch.has_deleted_keys]
         for number, group in enumerate(groups, 1):
             landed = self._land_group(group, state if number == len(groups) else None)
@@ -178,12 +171,6 @@ class StreamLoader:
     def take_dropped(self) -> Mapping[str, int]:
         """Return undeclared field -> records that landed without it, since the last call."""
         return self._scanner.take_dropped()
-
-    def _group_batches(self, batches: Sequence[Batch]) -> list[list[Batch]]:
-        """Group batches by the commits in which they land."""
-        if len(batches) > 1 and self._needs_one_commit(batches):
-            return [[*batches]]
-        return [[batch] for batch in batches]
 
     def _needs_one_commit(self, batches: Sequence[Batch]) -> bool:
         """Whether batches replace the table, or are checked, bookmarked or transformed as one."""
@@ -196,7 +183,10 @@ class StreamLoader:
         return self.transform is not None and not self.transform.plan_frame(batches[0]).row_wise
 
     def _land_group(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
-        """Land batches in one commit; None for an optional batch without a row."""
+        """Land batches in one commit, again after obstacles; None for an optional one without rows.
+
+        Batches that the same run had landed before are not landed again: that commit is returned.
+        """
         batches = [self.policies.rename_keys(batch) for batch in batches]
         whole = merge_batches(batches)
         if self.transform is not None and not whole.has_deleted_keys:
@@ -258,7 +248,10 @@ class StreamLoader:
         raise obstacle
 
     def _scan(self, group: CommitGroup, stack: ExitStack) -> CommitGroup:
-        """Return a group with its parts, scanned if need be; `stack` lets go of what they hold."""
+        """Return a group with its parts, scanned if `scan_first`; `stack` gets their clean-up.
+
+        InputError for too many columns.
+        """
         batches = group.batches
         scanned = tuple(
             self._scanner.scan(batch) if group.scan_first else ScannedBatch(batch, batch.reader)
@@ -277,7 +270,7 @@ class StreamLoader:
     def _make_parts(
         self, batches: Sequence[Batch], readers: Sequence[Reader | None]
     ) -> list[BatchPart]:
-        """Return batches with their kernels; one part for all batches that a transform reads."""
+        """Return a part for each batch, with reader, shape and checker; one for all in a frame."""
         clock = datetime.now(UTC)
         schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
         source: Collection[str] = ()
@@ -307,7 +300,7 @@ class StreamLoader:
         readers: Sequence[Reader | None],
         schemas: Sequence[pa.Schema],
     ) -> TransformedBatch | None:
-        """Return one batch with the frame that Spark makes of these; None if they need no Spark."""
+        """Return one batch with Spark's frame of all; None if no transform or check needs Spark."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
         transform = self.transform
         if transform is None:
@@ -336,10 +329,10 @@ class StreamLoader:
             return transform.make_frame(whole, columns, items)
 
     def _plan(self, group: CommitGroup) -> StagePlan:
-        """Plan a group against its table; columns that conflict are fitted to the table's types.
+        """Plan a group against its table; after a TypeConflict, with columns in the table's types.
 
         Raises:
-            TypeConflict: a column does not fit, not even so.
+            TypeConflict: a column still does not fit.
             SchemaConflict: the policy forbids the change.
         """
         try:
@@ -369,7 +362,7 @@ class StreamLoader:
         return StagePlan(incoming, tuple(tasks), table)
 
     def _stage(self, group: CommitGroup, plan: StagePlan) -> StagedBatch:
-        """Have tasks read, check, shape and stage a group's rows.
+        """Have tasks read, check, shape and stage a group's rows; discard them after an error.
 
         Raises:
             TypeConflict: a value has no equal of its column's type in the table.
@@ -446,7 +439,7 @@ class StreamLoader:
         return None
 
     def _commit(self, staged: StagedBatch, plan: TablePlan, state: bytes | None) -> Landed:
-        """Make what was staged visible, unless the load was asked to end."""
+        """Call `before_commit`, then commit staged objects; Cancelled if the load is to end."""
         batch = staged.batch
         if batch.before_commit is not None:
             batch.before_commit()
@@ -459,7 +452,7 @@ class StreamLoader:
     def _describe(
         self, landed: Landed, group: CommitGroup, plan: StagePlan, staged: StagedBatch
     ) -> Landed:
-        """Return a commit with the warnings, notes and columns of its batches."""
+        """Return a commit with the warnings, notes and columns of its batches added."""
         whole, columns = group.whole, describe_columns(plan.incoming, plan.table)
         warnings = (*whole.warnings, *landed.warnings, *staged.warnings)
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):

@@ -33,16 +33,11 @@ def land_splits(
     checker: RowChecker | None,
     item: tuple[int, Reader, Shape, tuple[Split, ...]],
 ) -> list[Staged | CheckCounts]:
-    """Read, check, shape and stage the rows of some splits.
+    """Read, check, shape and stage the rows of some splits; return objects, and counts if checked.
 
     Args:
-        sink: encodes and stages.
-        tracks_content: whether the first object tells what was read: see `Staged.content`.
-        checker: counts violations and holds back rows; None where nothing is expected of them.
+        tracks_content: whether the first object gets digests of what was read: `Staged.content`.
         item: the task's number, the reader, the shape, and the splits.
-
-    Returns:
-        The staged objects, and last the counts of the checks, if any.
     """
     index, reader, shape, splits = item
     content: list[tuple[str, str]] = []
@@ -66,14 +61,10 @@ def land_splits(
 
 
 def name_contents(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
-    """Return file -> the name of what was read of it: a hash of its bytes and of its columns.
+    """Return file -> hash of its bytes and of the columns that were made of it.
 
-    More than a hundred files share one name, under the empty file name. Files of formats whose
+    More than a hundred files share one hash, under the empty file name. Files of formats whose
     readers don't see the bytes are left out.
-
-    Args:
-        columns: the columns that were made of the files.
-        staged: what the tasks have written.
     """
     digests: dict[str, list[str]] = {}
     for one in staged:
@@ -114,13 +105,9 @@ def land_frame(
 def _stage(
     rows_stage: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int
 ) -> list[Staged]:
-    """Encode and stage a task's rows; the first object tells what the task did and when.
+    """Encode and stage a task's shaped rows; the first object gets the times of its stages.
 
-    Args:
-        rows_stage: the stage of a load that the iteration of `batches` is.
-        sink: encodes and stages.
-        batches: the rows, shaped.
-        index: the task's number.
+    `rows_stage` is the stage's name for the iteration of `batches`, `index` the task's number.
     """
     versions: set[int | None] = set()
     with measure_task() as timer:

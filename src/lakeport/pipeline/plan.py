@@ -34,11 +34,12 @@ from lakeport.errors import LakeportError, SourceError
 from lakeport.lake.table import Table
 from lakeport.loading.batches import Policies, columns_of, union_columns
 from lakeport.loading.prepare import PreparedLoad
+from lakeport.loading.transform.function import import_transform
 from lakeport.loading.transform.rules import RowRules
 from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_uri
-from lakeport.pipeline.run import Schedule, choose_run_engine, import_transform, select_loads
+from lakeport.pipeline.run import Schedule, choose_run_engine, select_loads
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.scrub import scrub

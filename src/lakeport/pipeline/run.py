@@ -37,7 +37,7 @@ from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.progress import show_progress
 from lakeport.loading.report import Failure, Observer, fan_out
 from lakeport.loading.run import land
-from lakeport.loading.transform.function import import_function
+from lakeport.loading.transform.function import import_transform
 from lakeport.model import Mode
 from lakeport.pipeline.report import (
     EarlierRun,
@@ -249,15 +249,6 @@ def _failed_report(report: LoadReport, load: Load, error: BaseException) -> Load
     failure = Failure.of(error).scrubbed((*load.target.secrets(), *load.source.secrets()))
     code = error.exit_code if isinstance(error, LakeportError) else 1
     return replace(report, outcome="failed", error=failure, exit_code=code)
-
-
-def import_transform(load: Load) -> str | Callable[[Any], Any]:
-    """Import the function that `python` of a load names; return an empty text for none.
-
-    Raises:
-        ConfigError: the function does not exist.
-    """
-    return load.python and import_function(load.python, Path(load.folder))
 
 
 def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:

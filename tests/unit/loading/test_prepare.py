@@ -40,7 +40,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
 def test_tables_of_delta_get_its_jars_and_files_none(tmp_path: Path) -> None:
     prepare(load_target(tmp_path))
     prepare(load_target(tmp_path, {"table_properties": {"delta.appendOnly": "true"}}))
-    prepare(load_target(tmp_path, {"file_type": "csv"}), also=frozenset({"s3a"}))
+    prepare(load_target(tmp_path, {"file_type": "csv"}), optional_needs=frozenset({"s3a"}))
     plain, other, files = FakeEngine.asked
     assert plain == (frozenset(), frozenset({"delta"}))  # its log's files do without, if need be
     assert other == (frozenset({"delta"}), frozenset({"delta"}))

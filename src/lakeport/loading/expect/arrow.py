@@ -54,16 +54,11 @@ RowMasker = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
 
 
 def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bool:
-    """Return whether only Spark can check an expectation.
+    """Whether only Spark can check an expectation of rows with these columns; None: with any.
 
-    Args:
-        expectation: the expectation.
-        schema: the columns of the rows; None: ask whether Spark is needed whatever they are.
-
-    Example:
-        >>> limits = Expectation(between={"n": [1, 9]})
-        >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
-        (False, True)
+    >>> limits = Expectation(between={"n": [1, 9]})
+    >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
+    (False, True)
     """
     portable = all(map(_is_portable, expectation.matches.values()))
     if expectation.kind in _SPARK_KINDS or not portable:
@@ -120,14 +115,9 @@ def _to_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 def mask_violations(
     expected: Sequence[Expectation], batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return the batch and a bit mask per row of the expectations that the row violates.
+    """Return the batch and a bit mask per row of violated expectations; None if no row has any.
 
-    Args:
-        expected: expectations that don't need Spark; bit 0 is the first one's, and so on.
-        batch: rows with the columns that they name.
-
-    Returns:
-        The same batch; None in place of the masks where no row violates any.
+    Bit 0 is the first expectation's, and so on. None of them needs Spark.
     """
     masks = None
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
@@ -200,8 +190,8 @@ class CheckCounts:
             self.violations[number] = self.violations.get(number, 0) + count
         self.rejected += other.rejected
         self.samples += other.samples
-        for number, moment in other.newest.items():
-            self.newest[number] = max(moment, self.newest.get(number, moment))
+        for number, newest in other.newest.items():
+            self.newest[number] = max(newest, self.newest.get(number, newest))
 
 
 @dataclass(frozen=True)
@@ -209,8 +199,6 @@ class RowChecker:
     """Counts the violations of a stream's expectations, and holds back rows for the quarantine.
 
     Attributes:
-        stream: the stream's name.
-        expected: the expectations of its rows.
         mask: splits a batch into rows and violation masks.
     """
 
@@ -221,12 +209,9 @@ class RowChecker:
     def __call__(
         self, batches: Iterator[pa.RecordBatch], counts: CheckCounts, source: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that land, lazily.
+        """Yield the rows that land; add counts, and rows that violate expectations, to `counts`.
 
-        Args:
-            batches: the rows.
-            counts: gets the counts, and the rows that violate expectations.
-            source: the rows' columns, which say what in them is JSON.
+        `source` are the rows' columns, with their marks of JSON.
         """
         for batch in batches:
             rows, masks = self.mask(batch)
@@ -275,8 +260,8 @@ class RowChecker:
                 column = rows.column(places[expectation.columns[0].lower()])
                 newest = pc.max(column).as_py()
                 if newest is not None:
-                    moment = seconds_since_epoch(newest)
-                    counts.newest[number] = max(moment, counts.newest.get(number, moment))
+                    seconds = seconds_since_epoch(newest)
+                    counts.newest[number] = max(seconds, counts.newest.get(number, seconds))
 
 
 def seconds_since_epoch(value: date) -> float:

@@ -55,7 +55,6 @@ class CheckRecorder:
     """Where the results of a load's checks go, before a batch is committed.
 
     Attributes:
-        report: the run's report.
         quarantine: where samples of violating rows are kept.
         reject: quarantines rows of a batch; takes the batch, the rows, and how many records they
             are checked out of (0: these are counted already). Raises when the run has too many.
@@ -103,18 +102,13 @@ class Checks:
         return any(expectation.needs_whole_input for expectation in self.expected)
 
     def needs_spark(self, schema: pa.Schema) -> str:
-        """Return the title of the first expectation that only Spark can check; empty for none.
-
-        Args:
-            schema: the columns of the rows.
-        """
+        """Return the title of the first expectation that only Spark can check; empty for none."""
         return next((one.title for one in self.expected if needs_spark(one, schema)), "")
 
     def arrow_checker(self, batch: Batch, schema: pa.Schema) -> RowChecker | None:
         """Return the checker of rows that tasks read; None for keys of deleted rows.
 
-        Raises:
-            ConfigError: an expectation names what is not there.
+        ConfigError if an expectation names a column that does not exist.
         """
         if batch.has_deleted_keys:
             return None
@@ -124,8 +118,7 @@ class Checks:
     def spark_checker(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, RowChecker]:
         """Return a batch's frame with a column of violation masks, and the checker that reads it.
 
-        Raises:
-            ConfigError: an expectation names what is not there.
+        ConfigError if an expectation names a column or table that does not exist.
         """
         check_columns(self.expected, columns_of(batch), batch.untyped)
         unique = any(expectation.kind == "unique" for expectation in self.expected)
@@ -137,7 +130,6 @@ class Checks:
         """Record a batch's results and quarantine its violating rows; raise if it must not commit.
 
         Args:
-            batch: the batch that was staged.
             counts: each task's.
             counted_before: whether the batch's records count towards the run's already.
 
@@ -161,14 +153,9 @@ class Checks:
         self.recorder.reject(batch, total.rejected, 0 if counted_before else total.rows)
 
     def enforce_without_rows(self, stream: str, *, quiet: bool) -> None:
-        """Record the results of a load whose source brings no batch; raise if it has to fail.
+        """Record results of a stream without a batch; raise ExpectationFailed as `enforce` does.
 
-        Args:
-            stream: its stream.
-            quiet: check `fresh` alone, as the source goes on from what was landed before.
-
-        Raises:
-            ExpectationFailed: as for `enforce`.
+        `quiet`: check `fresh` alone, as a bookmark continues the source.
         """
         if self.recorder is None:
             return
@@ -211,13 +198,9 @@ class Checks:
 def _evaluate(
     number: int, expectation: Expectation, total: CheckCounts, newest: float | None
 ) -> ExpectationResult:
-    """Return the result of an expectation.
+    """Return the result of the expectation of this number, by the counts of all rows.
 
-    Args:
-        number: its place among the stream's expectations.
-        expectation: the expectation.
-        total: the counts of all rows.
-        newest: of `fresh`, the newest value, in seconds since 1970; None where there is none.
+    `newest` is, of `fresh`, the newest value in seconds since 1970; None where there is none.
     """
     failed, detail = total.violations.get(number, 0), ""
     if expectation.rows is not None:
@@ -243,13 +226,7 @@ def _format_age(seconds: float) -> str:
 def _violation_error(
     stream: str, failed: Sequence[ExpectationResult], file: str = ""
 ) -> ExpectationFailed:
-    """Return the error of a load whose expectations are violated.
-
-    Args:
-        stream: its stream.
-        failed: the results of the violated expectations.
-        file: the URI of some of the rows; empty where none was kept.
-    """
+    """Return the error for violated expectations; `file` is the URI of sample rows, or empty."""
     words = "; ".join(result.in_words for result in failed)
     several = "expectations are" if len(failed) > 1 else "the expectation is"
     where = f"some of the rows are in {file}; " if file else ""
@@ -260,52 +237,34 @@ def _violation_error(
     )
 
 
-@dataclass(frozen=True)
-class TableFreshness:
-    """Reads the newest value of a column among the table's rows that stay after a load.
+def read_newest_time(prepared: PreparedLoad, table: str, column: str) -> float | None:
+    """Read a column's newest value from log, footers or Spark, in seconds since 1970.
 
-    Attributes:
-        prepared: the load.
-        table: the table's name.
+    None where there is none, or the load replaces the table's rows. `column` is the name before
+    `rename`.
+
+    Raises:
+        SourceError: neither log nor footers have it, and Spark can't compute it.
+        LakeportError: the store or Spark refused.
     """
-
-    prepared: PreparedLoad
-    table: str
-
-    def __call__(self, column: str) -> float | None:
-        """Return the newest value in seconds since 1970: by log or footers, or else by Spark.
-
-        Args:
-            column: as expectations name it, before `rename`.
-
-        Returns:
-            None where there is none, or the load replaces what the table has.
-
-        Raises:
-            SourceError: neither log nor footers have it, and Spark can't compute it.
-            LakeportError: the store or Spark refused.
-        """
-        config, storage = self.prepared.config, self.prepared.storage
-        if config.mode is Mode.OVERWRITE or self.prepared.original_mode:
-            return None
-        name = apply_header_case(config.rename.get(column, column), config.column_header_format)
-        try:
-            known = find_newest_time(
-                storage, table_folder(config.table_folder_name(self.table)), name
-            )
-            return None if known is None else known.timestamp()
-        except SourceError:
-            frame = read_delta_table(config, storage, self.prepared.engine, self.table)
-            if frame is None or not _has_moments(frame, name):
-                raise
-        with translate_errors():
-            value = frame.selectExpr(f"max({quote_identifier(name)}) AS newest").toArrow()[
-                "newest"
-            ][0]
-        return seconds_since_epoch(value.as_py()) if value.is_valid else None
+    config, storage = prepared.config, prepared.storage
+    if config.mode is Mode.OVERWRITE or prepared.original_mode:
+        return None
+    name = apply_header_case(config.rename.get(column, column), config.column_header_format)
+    try:
+        known = find_newest_time(storage, table_folder(config.table_folder_name(table)), name)
+        return None if known is None else known.timestamp()
+    except SourceError:
+        frame = read_delta_table(config, storage, prepared.engine, table)
+        if frame is None or not _has_timestamps(frame, name):
+            raise
+    with translate_errors():
+        newest = frame.selectExpr(f"max({quote_identifier(name)}) AS newest").toArrow()["newest"]
+    value = newest[0].as_py()
+    return None if value is None else seconds_since_epoch(value)
 
 
-def _has_moments(frame: DataFrame, name: str) -> bool:
+def _has_timestamps(frame: DataFrame, name: str) -> bool:
     """Whether a frame has a column of this name with dates or timestamps."""
     types = {field.name.lower(): field.dataType.typeName() for field in frame.schema}
     return types.get(name.lower()) in ("date", "timestamp", "timestamp_ntz")
@@ -316,13 +275,7 @@ def check_columns(
 ) -> None:
     """Raise ConfigError unless expectations name columns that exist, and `fresh` one of dates.
 
-    Args:
-        expected: the expectations.
-        schema: the columns of the rows.
-        untyped: columns with places that never had a value -> their open types.
-
-    Raises:
-        ConfigError: there is no such column, or `fresh` names one of another type.
+    `untyped` are columns that never had a value -> their open types; `fresh` may name them.
     """
     types = {field.name.lower(): field.type for field in schema}
     for expectation, name in ((one, name) for one in expected for name in one.columns):

@@ -51,11 +51,8 @@ def add_violation_mask(
 ) -> DataFrame:
     """Return a frame with a column of bit masks: bit n is set if a row violates expectation n.
 
-    Args:
-        frame: not run yet.
-        expected: bit 0 is the first one's, and so on.
-        others: the tables that `references` name.
-        table: the rows of the load's table, with which `unique` keys must not clash, too.
+    `others` are the tables that `references` name, `table` the rows of the load's table, with which
+    `unique` keys must not clash either.
 
     Raises:
         ConfigError: an expectation names what is not there, or is no expression.
@@ -105,7 +102,10 @@ def _join_keys(
     others: Mapping[str, DataFrame],
     table: DataFrame | None,
 ) -> tuple[DataFrame, Column]:
-    """Join what tells of a row's key to a frame; return the frame and the violation's condition."""
+    """Join counts or matches of a row's key to a frame; return it and the violation's condition.
+
+    ConfigError for an unknown table or column.
+    """
     complete = reduce(and_, [column(name).isNotNull() for name in expectation.columns])
     if expectation.kind == "references":
         if expectation.references_table not in others:
@@ -143,7 +143,7 @@ def _join_table(
 
 
 def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
-    """Return the condition that a row violates an expectation; ConfigError if Spark refuses it."""
+    """Return the condition that a row violates an expectation; ConfigError if it is invalid."""
     subject = f"expectation {expectation.title}"
     for pattern in expectation.matches.values():
         if problem := pattern_problem(frame.sparkSession, pattern):
@@ -161,7 +161,7 @@ def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
 
 
 def _check_boolean(frame: DataFrame, check: str, subject: str) -> None:
-    """Raise ConfigError unless a `check` is boolean: Spark takes texts until one is neither."""
+    """Raise ConfigError unless a `check` is boolean: Spark takes texts until one is no boolean."""
     kind = frame.selectExpr(check).schema[0].dataType.typeName()
     if kind not in ("boolean", "void"):
         raise ConfigError(
@@ -191,16 +191,10 @@ def unknown_column_error(
 def name_failed_sql(
     sql: str, expected: Sequence[Expectation], others: Sequence[str], secrets: Iterable[str]
 ) -> Iterator[None]:
-    """Name the SQL or expectation that failed where the body can't compute a value.
+    """Name the SQL or expectation in an InputError of the body about a value not computed.
 
-    Args:
-        sql: the query that makes the rows; empty for none.
-        expected: the expectations that are checked of them.
-        others: what else may compute values while the body runs, as the error names it.
-        secrets: values that must not be in the message.
-
-    Raises:
-        InputError: with the name of what has failed, or all that may have.
+    The new InputError names what failed, or all that may have. `others` are
+    the names of what else may compute values. `secrets` are masked in the message.
     """
     try:
         yield
@@ -230,7 +224,7 @@ def _failure_error(
 def _find_suspects(
     failure: UncomputedValue, sql: str, expected: Sequence[Expectation], others: Sequence[str]
 ) -> list[str]:
-    """Return what may have computed the failed value: the owner of that SQL, or all candidates."""
+    """Return the names of what may have computed the failed value: its SQL's owner, or all."""
     texts = {f"expectation {one.title}": one.check for one in expected if one.check}
     if sql:
         texts = {"`sql`": sql.rstrip().removesuffix(";"), **texts}

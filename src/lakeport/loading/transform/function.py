@@ -14,6 +14,7 @@ from lakeport.errors import ConfigError
 from lakeport.sources.frames import is_spark_frame
 
 if TYPE_CHECKING:
+    from lakeport.config.lake import Load
     from lakeport.engine.base import DataFrame
 
 _IMPORT_LOCK: Final = Lock()
@@ -21,14 +22,10 @@ _IMPORT_LOCK: Final = Lock()
 
 
 def import_function(name: str, folder: Path | None = None) -> Callable[[Any], Any]:
-    """Return the function `module:function`, from a folder or an installed package.
+    """Import the function `module:function`, from a folder or an installed package.
 
-    Args:
-        name: `module:function`.
-        folder: where the module is searched first; default: the working folder.
-
-    Raises:
-        ConfigError: there is no such module or function, or another module has its name.
+    The folder, by default the working folder, is searched first. ConfigError if there is no such
+    module or function, or another module has its name.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -48,6 +45,11 @@ def import_function(name: str, folder: Path | None = None) -> Callable[[Any], An
             "the function takes a Spark DataFrame and gives one.",
         )
     return found  # type: ignore[no-any-return]
+
+
+def import_transform(load: Load) -> str | Callable[[Any], Any]:
+    """Import a load's `python` function from the lake file's folder; return "" for none."""
+    return load.python and import_function(load.python, Path(load.folder))
 
 
 def _import_from(module: str, here: Path) -> ModuleType:
@@ -71,11 +73,7 @@ def _import_from(module: str, here: Path) -> ModuleType:
 
 
 def apply_function(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame:
-    """Call the function with a frame; return the Spark DataFrame that it returns.
-
-    Raises:
-        ConfigError: it returns anything else.
-    """
+    """Call the function with a frame; ConfigError unless it returns a Spark DataFrame."""
     found: DataFrame = function(frame)
     if not is_spark_frame(found):
         name = getattr(function, "__name__", "the function")

@@ -34,9 +34,7 @@ class PlannedBatch:
 
     Attributes:
         batch: the batch; with the frame that is run, where Spark makes its rows.
-        columns: the columns of the rows that land.
         how: how the rows are transformed, in words; empty where they land as they are.
-        expected: the expectations of the rows.
     """
 
     batch: Batch
@@ -58,7 +56,6 @@ class RowRules:
 
     Attributes:
         transform: makes the rows that land; None: the source's rows land.
-        expected: the expectations of the rows that land.
         views: other frames by the names that both may use.
     """
 
@@ -75,7 +72,7 @@ class RowRules:
         views: Mapping[str, DataFrame] | None,
         expect: Sequence[Mapping[str, Any] | Expectation],
     ) -> RowRules:
-        """Return the rules of a load's arguments, which the load's engine can apply.
+        """Build the rules of a load's arguments; start Spark if they need it.
 
         Raises:
             ConfigError: an expectation is wrong, `once` does not go with it, or Spark is needed.
@@ -144,14 +141,12 @@ class RowRules:
         """Return the checks of one stream; None without expectations.
 
         Args:
-            prepared: the load.
-            stream: the stream's name.
             report: gets the results; None for a plan, which checks nothing.
             reject: see `CheckRecorder`.
         """
         if not self.expected:
             return None
-        from lakeport.loading.expect.checks import CheckRecorder, Checks, TableFreshness
+        from lakeport.loading.expect.checks import CheckRecorder, Checks, read_newest_time
 
         config, storage = prepared.config, prepared.storage
         recorder = None
@@ -159,7 +154,7 @@ class RowRules:
             recorder = CheckRecorder(report, Quarantine(storage, report.run_id), reject)
         read_table = partial(read_delta_table, config, storage, prepared.engine)
         table = table_name(config.table_pattern, stream)
-        newest = TableFreshness(prepared, table)
+        newest = partial(read_newest_time, prepared, table)
         views = self.views or {}
         return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
 
@@ -191,7 +186,7 @@ class RowRules:
         return PlannedBatch(batch, columns, how, self.expected)
 
     def _needs_whole_input(self, batch: Batch) -> bool:
-        """Whether the rules need all rows of the source at once, as they do for this batch."""
+        """Whether the rules need all rows of the source at once; False for keys of deleted rows."""
         if batch.has_deleted_keys:
             return False
         if any(one.needs_whole_input for one in self.expected):
@@ -200,11 +195,9 @@ class RowRules:
 
 
 def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> OpenedSource:
-    """Return the source, with all flushes joined into one if its first batch needs that.
+    """Return the source, with all flushes joined into one if `whole` is true of its first batch.
 
-    Args:
-        source: the source; its flushes are confirmed as landed each by itself.
-        whole: returns whether a batch needs the whole input at once.
+    Its own flushes are discarded one by one once the joined one has landed.
     """
     kept: list[Flush] = []
 
@@ -229,7 +222,7 @@ def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> Ope
 
 
 def _join_flushes(flushes: list[Flush]) -> Flush:
-    """Return one flush with the batches, STATEs, bad lines and notes of all flushes."""
+    """Return one last flush with the batches, STATEs, bad lines and notes of all flushes."""
     return Flush(
         batches=tuple(chain.from_iterable(flush.batches for flush in flushes)),
         states=tuple(chain.from_iterable(flush.states for flush in flushes)),

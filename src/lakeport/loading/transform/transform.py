@@ -50,11 +50,9 @@ ReadItem = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
 
 @dataclass(frozen=True)
 class TransformedBatch:
-    """A batch with the Spark frame that a transform makes of it.
+    """A batch with the Spark frame that a transform makes of it, not run yet.
 
     Attributes:
-        batch: the batch, whose rows are the frame's.
-        frame: the frame, not run yet.
         row_wise: whether each row is made of one row.
         reading: the reading of the source that the frame runs on; None for a frame of the user's.
     """
@@ -66,11 +64,11 @@ class TransformedBatch:
 
     @property
     def how(self) -> str:
-        """How the rows are transformed, in words."""
+        """The transform's unit in words: each batch on its own, or the whole input at once."""
         return EACH_ALONE if self.row_wise else AT_ONCE
 
     def check(self) -> None:
-        """Check that the frame's run has read everything; raise the reader's error if not."""
+        """Check that the frame's run has read the whole source; raise the reader's error if not."""
         if self.reading is not None:
             self.reading.check()
 
@@ -85,7 +83,6 @@ class Transform:
     """Transform of a source's rows by a query, then a function, in Spark.
 
     Args:
-        engine: Spark.
         sql: one query on `source`; empty for none.
         python: a function from frame to frame, or `module:function`; takes the query's result.
         views: other frames by the names that `sql` may use.
@@ -104,16 +101,12 @@ class Transform:
         return self.python
 
     def check(self) -> None:
-        """Check that `sql` can be parsed and `python` imported; waits for Spark.
-
-        Raises:
-            ConfigError: one of them can't.
-        """
+        """Raise ConfigError unless `sql` can be parsed and `python` imported; waits for Spark."""
         if self.function is None or self.sql:
             parse_query(clone_session(self.engine.spark), self.sql)
 
     def digest_rules(self, batch: Batch) -> Batch:
-        """Return the batch with the rules in its digest, and without memory of its files."""
+        """Return the batch with the rules hashed into its digest, and without `tracks_content`."""
         function = self.function
         named = f"{function.__module__}:{function.__qualname__}" if function else ""
         digest = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
@@ -132,7 +125,6 @@ class Transform:
 
         Args:
             batch: the batch; if it has a frame, that is the source.
-            schema: the source's columns.
             items: what the tasks read of the source.
 
         Raises:
