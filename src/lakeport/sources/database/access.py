@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -114,7 +114,7 @@ _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path o
 
 @contextmanager
 def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None]:
-    """Context manager that turns a driver's errors into SourceError.
+    """Context manager that turns a driver's errors into SourceError; other errors pass.
 
     Args:
         place: the database's name in the message.
@@ -125,7 +125,9 @@ def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None
     except LakeportError:
         raise
     except Exception as error:
-        if not _is_driver_error(error):
+        module = type(error).__module__
+        from_driver = module.startswith(("adbc_driver_manager", "pyarrow"))
+        if not from_driver and not isinstance(error, OSError):
             raise
         found = _make_source_error(error, place, secrets)
     else:
@@ -133,28 +135,19 @@ def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None
     raise found  # outside the handler: the foreign error's text may hold values
 
 
-def _is_driver_error(error: Exception) -> bool:
-    """Whether an error comes from ADBC, Arrow or the operating system."""
-    module = type(error).__module__
-    return isinstance(error, OSError) or module.startswith(("adbc_driver_manager", "pyarrow"))
-
-
 def _make_source_error(error: Exception, place: str, secrets: Sequence[str]) -> SourceError:
-    """Return the SourceError for a driver's error, with a hint for known ones."""
+    """Return the SourceError for a driver's error: a message without values of rows, and a hint."""
     text = str(error)
     state = getattr(error, "sqlstate", None) or next(iter(_STATE.findall(text)), "")
-    words = scrub(_get_safe_message(text, state or ""), secrets)
-    hint = next((hint for pattern, hint in _HINTS if _matches(pattern, words, state)), "")
+    words = scrub(_get_safe_message(text, state), secrets)
+    known = f"{words} {state}"
+    hints = (hint for pattern, hint in _HINTS if re.search(pattern, known, re.IGNORECASE))
+    hint = next(hints, "")
     return SourceError(f"{place}: {words}", hint or "correct the `query`, the table or the URI.")
 
 
-def _matches(pattern: str, words: str, state: str | None) -> bool:
-    """Whether a pattern is found in an error's words or SQLSTATE."""
-    return bool(re.search(pattern, f"{words} {state or ''}", re.IGNORECASE))
-
-
 def _get_safe_message(text: str, state: str) -> str:
-    """Return the part of a driver's message that quotes no value of a row."""
+    """Return the part of a driver's message that quotes no value of a row, else fixed words."""
     for pattern in _ABOUT_VALUES:
         if found := pattern.search(text):
             return f"a value of the query can't be read: {found[0].lower()}"
@@ -179,7 +172,7 @@ def _strip_query(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAccess:
-    """A database's address, driver and settings. Pickled into tasks; its repr has no secret.
+    """Address, driver and settings of a database. Pickled into tasks; its repr has no secret.
 
     Attributes:
         place: the database's name in messages and bookmarks, without secrets.
@@ -199,7 +192,7 @@ class DatabaseAccess:
 
     @contextmanager
     def connect(self) -> Iterator[DatabaseSession]:
-        """Open a connection, and close it at the end of the body.
+        """Context manager that opens a connection and closes it at the end of the body.
 
         Raises:
             MissingDependency: the driver is not installed.
@@ -207,11 +200,8 @@ class DatabaseAccess:
         """
         with translate_driver_errors(self.place, self.secrets):
             connection = self._connect()
-        try:
-            session = DatabaseSession(self, connection)
-            yield session
-        finally:
-            session.close()
+        with closing(connection):  # this ends its transaction and snapshot, too
+            yield DatabaseSession(self, connection)
 
     def _connect(self) -> Any:
         """Open a connection; raise MissingDependency if the driver's package is not installed."""
@@ -244,7 +234,7 @@ class DatabaseSession:
         self._connection = connection
 
     def fetch_rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a query or statement and return all rows of its result; meant for small ones.
+        """Run a query or statement and return all rows of its small result as tuples.
 
         Raises:
             SourceError: the database refuses.
@@ -258,11 +248,11 @@ class DatabaseSession:
         return list(zip(*columns, strict=True))
 
     def fetch_value(self, query: str) -> Any:
-        """Return the first value of a query's first row."""
+        """Return the first value of a query's first row; raise IndexError without a row."""
         return self.fetch_rows(query)[0][0]
 
     def fetch_schema(self, query: str) -> pa.Schema:
-        """Return the columns of a query, without running it if the driver can.
+        """Return a query's columns; run the query only if the driver can't tell them otherwise.
 
         Raises:
             SourceError: the database refuses.
@@ -278,7 +268,7 @@ class DatabaseSession:
                     return reader.schema
 
     def fetch_batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Run a query and yield its rows as they arrive.
+        """Run a query and yield its rows as they arrive; merge small batches.
 
         Raises:
             SourceError: the database refuses, or the connection breaks.
@@ -287,13 +277,9 @@ class DatabaseSession:
             cursor.execute(query)
             yield from _rebatch(cursor.fetch_record_batch())
 
-    def close(self) -> None:
-        """Close the connection, which ends its transaction and snapshot."""
-        self._connection.close()
-
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """Open a cursor whose driver's errors become SourceError."""
+        """Context manager that opens a cursor and turns its driver's errors into SourceError."""
         with (
             translate_driver_errors(self.access.place, self.access.secrets),
             self._connection.cursor() as cursor,
@@ -302,7 +288,7 @@ class DatabaseSession:
 
 
 def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of at least 32,768 rows or 16 MiB; some drivers' are small."""
+    """Merge small batches: yield at least 32,768 rows or 16 MiB each, except for the last."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -318,7 +304,7 @@ def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def make_access(source: DatabaseSource) -> DatabaseAccess:
-    """Return the address and driver of a source's database.
+    """Return the access to a source's database; nothing connects yet.
 
     Raises:
         ConfigError: the URI is malformed, has an unknown scheme, or names a missing file.
@@ -367,7 +353,7 @@ def _name_server(uri: str) -> str:
 
 
 def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
-    """Return the URI with the parameters that libpq would take from this process's environment.
+    """Return the URI with libpq's parameters from the environment and default timeouts added.
 
     Tasks may have another environment. Timeouts are added, too, if none are set.
 
@@ -399,7 +385,7 @@ def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
 
 
 def _find_file(uri: str) -> Path:
-    """Return the path in `sqlite:///relative`, `sqlite:////absolute` or `sqlite:path`.
+    """Return the absolute path in `sqlite:///relative`, `sqlite:////absolute` or `sqlite:path`.
 
     Raises:
         ConfigError: the URI names no file, or a missing one.

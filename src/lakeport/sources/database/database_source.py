@@ -93,7 +93,7 @@ _DIALECTS: Final[dict[str, type[SqlDialect]]] = {
 
 
 def digest_texts(texts: Iterable[str]) -> pa.Array:
-    """Return 16-byte digests of texts."""
+    """Return an array of 16-byte BLAKE2b digests of texts."""
     data = (str(text).encode("utf-8", "surrogatepass") for text in texts)
     return pa.array(
         [hashlib.blake2b(one, digest_size=_DIGEST_BYTES).digest() for one in data], _DIGEST_TYPE
@@ -103,15 +103,7 @@ def digest_texts(texts: Iterable[str]) -> pa.Array:
 def split_by_known(
     batches: Iterable[pa.RecordBatch], known: pa.Array
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Split the texts that identify rows into new and known ones, each without repetitions.
-
-    Args:
-        batches: record batches with one column, of texts.
-        known: the digests of known texts, at most `MOST_ROWS`.
-
-    Returns:
-        The new texts, or None if there are more than `MOST_ROWS`; and the known ones.
-    """
+    """Split one-column batches into new texts, None beyond `MOST_ROWS`, and known texts."""
     old, new = dict[str, None](), dict[str, None]()
     for batch in batches:
         texts = batch.column(0)
@@ -123,11 +115,10 @@ def split_by_known(
 
 
 def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
-    """Count the rows whose keys are known and whose other columns have changed.
+    """Count the rows whose keys have known digests and whose whole rows have not.
 
     Args:
         batch: a record batch with two columns of texts: of the keys, and of the whole rows.
-        known: the digests of known texts.
     """
     keys, rows = (pc.is_in(digest_texts(texts.to_pylist()), known) for texts in batch.columns)
     return int(pc.sum(pc.and_not(keys, rows)).as_py() or 0)
@@ -135,18 +126,13 @@ def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
 
 @dataclass(frozen=True)
 class LandedRows:
-    """The files with digests of landed rows of one bookmark.
-
-    Attributes:
-        memory: the table's bookmarks.
-        bookmark: the bookmark's name.
-    """
+    """The files with digests of landed rows that one bookmark names."""
 
     memory: BookmarkStore
     bookmark: str
 
     def read(self, kept: Mapping[str, Any]) -> pa.Array | None:
-        """Return the digests in the file that a bookmark names, or None if the file is missing.
+        """Return the digests in a bookmark entry's file, or None if the file is missing.
 
         Raises:
             DestinationError: the store refuses, or the file is damaged.
@@ -165,12 +151,11 @@ class LandedRows:
     def plan_digests(
         self, texts: Sequence[str], before: Mapping[str, Any] | Sequence[str] | None
     ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Return a bookmark's entry for rows, and a function that writes their digests to a file.
+        """Return a bookmark's entry for rows, and a function that writes their digests.
 
         The function has to be called before the commit. It deletes old files, too.
 
         Args:
-            texts: the texts that identify the rows.
             before: the bookmark's entry so far; its file stays.
         """
         name = f"{secrets.token_hex(16)}.digests"
@@ -184,27 +169,22 @@ class LandedRows:
         return {"file": name, "rows": len(texts)}, write
 
     def _delete_old_digests(self, kept_names: set[str]) -> None:
-        """Delete files older than thirty days, without those whose names are given."""
+        """Delete files older than thirty days, except those named in `kept_names`."""
         folder, old = self._object_key("").rstrip("/"), time.time() - _RETENTION_SECONDS
         delete_old_objects(self.memory.storage, folder, old, kept_names)
 
     def _object_key(self, name: str) -> str:
-        """Return the key of a file of digests; of an empty name the folder's, with a slash."""
+        """Return the key of a file of digests; for an empty name the folder's key, with a slash."""
         return f"{self.memory.folder}/cursors/{quote(self.bookmark, safe='')}/{name}"
 
 
 def deletion_mark(config: DestinationConfig) -> str:
-    """Return the name of the column that marks a row of the table as deleted."""
+    """Return the name of the column that marks a row as deleted: `delete_column` or the default."""
     return (config.hard_delete and config.delete_column) or DELETED_AT
 
 
 def check_comparable(config: DestinationConfig, keys: Sequence[str]) -> None:
-    """Raise ConfigError unless the target supports `deletes: compare`.
-
-    Args:
-        config: the target's.
-        keys: the columns that identify a row of the source.
-    """
+    """Raise ConfigError unless the target and the source's keys allow `deletes: compare`."""
     wrong = ""
     if config.mode is not Mode.MERGE or config.file_type != "delta":
         wrong = "needs `mode: merge` and a Delta table"
@@ -222,7 +202,7 @@ def check_comparable(config: DestinationConfig, keys: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CursorWindow:
-    """The rows that a load reads, and the bookmark that it writes with them.
+    """SQL condition of the rows that a load reads, and the bookmark that it commits with them.
 
     Attributes:
         where: the SQL condition of the rows; empty for all rows. Rows that are added later don't
@@ -255,15 +235,11 @@ def find_window(
     *,
     merges: bool,
 ) -> CursorWindow:
-    """Find the rows of a source with a cursor that its table has not had.
+    """Find the rows of a source with a cursor that its table has not loaded.
 
     Args:
         dialect: the database's SQL, with a connection in the load's snapshot.
-        source: the description of the source, with a cursor.
-        relation: the table or subquery, in SQL.
-        columns: the source's columns.
         keys: the columns that identify a row; empty if unknown.
-        memory: the table's bookmarks.
         merges: whether rows replace rows with the same keys, so that some may be landed again.
 
     Raises:
@@ -280,8 +256,8 @@ def find_window(
     names = tuple(c.name for c in columns)
     queries = _CursorQueries(dialect, relation, column, keys, names, landed, merges)
     entry = _describe_cursor_source(dialect.session.access.place, source, keys)
-    remembered = memory.bookmark(name)
-    before = remembered.value
+    saved = memory.bookmark(name)
+    before = saved.value
     _check_bookmark(before, entry, name)
     queries.check_nulls()
     newest, backwards = queries.read_newest(before.get("value"))
@@ -317,16 +293,15 @@ def find_window(
     elif not newest_rows.few:
         value["left"], write = landed.plan_digests(newest_rows.texts, before.get("left"))
     where = f"{lower} AND {upper}" if lower else upper
-    bookmark = Bookmark(name, value, remembered.number)
+    bookmark = Bookmark(name, value, saved.number)
     return CursorWindow(where, bookmark, notes=notes, before_commit=write)
 
 
 @dataclass(frozen=True, slots=True)
 class _NewestRows:
-    """The rows with the newest value of a cursor.
+    """Number and digests of the rows with a cursor's newest value.
 
     Attributes:
-        rows: the number of rows.
         texts: the SQL digests of their keys and of all their columns, without repetitions; None if
             they are too many.
         few: whether the texts fit into the bookmark.
@@ -387,7 +362,7 @@ class _CursorQueries:
             )
 
     def read_newest(self, before: str | None) -> tuple[str | None, bool]:
-        """Return the newest value as text, None if there is none; and whether `before` is newer."""
+        """Return the newest value as text, None without rows, and whether `before` is newer."""
         text = self.dialect.text_expression(f"max({self.name})")
         older = "0"
         if before is not None:
@@ -404,7 +379,7 @@ class _CursorQueries:
         return bool(self._session.fetch_value(f"SELECT count(*) FROM ({found}) AS found"))
 
     def unlanded_condition(self, before: Mapping[str, Any]) -> str:
-        """Return the condition of rows that have not landed; empty if there is no bookmark.
+        """Return the SQL condition of rows that have not landed; empty without a bookmark.
 
         Raises:
             SourceError: rows were added with the last value, and landed ones can't be recognised.
@@ -431,7 +406,7 @@ class _CursorQueries:
         return f"{self.name} > {last}"
 
     def count_changed(self, before: Mapping[str, Any]) -> int:
-        """Count landed rows with the last value that have changed, if rows are not merged.
+        """Count landed rows with the last value that have changed; 0 if the load merges rows.
 
         Returns 0 if the bookmark has no digests of whole rows: without keys, and of too many rows.
         """
@@ -450,7 +425,7 @@ class _CursorQueries:
         return sum(count_changed(batch, known) for batch in self._session.fetch_batches(query))
 
     def count_repeated(self, before: Mapping[str, Any]) -> int:
-        """Count new rows with the last value that equal landed rows in every column.
+        """Count new rows with the last value that equal landed ones in every column.
 
         Returns 0 with keys, and if the bookmark itself has no digests.
         """
@@ -462,7 +437,7 @@ class _CursorQueries:
         return max(0, self._count_newest(last, among) - int(before["rows"]))
 
     def upper_condition(self, newest: str, texts: Sequence[str] | None = None) -> str:
-        """Return the condition of rows up to the newest value.
+        """Return the SQL condition of rows up to the newest value.
 
         If tasks don't share a snapshot, the rows with that value are limited to those of `texts`:
         a row that gets the value later is not in the bookmark, and is left to the next load.
@@ -477,7 +452,7 @@ class _CursorQueries:
         )
 
     def read_newest_rows(self, newest: str) -> _NewestRows:
-        """Read the number and the digests of the rows with the newest value."""
+        """Return the number of rows with the newest value, and their digests if they are few."""
         last = sql_literal(newest, self.column.type)
         rows = self._count_newest(last)
         if rows > _MOST_COMPARED:
@@ -496,11 +471,11 @@ class _CursorQueries:
     def _split_newest(
         self, last: str, digest: str, known: pa.Array = _NO_DIGESTS
     ) -> tuple[Sequence[str] | None, Sequence[str]]:
-        """Split the digests of the rows with a value into new and known ones."""
+        """Split the digests of rows with a value into new and known ones; see `split_by_known`."""
         return split_by_known(self._session.fetch_batches(self._newest_query(last, digest)), known)
 
     def _sum_text_lengths(self, last: str) -> int:
-        """Return the length of all digests of whole rows with a value; SQLite has no short ones."""
+        """Return the total length of the whole-row digests of the rows with a value."""
         query = self._newest_query(last, f"coalesce(sum(length({self._row_digest})), 0)")
         return int(self._session.fetch_value(query))
 
@@ -508,8 +483,6 @@ class _CursorQueries:
         """Return the condition of rows above a value, and of rows with it by their digests.
 
         Args:
-            last: the value, in SQL.
-            texts: digests of rows with the value.
             among: whether rows with the value have to have one of these digests, or none of them.
         """
         if not texts:
@@ -534,13 +507,13 @@ class _CursorQueries:
         return f"SELECT {selected} FROM {self.relation} WHERE {self.name} = {last}"
 
     def _count_newest(self, last: str, among: str = "") -> int:
-        """Count the rows with a value, and with another condition."""
+        """Count the rows with a value that meet `among`, a condition that begins with AND."""
         query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}{among}"
         return int(self._session.fetch_value(query))
 
 
 def _check_cursor_type(column: DatabaseColumn) -> None:
-    """Raise ConfigError unless a column's type can be a cursor: its values have an order."""
+    """Raise ConfigError unless a cursor's type has an order that the database keeps."""
     type_, plain = column.type, column.sql == quote_identifier(column.name)
     grows = pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
     if pa.types.is_decimal(type_) or (plain and (grows or type_ == TIMESTAMP)):
@@ -555,7 +528,7 @@ def _check_cursor_type(column: DatabaseColumn) -> None:
 def _describe_cursor_source(
     place: str, source: DatabaseSource, keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the bookmark's entries about the source that its value belongs to."""
+    """Return the bookmark's entries about its source: database, table or query, cursor, keys."""
     query = f"query {hashlib.sha256(source.query.encode()).hexdigest()[:16]}"
     return {
         "database": place,
@@ -566,7 +539,7 @@ def _describe_cursor_source(
 
 
 def _check_bookmark(before: Mapping[str, Any], about: Mapping[str, Any], name: str) -> None:
-    """Raise ConfigError if a bookmark belongs to another source."""
+    """Raise ConfigError if a bookmark's entries differ from those of this source."""
     if not before:
         return
     for key, now in about.items():
@@ -587,7 +560,7 @@ def _describe_part(key: str, value: Any) -> str:
 
 
 def _backwards_warning(source: DatabaseSource, backwards: bool) -> str:
-    """Return the warning that the newest value is older than the last one, or gone."""
+    """Build the warning that the newest value is older than the last one, or is gone."""
     what = "is older than the one that has landed" if backwards else "is gone, with all rows"
     return (
         f"the newest value of the cursor {source.cursor!r} {what}: rows were removed, or it went "
@@ -600,11 +573,7 @@ class DatabaseFlushes:
     """Iterates one flush with new rows and deleted keys, or without a batch if there are none.
 
     Args:
-        source: the description of the source.
-        stream: the stream's name.
         cores: the number of tasks that run at once.
-        config: the target's.
-        tables: the target's tables, for the bookmark and keys of the stream's table.
 
     Raises:
         MissingDependency: the driver is not installed.
@@ -631,9 +600,9 @@ class DatabaseFlushes:
         self._notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Flush]:
-        """Connect, begin the snapshot, and yield the flush that reads it."""
+        """Connect, begin the snapshot, and yield one flush that reads it; see `close`."""
         session = self._open_connections.enter_context(self._access.connect())
-        batches = tuple(self._batches(session))
+        batches = tuple(self._make_batches(session))
         if any(batch.sequence == 0 for batch in batches):
             yield Flush(batches, last=True)
             return
@@ -645,14 +614,14 @@ class DatabaseFlushes:
         """Close the connection that holds the snapshot, after the load."""
         self._open_connections.close()
 
-    def _batches(self, session: DatabaseSession) -> Iterator[Batch]:
-        """Yield the batch of new rows, and the batch of deleted keys, if there are such."""
+    def _make_batches(self, session: DatabaseSession) -> Iterator[Batch]:
+        """Yield the batch of new rows, and the batch of deleted keys, if there are such rows."""
         source = self.source
         dialect = self._dialect = _choose_dialect(source, session)
         joining = dialect.begin_snapshot()
         relation = _resolve_relation(dialect, source)
         columns = dialect.describe_columns(relation)
-        keys = self._keys(columns)
+        keys = self._find_keys(columns)
         if source.deletes == "compare":
             check_comparable(self.config, keys)
         window = CursorWindow()
@@ -665,7 +634,7 @@ class DatabaseFlushes:
         size = dialect.estimate_bytes(relation, where)
         parts = self._plan_ranges(relation, where, columns, size)
         reader = DatabaseReader(
-            self._schema(columns),
+            self._make_schema(columns),
             self._access,
             joining,
             relation,
@@ -704,8 +673,8 @@ class DatabaseFlushes:
                 has_deleted_keys=True,
             )
 
-    def _keys(self, columns: Columns) -> tuple[str, ...]:
-        """Return the columns that identify a row: the primary key, else `merge_keys`, or none."""
+    def _find_keys(self, columns: Columns) -> tuple[str, ...]:
+        """Return the columns that identify a row: the primary key, else `merge_keys`; or none."""
         table, merge_keys = self.source.table, self.config.merge_keys
         if table and (key := self._dialect.read_primary_key(table)):
             return key
@@ -724,8 +693,8 @@ class DatabaseFlushes:
             return split_ranges(dialect, relation, where, column, count)
         return dialect.split_by_blocks(relation, count) or ("",)
 
-    def _schema(self, columns: Columns) -> pa.Schema:
-        """Return the rows' schema, with a null mark: rows that are back lose theirs."""
+    def _make_schema(self, columns: Columns) -> pa.Schema:
+        """Return the rows' schema; `deletes: compare` adds a deletion mark, null for all rows."""
         fields = [to_table_field(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
         if marks and deletion_mark(self.config) not in {field.name for field in fields}:
@@ -735,7 +704,7 @@ class DatabaseFlushes:
     def _read_absent_keys(
         self, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> InMemoryReader | None:
-        """Return a reader of the keys of rows that the source has deleted.
+        """Return a reader of the table's keys that the source lacks, with a deletion mark.
 
         Returns None if there are none, and without `deletes: compare`.
         """
@@ -764,19 +733,16 @@ class DatabaseFlushes:
         return InMemoryReader(rows.schema, rows)
 
     def _digest_request(self, relation: str) -> str:
-        """Return a digest of the database and query, if the run has an ID; else an empty text."""
+        """Return a digest of the database and query; an empty text if the run has no ID."""
         if self.config.run_id is None:
             return ""
         return hashlib.sha256(f"{self._access.place}\n{relation}".encode()).hexdigest()
 
 
 def describe_columns(source: DatabaseSource) -> pa.Schema:
-    """Return the columns of a table or query as its database describes them, without reading rows.
+    """Return a table's or query's columns as its database describes them, without reading rows.
 
     A type that depends on values is text here, such as that of an SQLite column without one.
-
-    Args:
-        source: the description of a source that is not read by JDBC.
 
     Raises:
         MissingDependency: the driver is not installed.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -97,11 +97,9 @@ _SAMPLE_VALUES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseColumn:
-    """A column to read.
+    """A column to read: its SQL expression, its type in the table, and a check of its values.
 
     Attributes:
-        name: the column's name, in the database and in the table.
-        sql: the SQL expression that selects its values.
         type: the values' type in the table. The driver returns decimals as text; Arrow's type
             JSON stands for JSON text.
         check: an SQL expression that is true for a value that can't be read; empty for none.
@@ -117,11 +115,6 @@ class DatabaseColumn:
     reason: str = ""
     hint: str = ""
     untyped: pa.DataType | None = None
-
-    def as_text(self) -> DatabaseColumn:
-        """Return a copy whose type is text, or a list of text."""
-        is_list = pa.types.is_list(self.type)
-        return replace(self, type=pa.list_(pa.string()) if is_list else pa.string())
 
 
 Columns = tuple[DatabaseColumn, ...]
@@ -147,7 +140,7 @@ def quote_literal(text: str) -> str:
 
 
 def quote_table(table: str) -> str:
-    """Return a table's name with each of its parts quoted."""
+    """Return a table's name with each of its dotted parts quoted as an SQL identifier."""
     return ".".join(map(quote_identifier, split_table_name(table)))
 
 
@@ -159,11 +152,10 @@ def where_clause(condition: str) -> str:
 def apply_column_types(
     batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return a driver's record batch with the columns' types in the table.
+    """Check and convert a driver's batch to the schema; raise SourceError for refused values.
 
     Args:
         batch: the values of the columns, in order, followed by the results of their checks.
-        columns: the columns that were read.
         schema: the schema to return; columns that were not read are null.
 
     Raises:
@@ -179,24 +171,20 @@ def apply_column_types(
 
 
 def _apply_type(array: Any, column: DatabaseColumn) -> Any:
-    """Convert an array of the driver to the column's type: numbers from text, booleans from 0/1."""
+    """Convert a driver's array to the column's type: numbers from text, booleans from 0 and 1."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != pa.uuid():
         array = array.storage
     wanted = column.type
     if pa.types.is_list(wanted) and pa.types.is_decimal(wanted.value_type):
         numbers = _parse_decimals(array.flatten(), wanted.value_type, column.name)
-        return pa.ListArray.from_arrays(_list_offsets(array), numbers, mask=array.is_null())
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+        return pa.ListArray.from_arrays(offsets, numbers, mask=array.is_null())
     if pa.types.is_boolean(wanted) and pa.types.is_integer(array.type):
         return pc.not_equal(array, 0)  # the check refused other values than 0 and 1
     if pa.types.is_decimal(wanted) and pa.types.is_string(array.type):
         return _parse_decimals(array, wanted, column.name)
     return array
-
-
-def _list_offsets(array: Any) -> Any:
-    """Return the offsets of a list array's values from 0, with empty lists for nulls."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0)
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
 
 
 def _parse_decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
@@ -215,9 +203,6 @@ def _parse_decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
 class SqlDialect:
     """Standard SQL, for databases without a dialect of their own; base class of the dialects.
 
-    Args:
-        session: a connection, which runs the dialect's queries.
-
     Attributes:
         session: see above.
         shares_snapshots: whether several connections can read one snapshot.
@@ -229,19 +214,15 @@ class SqlDialect:
         self.session = session
 
     def begin_snapshot(self) -> tuple[str, ...]:
-        """Begin the snapshot that a load reads; return statements by which connections join it."""
+        """Begin the load's snapshot; return the statements by which other connections join it."""
         return ()
 
     def resolve_table(self, table: str) -> str:
-        """Return a table's name in SQL.
-
-        Raises:
-            SourceError: there is no such table.
-        """
+        """Return a table's name as quoted SQL; raise SourceError if there is no such table."""
         return quote_table(table)
 
     def describe_columns(self, relation: str) -> Columns:
-        """Return the columns of a relation and the expressions to select them by.
+        """Return the columns of a relation and the SQL expressions that select them.
 
         Raises:
             SourceError: a column's type can't be read, or two columns have the same name.
@@ -253,25 +234,23 @@ class SqlDialect:
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Return the columns with types that need their values, and notes about these types.
+        """Return columns with the types that need their values, and notes about these types.
 
         Args:
-            relation: the table or subquery, in SQL.
             where: the condition of the rows to read; empty for all rows.
-            columns: the columns by `describe_columns`.
         """
         return columns, ()
 
     def estimate_bytes(self, relation: str, where: str) -> int:
-        """Estimate the size of the rows in bytes; return -1 if that is not possible."""
+        """Estimate the size of the rows in bytes; return -1 if the database can't tell."""
         return -1
 
     def split_by_blocks(self, relation: str, count: int) -> tuple[str, ...]:
-        """Return conditions that divide a table's rows by their place on disk; empty if unknown."""
+        """Return conditions that divide a table's rows by place on disk; empty if unknown."""
         return ()
 
     def read_primary_key(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table's primary key; empty if it has none, or that is unknown."""
+        """Return the columns of a table's primary key; empty if there is none or it is unknown."""
         return ()
 
     def text_expression(self, expression: str) -> str:
@@ -290,7 +269,7 @@ class SqlDialect:
         )
 
     def sample_row(self, columns: Columns) -> str:
-        """Return a row of constants that shows the driver the columns' types; empty for none."""
+        """Return SQL constants that show the driver the columns' types; empty if it needs none."""
         return ""
 
     def get_file_bytes(self) -> int:
@@ -299,7 +278,7 @@ class SqlDialect:
         return file.stat().st_size if file.is_file() else -1
 
     def _make_column(self, field: pa.Field) -> DatabaseColumn:
-        """Return a field as a column; raise SourceError if the driver has no type for it."""
+        """Return a field as a column; raise SourceError if Arrow has no type for it."""
         is_opaque = isinstance(field.type, pa.OpaqueType)
         if is_opaque and not pa.types.is_string(field.type.storage_type):
             raise SourceError(
@@ -333,7 +312,7 @@ def split_table_name(table: str) -> list[str]:
 
 
 def missing_table_error(table: str, known: Sequence[str]) -> SourceError:
-    """Return the error for a missing table, with the most similar names of `known`."""
+    """Build the error for a missing table, with at most five similar names of `known`."""
     nearest = sort_by_similarity(table, known)[:_NEAREST]
     return SourceError(
         f"there is no table {table!r}, or this user may not see it",
@@ -350,7 +329,7 @@ class DuckDbDialect(SqlDialect):
     shares_snapshots = True
 
     def begin_snapshot(self) -> tuple[str, ...]:
-        """See `SqlDialect.begin_snapshot`: the connection blocks other writers."""
+        """Set the time zone to UTC; the open connection itself blocks other writers."""
         self.session.fetch_rows(_SET_UTC)
         return (_SET_UTC,)
 
@@ -366,18 +345,18 @@ class DuckDbDialect(SqlDialect):
 
     def describe_columns(self, relation: str) -> Columns:
         """See `SqlDialect.describe_columns`."""
-        told = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
-        check_column_names("the query", [row[0] for row in told])
-        asked = {name: _select_expression(name, kind) for name, kind, *_ in told}
-        json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
-        wanted = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in asked.items())
-        schema = self.session.fetch_schema(f"SELECT {wanted} FROM {relation}")
+        rows = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
+        check_column_names("the query", [row[0] for row in rows])
+        casts = {name: _select_expression(name, kind) for name, kind, *_ in rows}
+        json = {n for n, kind, *_ in rows if kind == "JSON" or casts[n].startswith("CAST(to_json")}
+        selected = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in casts.items())
+        schema = self.session.fetch_schema(f"SELECT {selected} FROM {relation}")
         found = normalise_schema(schema, keep_untyped=True)
         untyped = find_untyped_columns(found)
         return tuple(
             DatabaseColumn(
                 field.name,
-                asked[field.name],
+                casts[field.name],
                 pa.json_() if field.name in json else get_logical_type(field),
                 untyped=untyped.get(field.name),
             )
@@ -477,7 +456,7 @@ class PostgresDialect(SqlDialect):
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
     def split_by_blocks(self, relation: str, count: int) -> tuple[str, ...]:
-        """See `SqlDialect.split_by_blocks`: ranges of `ctid`, which servers from 14 on can seek."""
+        """See `SqlDialect.split_by_blocks`: `ctid` ranges from server 14 on; empty for queries."""
         if relation.startswith("("):
             return ()
         name = quote_literal(relation)
@@ -507,21 +486,21 @@ class PostgresDialect(SqlDialect):
         return f"md5(ROW({', '.join(map(quote_identifier, names))})::text)"
 
     def _read_types(self, found: pa.Schema) -> list[_PostgresType]:
-        """Return the fields' types; of those that are OIDs, the catalogue's names."""
+        """Return the PostgreSQL types of fields; look up those that the driver names by OID."""
         names = [_read_metadata(field, b"POSTGRESQL:type") for field in found]
         unnamed = {name: name.partition("oid:")[2].rstrip(">") for name in names if "oid:" in name}
-        told = {}
+        by_oid = {}
         if unnamed:
             rows = self.session.fetch_rows(
                 "SELECT t.oid::bigint::text, t.typname, t.typtype::text, coalesce(e.typtype::text, "
                 "'') FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = "
                 f"'A' WHERE t.oid IN ({', '.join(unnamed.values())})"
             )
-            told = {oid: _PostgresType(*row) for oid, *row in rows}
-        return [told.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
+            by_oid = {oid: _PostgresType(*row) for oid, *row in rows}
+        return [by_oid.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
 
     def _postgres_column(self, field: pa.Field, kind: _PostgresType) -> DatabaseColumn:
-        """Return a column of PostgreSQL, cast where its driver has no exact type for it."""
+        """Return a column of PostgreSQL, cast in SQL where its driver has no exact type for it."""
         name, sql = field.name, quote_identifier(field.name)
         if kind.is_record or _has_records(field.type):
             return DatabaseColumn(name, f"to_json({sql})::text", _JSON)
@@ -582,7 +561,7 @@ def _array_column(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
 
 
 def _decimal_type(modifier: int) -> pa.DataType:
-    """Return the type of `numeric(precision, scale)`, given its modifier in the catalogue.
+    """Return the type of `numeric(p, s)` by its catalogue modifier; `_OPEN_TYPE` for none.
 
     >>> _decimal_type(655366), _decimal_type(-1) == _OPEN_TYPE
     (Decimal128Type(decimal128(10, 2)), True)
@@ -613,12 +592,11 @@ def _digit_aggregates(column: DatabaseColumn) -> str:
 def _close_type(
     column: DatabaseColumn, scale: int, whole: int, other: bool
 ) -> tuple[DatabaseColumn, str]:
-    """Return a `numeric` column with a type that holds all its values, and a note about the type.
+    """Return a `numeric` column typed as a decimal that holds all values, else text; and a note.
 
     The type is text if no decimal does.
 
     Args:
-        column: the column.
         scale: the largest number of digits behind the point.
         whole: the largest number of digits before the point.
         other: whether a value is NaN or an infinity.
@@ -627,16 +605,17 @@ def _close_type(
     subject = f"column {column.name!r} is numeric without a precision"
     if other or fitting < 0:
         why = "NaN or an infinity" if other else f"more than {MAX_PRECISION} digits"
-        return column.as_text(), f"{subject}, and a value has {why}: it is text."
-    type_ = pa.decimal128(MAX_PRECISION, fitting)
-    of = pa.list_(type_) if pa.types.is_list(column.type) else type_
-    holds = f"decimal({MAX_PRECISION},{fitting}) holds its values"
-    note = f"{subject}: {holds}; `columns` can say another"
-    return replace(column, type=of), f"{note}."
+        type_, note = pa.string(), f"{subject}, and a value has {why}: it is text."
+    else:
+        type_ = pa.decimal128(MAX_PRECISION, fitting)
+        holds = f"decimal({MAX_PRECISION},{fitting}) holds its values"
+        note = f"{subject}: {holds}; `columns` can say another."
+    is_list = pa.types.is_list(column.type)
+    return replace(column, type=pa.list_(type_) if is_list else type_), note
 
 
 def _read_metadata(field: pa.Field, key: bytes) -> str:
-    """Return a field's metadata of a key as text; empty if it has none."""
+    """Return a field's metadata value as text; empty if it has none of the key."""
     return str((field.metadata or {}).get(key, b"").decode())
 
 
@@ -684,10 +663,10 @@ class SqliteDialect(SqlDialect):
         )
         found = iter(row)
         kinds = {c.name: {kind for kind in _STORAGE_CLASSES if next(found)} for c in open_}
-        settled = tuple(
+        typed = tuple(
             _column_by_values(c, kinds[c.name]) if c.name in kinds else c for c in columns
         )
-        return settled, tuple(_mixed_note(name, of) for name, of in kinds.items() if len(of) > 1)
+        return typed, tuple(_mixed_note(name, of) for name, of in kinds.items() if len(of) > 1)
 
     def estimate_bytes(self, relation: str, where: str) -> int:
         """See `SqlDialect.estimate_bytes`: the size of the whole file."""
@@ -719,7 +698,7 @@ class SqliteDialect(SqlDialect):
 
 
 def _declared_column(name: str, kind: str) -> DatabaseColumn:
-    """Return a column with the type that SQLite's rules give its declared one, or null if none."""
+    """Return a column typed by SQLite's rules for declared types; of type null without one."""
     sql = quote_identifier(name)
     if "BOOL" in kind:
         return _checked_column(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", kind)
@@ -740,7 +719,7 @@ def _declared_column(name: str, kind: str) -> DatabaseColumn:
 
 
 def _number_column(name: str, sql: str, kind: str) -> DatabaseColumn:
-    """Return a column of doubles, which refuses whole numbers beyond 2^53."""
+    """Return a column of doubles, with a check that refuses whole numbers beyond 2^53."""
     large = f"typeof({sql}) = 'integer' AND abs({sql}) > {_MAX_EXACT}"
     refused = f"typeof({sql}) IN ('text', 'blob') OR ({large})"
     return _checked_column(name, f"CAST({sql} AS REAL)", pa.float64(), refused, kind)
@@ -762,7 +741,7 @@ def _checked_column(
 
 
 def _column_by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
-    """Return a column with the type of its storage classes; raise SourceError if none fits."""
+    """Return a column typed by its storage classes; raise SourceError if no type holds them all."""
     name, sql = column.name, quote_identifier(column.name)
     if kinds <= {"integer", "real"} and kinds:
         if "real" in kinds:
@@ -783,12 +762,7 @@ def _column_by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn
 
 def _mixed_note(name: str, kinds: set[str]) -> str:
     """Return a note about a column whose values have several storage classes."""
-    names = " and ".join(_name_kinds(kinds))
+    words = {"integer": "whole numbers", "real": "fractions", "text": "texts", "blob": "bytes"}
+    names = " and ".join(words[kind] for kind in _STORAGE_CLASSES if kind in kinds)
     as_ = "text" if "text" in kinds else "a number"
     return f"column {name!r} declares no type, and its values are {names}: it is {as_}."
-
-
-def _name_kinds(kinds: set[str]) -> Iterator[str]:
-    """Return the storage classes in words, in their order."""
-    words = {"integer": "whole numbers", "real": "fractions", "text": "texts", "blob": "bytes"}
-    return (words[kind] for kind in _STORAGE_CLASSES if kind in kinds)

@@ -28,8 +28,6 @@ def jdbc_flushes(
     """Check a source; return an iterator of one flush with one batch, a Spark DataFrame.
 
     Args:
-        source: the description of the source; its URI begins with `jdbc:`.
-        stream: the stream's name.
         engine: Spark's engine.
         digest: whether the batch gets a digest of the table and query, to detect repetitions.
 
@@ -59,7 +57,7 @@ def jdbc_flushes(
 
 
 def _load_frame(source: DatabaseSource, engine: SparkEngine, more: dict[str, str]) -> DataFrame:
-    """Return the table or query as a Spark frame; raise SourceError if that fails."""
+    """Return the table or query as a Spark frame; raise SourceError if Spark can't load it."""
     relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
     options = {"url": source.database.get_secret_value(), "dbtable": relation}
     reader = engine.spark.read.format("jdbc")
@@ -71,7 +69,7 @@ def _load_frame(source: DatabaseSource, engine: SparkEngine, more: dict[str, str
 
 
 def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
-    """Return Spark's options for reading in parallel, by ranges of `split_by`; empty for no rows.
+    """Return Spark's options for reading by ranges of `split_by`; empty if it has no value.
 
     Raises:
         ConfigError: there is no such column, or its type has no ranges.
@@ -100,7 +98,7 @@ def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) 
 
 
 def _find_bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
-    """Return the lowest and highest value of a column; (None, None) if there is none."""
+    """Return the lowest and highest value of a column as text; (None, None) without a value."""
     ends = [f"CAST({end}({quote_identifier(name)}) AS STRING)" for end in ("min", "max")]
     engine.name_jobs(f"find the lowest and highest {name}")
     try:
@@ -113,7 +111,7 @@ def _find_bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any,
 
 
 def _translate_error(error: Exception, secrets: set[str]) -> LakeportError:
-    """Return the error for a failure of Spark, without secrets."""
+    """Return MissingDependency for a missing JDBC driver, SourceError for other Spark failures."""
     text = str(error)
     if any(word in text for word in _NO_DRIVER):
         return MissingDependency(

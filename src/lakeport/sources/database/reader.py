@@ -36,15 +36,12 @@ _MOST: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReader(DeclaredReader):
-    """Reads ranges of a table or a query; implements `lakeport.model.Reader`.
+    """Reads ranges of a table or a query; a split's `start` is the number of its range.
 
     A split's `start` is the number of its range.
 
     Attributes:
-        access: the database's address and driver.
         join_statements: statements that put a connection into the load's snapshot.
-        relation: the table or subquery, in SQL.
-        columns: the columns to read.
         where: a condition for all ranges; empty for none.
         ranges: conditions of which each row meets exactly one; all rows meet an empty one.
         sample: a row of constants to put before the rows and drop again, as
@@ -66,7 +63,7 @@ class DatabaseReader(DeclaredReader):
             yield from self.read_range(session, split.start)
 
     def read_range(self, session: DatabaseSession, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, by a connection that has joined the snapshot."""
+        """Yield the rows of range `number`, through a connection that has joined the snapshot."""
         sample_rows = 1 if self.sample else 0
         for fetched in session.fetch_batches(self._build_select(number)):
             batch = fetched.slice(sample_rows)
@@ -79,12 +76,11 @@ class DatabaseReader(DeclaredReader):
         """See `lakeport.model.Reader.scan`; the database counts."""
         with self.access.connect() as session:
             self._join_snapshot(session)
-            return Scan(
-                int(session.fetch_value(f"SELECT count(*) {self._build_from(split.start)}"))
-            )
+            count = session.fetch_value(f"SELECT count(*) {self._build_from(split.start)}")
+            return Scan(int(count))
 
     def _build_select(self, number: int) -> str:
-        """Return the query of a range: the columns, and behind them their checks."""
+        """Return the query of a range: the columns, followed by their checks."""
         expressions = [
             f"{column.sql} AS {quote_identifier(column.name)}" for column in self.columns
         ]
@@ -101,7 +97,7 @@ class DatabaseReader(DeclaredReader):
         return f"FROM {self.relation}{where_clause(' AND '.join(conditions))}"
 
     def _join_snapshot(self, session: DatabaseSession) -> None:
-        """Have a connection join the load's snapshot."""
+        """Run the statements by which a connection joins the load's snapshot."""
         for statement in self.join_statements:
             session.fetch_rows(statement)
 
@@ -111,7 +107,6 @@ def count_ranges(size: int, cores: int) -> int:
 
     Args:
         size: the size of all rows in bytes; -1 if unknown.
-        cores: the number of tasks that run at once.
 
     >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)
@@ -122,7 +117,7 @@ def count_ranges(size: int, cores: int) -> int:
 
 
 def find_column(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:
-    """Return the column that the source's key `key` names; raise ConfigError if there is none."""
+    """Return the column `name`; raise ConfigError about the config key `key` if it is missing."""
     for column in columns:
         if column.name == name:
             return column
@@ -140,13 +135,9 @@ def split_ranges(
     column: DatabaseColumn,
     count: int,
 ) -> tuple[str, ...]:
-    """Return conditions of equal ranges of a column; each row meets one, nulls the first.
+    """Return SQL conditions of equal ranges of a column; each row meets one, nulls the first.
 
     Args:
-        dialect: the database's SQL, with a connection in the load's snapshot.
-        relation: the table or subquery, in SQL.
-        where: the condition of the rows to read; empty for all rows.
-        column: the column.
         count: the number of ranges; fewer are returned if there are few values.
 
     Raises:
@@ -188,7 +179,7 @@ def sql_literal(text: str, type_: pa.DataType) -> str:
 
 
 def _get_parser(column: DatabaseColumn) -> Any:
-    """Return a function that parses the column's values; raise ConfigError if it has no ranges."""
+    """Return the parser of a column's text values; raise ConfigError if its type has no ranges."""
     if pa.types.is_integer(column.type):
         return int
     if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
@@ -204,7 +195,7 @@ def _get_parser(column: DatabaseColumn) -> Any:
 
 
 def _parse_number(text: str) -> Decimal:
-    """Parse a number; raise ValueError if it is not finite."""
+    """Parse a decimal number; raise ValueError if it is not finite."""
     number = Decimal(text)
     if not number.is_finite():
         raise ValueError(text)
@@ -212,12 +203,12 @@ def _parse_number(text: str) -> Decimal:
 
 
 def _parse_time(text: str) -> datetime:
-    """Parse a timestamp; one with a zone becomes UTC."""
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is None else moment.astimezone(UTC)
+    """Parse a timestamp; convert one with a zone to UTC."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _interpolate(first: Any, last: Any, part: int, parts: int) -> Any:
-    """Return the lower bound of part `part`, from 0, of `parts` equal parts of a range."""
+    """Return the lower bound of part number `part`, from 0, of `parts` equal parts of a range."""
     step = last - first
     return first + (step * part // parts if isinstance(step, int) else step * part / parts)
