@@ -54,7 +54,7 @@ def infer_field_type(cells: AbstractSet[CellKind]) -> FieldType | None:
 
 
 def format_cell(value: Any, stored: str) -> tuple[str, CellKind] | None:
-    """Format a cell as a field of CSV; return it with the cell's kind, or None for an empty cell.
+    """Format a cell as a CSV field; return field and kind, or None for an empty cell.
 
     Args:
         value: as `openpyxl` reads it.
@@ -86,12 +86,12 @@ def format_cell(value: Any, stored: str) -> tuple[str, CellKind] | None:
 
 
 def quote(text: str) -> str:
-    """Return a text as a quoted field of CSV, which readers take for text."""
+    """Return a text as a quoted field of CSV, so that readers don't infer another type."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def _format_number(value: float) -> tuple[str, CellKind]:
-    """Format a number; one that exceeds 64 bits is text."""
+    """Format a number, with its kind; a whole number beyond 64 bits becomes text."""
     if isinstance(value, float):
         if not (value.is_integer() and abs(value) < _EXACT):
             return repr(value), CellKind.NUMBER
@@ -102,7 +102,7 @@ def _format_number(value: float) -> tuple[str, CellKind]:
 
 
 def _format_timestamp(value: dt.datetime) -> tuple[str, CellKind]:
-    """Format a timestamp; a midnight is a date."""
+    """Format a timestamp, with its kind; midnight becomes a date."""
     if value.time() == dt.time():
         return value.date().isoformat(), CellKind.DATE
     whole = value.microsecond == 0

@@ -39,9 +39,7 @@ class _CsvSheet(NamedTuple):
 
     Attributes:
         number: index of its workbook among the load's files.
-        file: the CSV; without columns if the sheet is empty.
-        columns: name -> kinds of its cells.
-        warnings: for the user.
+        columns: name -> kinds of its cells; empty for an empty sheet.
         titles: how many rows above its header are left out.
     """
 
@@ -53,7 +51,7 @@ class _CsvSheet(NamedTuple):
 
 
 def plan_excel(files: FileSet) -> Batch:
-    """Plan the load of a sheet of each workbook as one batch, by way of CSV in the spool.
+    """Convert a sheet of each workbook to CSV in the spool, and plan these files as one batch.
 
     Raises:
         InputError: a file is no workbook or has no such sheet, or the files don't go together.
@@ -94,7 +92,7 @@ def plan_excel(files: FileSet) -> Batch:
 
 
 def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
-    """Return the converted files as a load of CSV, with inferred types for undeclared columns."""
+    """Return the converted files as a load of CSV; undeclared columns get their cells' types."""
     written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
     cells: dict[str, set[CellKind]] = {}
     for sheet in sheets:
@@ -117,11 +115,9 @@ def _convert_sheet(
     header: bool,
     item: tuple[int, SourceFile],
 ) -> list[_CsvSheet]:
-    """Convert a workbook's sheet to CSV in the spool, as a list of one. Run inside tasks.
+    """Convert a workbook's sheet to CSV in the spool; return it in a list. Runs inside tasks.
 
     Args:
-        spool: takes the CSV.
-        limits: what the workbook may unpack to.
         sheet: the sheet's name; empty for the first visible one.
         skip_rows: rows to leave out; None to detect titles.
         nulls: texts that mean null.
@@ -161,7 +157,7 @@ def _convert_sheet(
 
 
 def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
-    """Return how many rows above the header are titles, and the rows from the header on.
+    """Count the title rows above the header; return the count, and the rows from the header on.
 
     Titles have one cell each. The header below them has several cells, all different texts, and the
     next rows have several cells, too. Unless that is certain, no row is a title.
@@ -179,7 +175,7 @@ def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
 
 
 def _read_to_header(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield rows up to the first one with several cells, and that one."""
+    """Yield rows up to and with the first one of several cells; consume no more."""
     for row in rows:
         yield row
         if len(row.cells) > 1:
@@ -190,7 +186,7 @@ def _read_to_header(rows: Iterator[Row]) -> Iterator[Row]:
 def _open_workbook(
     file: SourceFile, spool: SpoolLocation, limits: UnpackLimits
 ) -> Iterator[BinaryIO]:
-    """Open a workbook; copy it to this machine's disk if it is stored elsewhere or compressed."""
+    """Context manager that opens a workbook; a remote or compressed one is copied to disk."""
     with ExitStack() as opened:
         stored = opened.enter_context(file.open(limits))
         if file.storage is None and not file.member:
@@ -208,10 +204,9 @@ def _open_workbook(
 
 @dataclass
 class _SheetColumns:
-    """The columns of a sheet, collected row by row; CSV is written once all columns are known.
+    """Columns of a sheet, collected row by row; CSV is written once all columns are known.
 
     Attributes:
-        nulls: texts that mean null.
         has_header: whether the first row names the columns.
         header: column -> name, by the first row.
         first_row: the first row's number.
@@ -227,7 +222,7 @@ class _SheetColumns:
     errors: dict[int, int] = field(default_factory=dict)
 
     def add(self, row: Row, lines: Any) -> None:
-        """Add a row: to the header if it is the first, else its cells to `lines`, as JSON."""
+        """Use the first row as header, if the sheet has one; write others to `lines` as JSON."""
         if not self.first_row:
             self.first_row = row.number
             if self.has_header:
@@ -251,14 +246,14 @@ class _SheetColumns:
             self.cells.append(set())
 
     def names(self) -> list[str]:
-        """Return the columns' names; empty for a column with neither a name nor a cell."""
+        """Return the columns' names, made up for cells without one; empty for empty columns."""
         return [
             self.header.get(n) or (f"column_{n + 1}" if cells else "")
             for n, cells in enumerate(self.cells)
         ]
 
     def warnings(self, file: str) -> Iterator[str]:
-        """Yield warnings of columns without a name, and of cells with errors."""
+        """Yield warnings about columns without a name, and about cells with errors."""
         for n, name in enumerate(self.names()):
             if self.header and name and not self.header.get(n):
                 yield f"column {n + 1} of file {file!r} has no name: it is called {name!r}."
@@ -267,11 +262,7 @@ class _SheetColumns:
                 yield f"column {name!r} of file {file!r}: {cells} such as #N/A; they are null."
 
     def csv(self, lines: Any) -> Iterator[bytes]:
-        """Yield the lines of the CSV; each row has its own number, unless texts have line breaks.
-
-        Args:
-            lines: the file that `add` wrote.
-        """
+        """Yield the CSV of the rows in `lines`; blank lines keep the sheet's row numbers."""
         at = self.first_row if self.header else max(1, self.first_row - 1)
         yield b"\n" * (at - 1)
         names = self.names()
@@ -287,5 +278,5 @@ class _SheetColumns:
 
 
 def _unquote(field: str) -> str:
-    """Return the text of a field of CSV."""
+    """Return the text of a CSV field, without its quotes."""
     return field[1:-1].replace('""', '"') if field.startswith('"') else field

@@ -31,10 +31,9 @@ _WARNINGS_LOCK = threading.Lock()  # warnings are filtered for the whole process
 
 
 class Row(NamedTuple):
-    """A row with at least one cell.
+    """Number, from 1, and cells of a row that has at least one cell.
 
     Attributes:
-        number: its number in the sheet, from 1.
         cells: column, from 0 -> the cell as a field of CSV, and its kind.
     """
 
@@ -46,13 +45,10 @@ class Row(NamedTuple):
 def open_sheet(
     source: BinaryIO, name: str, sheet: str, limits: UnpackLimits
 ) -> Iterator[Iterator[Row]]:
-    """Open a sheet of a workbook, and return an iterator of its rows.
+    """Context manager that opens a sheet of a workbook, and gives an iterator of its rows.
 
     Args:
-        source: the workbook, seekable and at its beginning.
-        name: of the file, for errors.
         sheet: the sheet's name; empty for the first that shows.
-        limits: what the workbook may unpack to.
 
     Raises:
         SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
@@ -74,7 +70,7 @@ def open_sheet(
 
 @contextmanager
 def _explain_errors(name: str) -> Iterator[None]:
-    """Turn openpyxl's errors into a SourceError that names the file."""
+    """Context manager: turn any error of openpyxl into a SourceError that names the file."""
     try:
         yield
     except LakeportError:
@@ -88,7 +84,7 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Any, name: str, wanted: str) -> Any:
-    """Return the wanted sheet; if none is wanted, the first visible one, else the first.
+    """Return the sheet `wanted`; for an empty name the first visible sheet, else the first one.
 
     Raises:
         SourceError: the workbook, whose file has that name, has no such sheet.
@@ -109,7 +105,7 @@ def _choose_sheet(workbook: Any, name: str, wanted: str) -> Any:
 
 
 def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
-    """Yield the rows of a sheet; raise SourceError for damage, or a cell without a true value."""
+    """Yield a sheet's rows with cells; raise SourceError for damage or a formula without result."""
     with _explain_errors(name), sheet._get_source() as source:
         parser = WorkSheetParser(
             source,
@@ -138,7 +134,7 @@ def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
 
 
 def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet: str, name: str) -> None:
-    """Raise SourceError for the date 60, which Excel shows as 1900-02-29, a day that never was."""
+    """Raise SourceError for day 60, which Excel shows as 1900-02-29, a day that never was."""
     for cell, stored in zip(cells, row, strict=True):
         if not isinstance(cell["value"], datetime) or stored.get("t", "n") != "n":
             continue
@@ -168,7 +164,7 @@ def _check_formulas(row: Any, sheet: str, name: str) -> None:
 
 
 def _format_cells(cells: list[dict[str, Any]]) -> dict[int, tuple[str, CellKind]]:
-    """Return column, from 0 -> field of CSV and kind, of all cells that are not empty."""
+    """Return 0-based column -> CSV field and kind, of all cells that are not empty."""
     found = {}
     for cell in cells:
         value = cell["value"]
@@ -181,6 +177,6 @@ def _format_cells(cells: list[dict[str, Any]]) -> dict[int, tuple[str, CellKind]
 
 
 def _unescape(text: str) -> str:
-    """Decode the escapes of characters that XML can't have, such as `_x000D_`."""
+    """Decode Excel's escapes of characters that XML can't have, such as `_x000D_`."""
     plain: str = unescape(text)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -56,7 +56,7 @@ def is_json_schema(declared: Mapping[str, Any]) -> bool:
 def parse_declared_fields(
     stream: str, declared: Mapping[str, Any] | None, keys: tuple[str, ...] = ()
 ) -> tuple[Field, ...]:
-    """Return the columns of a declaration, in its order; empty for none.
+    """Return the columns of a JSON schema or of column -> type name; empty for no declaration.
 
     Raises:
         ConfigError: a type name is unknown, or a column's name is no text.
@@ -82,7 +82,6 @@ def add_declared_columns(
 
     Args:
         fields: the columns that the source's schema declares.
-        columns: column -> type name, from the target's config.
         all_declared: whether `fields` come from a JSON schema, which declares all columns.
 
     Raises:
@@ -105,7 +104,7 @@ def add_declared_columns(
 
 
 def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
-    """Return the Arrow types with which declared columns are stored in a table.
+    """Return the Arrow types with which tables store the columns of `columns`.
 
     Raises:
         ConfigError: a type name is unknown.
@@ -130,7 +129,7 @@ def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tup
 
 
 def get_json_type(declared: FieldType, own: FieldType) -> FieldType:
-    """Return the type to read JSON values with: `own` if values are cast to declared text later.
+    """Return the type to read JSON values with: `own` if they are cast to declared text later.
 
     >>> get_json_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
     <Kind.INTEGER: 'integer'>

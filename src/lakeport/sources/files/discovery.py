@@ -65,7 +65,6 @@ class ListedFile(NamedTuple):
 
     Attributes:
         uri: its absolute path, or the object's URI.
-        bytes: its size as stored.
         tag: a text that changes with the content: the time of writing in nanoseconds since 1970;
             of an object its ETag, or else the time of its last change.
     """
@@ -89,7 +88,7 @@ class SourcePath:
 
     @classmethod
     def of(cls, source: str, storage_for: StorageFor | None) -> SourcePath:
-        """Return the place that a user's name stands for."""
+        """Return the path for a user's name, in the store that `storage_for` gives for it."""
         scheme, _, rest = source.partition("://")
         source = f"{scheme}://{rest}/" if rest and "/" not in rest else source
         storage = storage_for(get_fixed_folder(source)) if storage_for else None
@@ -126,7 +125,7 @@ class SourcePath:
         return self.storage.uri("x").removesuffix("x")
 
     def list_files(self, after: str = "") -> Iterator[ListedFile]:
-        """Yield the place's files, also those of unknown formats, in any order.
+        """Yield the listed files, also of unknown formats, in any order; leave out hidden names.
 
         Names that start with `_` or `.` are left out of folders and globs, and so are links that
         lead out of the folder.
@@ -141,7 +140,7 @@ class SourcePath:
         return self._list_stored(after) if self.storage else self._list_local(after)
 
     def refresh(self, listed: ListedFile) -> ListedFile | None:
-        """Return the current entry of a file that was listed, or None if it was removed."""
+        """Stat a listed file again; return its current entry, or None if it was removed."""
         if self.storage is None:
             with suppress(FileNotFoundError, NotADirectoryError):
                 return _listed_from_stat(listed.uri, os.stat(listed.uri))  # noqa: PTH116
@@ -151,7 +150,7 @@ class SourcePath:
         return self._listed_from_object(found) if found is not None and found.key == key else None
 
     def file(self, listed: ListedFile) -> SourceFile:
-        """Return a listed file as one to read."""
+        """Return a listed file as a `SourceFile`, its format by its name."""
         name = listed.uri.rpartition("/")[2]
         if self.storage is None:
             return SourceFile(listed.uri, name, get_format(name), listed.bytes)
@@ -160,7 +159,7 @@ class SourcePath:
         return SourceFile(uri, name, get_format(name), listed.bytes, self.storage, key)
 
     def _list_local(self, after: str) -> Iterator[ListedFile]:
-        """Yield the files of a place on this machine's disk."""
+        """Yield the files of a name on this machine's disk whose paths sort behind `after`."""
         path = self.path
         if os.path.isfile(path):  # noqa: PTH113
             yield _listed_from_stat(path, os.stat(path))  # noqa: PTH116
@@ -170,7 +169,7 @@ class SourcePath:
             yield from (file for file in _list_glob(path, self.root) if file.uri > after)
 
     def _list_stored(self, after: str) -> Iterator[ListedFile]:
-        """Yield the objects of a place in a store."""
+        """Yield the objects of a name in a store; raise SourceError for a Delta table's folder."""
         assert self.storage is not None  # for the type checker
         folder, root = get_fixed_folder(self.source), self.root
         rest = self.source[len(folder) :]
@@ -219,7 +218,7 @@ def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
 
 
 def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
-    """Yield the files below a folder, in any order and without holding them in memory.
+    """Yield the files below a folder whose paths sort behind `after`, in any order.
 
     Raises:
         SourceError: the folder can't be listed, or is a Delta table.
@@ -237,17 +236,15 @@ def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
             if entry.is_dir(follow_symlinks=False):
                 if f"{path}/" > after or after.startswith(f"{path}/"):
                     waiting.append(path)
-            elif path > after and entry.is_file() and _is_within_root(entry, path, real):
+            elif path > after and entry.is_file():
+                if entry.is_symlink() and not _is_below(os.path.realpath(path), real):
+                    continue
                 with suppress(FileNotFoundError):
                     yield _listed_from_stat(path, entry.stat())
 
 
 def _scan_folder(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield a folder's entries; none if it was removed.
-
-    Raises:
-        SourceError: the folder can't be listed.
-    """
+    """Yield a folder's entries; none if it was removed; raise SourceError if it can't be listed."""
     try:
         with os.scandir(folder) as entries:
             yield from entries
@@ -261,7 +258,7 @@ def _scan_folder(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _list_glob(pattern: str, root: str) -> Iterator[ListedFile]:
-    """Yield the files that a glob on this machine's disk matches, in any order."""
+    """Yield the files that a local glob matches, in any order, without links out of `root`."""
     real = os.path.realpath(root)
     inside: dict[str, bool] = {}  # folder -> whether it is one below the root
     folders = not pattern.rstrip("/").endswith("**")
@@ -283,22 +280,13 @@ def _list_glob(pattern: str, root: str) -> Iterator[ListedFile]:
             yield from _walk_folder(path)
 
 
-def _is_within_root(entry: os.DirEntry[str], path: str, root: str) -> bool:
-    """Whether an entry is no link, or a link to a place below `root`."""
-    return not entry.is_symlink() or _is_below(os.path.realpath(path), root)
-
-
 def _is_below(path: str, root: str) -> bool:
     """Whether a path is `root` or lies below it."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _compile_glob(source: str) -> Callable[[str], object]:
-    """Return a function that matches an object's path below the glob's fixed folder.
-
-    Raises:
-        SourceError: the glob's brackets hold no set.
-    """
+    """Return a matcher of object paths below a glob's fixed folder; raise SourceError if bad."""
     pattern = _translate_glob(source[len(get_fixed_folder(source)) :])
     try:
         return re.compile(pattern).fullmatch
@@ -320,7 +308,7 @@ def _translate_glob(text: str) -> str:
 
 
 def _delta_table_error(folder: str) -> SourceError:
-    """Return the error for a Delta table's folder: only its log knows which files it has now."""
+    """Build the error for a Delta table's folder: only its log knows which files it has now."""
     return SourceError(
         f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
         "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
@@ -372,7 +360,7 @@ def check_format(given: str) -> None:
 
 
 def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
-    """Return the files of a zip archive, or the file itself if it is none.
+    """Return the files of a zip archive, or the file itself if it is no archive.
 
     Raises:
         SourceError: the archive is empty, or can't be unpacked.
@@ -399,7 +387,7 @@ def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
 
 
 def select_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
-    """Return a place's files in the given format, else those that have one by their names.
+    """Return files with the given format; without one, those whose suffix has a known format.
 
     Raises:
         SourceError: the user named a single file, and its suffix is unknown.
@@ -436,12 +424,7 @@ def check_one_format(files: Sequence[SourceFile]) -> None:
 
 
 def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> SourceError:
-    """Return the error for a place without a file of a known format.
-
-    Args:
-        place: the place.
-        files: its files of unknown formats.
-    """
+    """Build the error for a name without a file of a known format; `files` are of unknown ones."""
     source, storage = place.source, place.storage
     if files:
         return SourceError(
@@ -468,7 +451,7 @@ def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> Sourc
 
 
 def _join_some(names: Iterator[str] | list[str]) -> str:
-    """Join the first eight names with commas; "nothing" if there are none."""
+    """Join the first eight names with commas and add "and more"; return "nothing" for none."""
     listed: list[str] = []
     for name in names:
         if len(listed) == _NEARBY:
@@ -478,7 +461,7 @@ def _join_some(names: Iterator[str] | list[str]) -> str:
 
 
 def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
-    """Return the name of a source's stream, made of the names of its files or folder.
+    """Return the name of a source's stream: of its one file or archive, else of its folder.
 
     That is the name of its one file or archive, without suffixes; otherwise its folder's name.
 

@@ -63,16 +63,12 @@ class FileSet:
 
     Args:
         files: the files that `discover` found, all of one format.
-        stream: the stream's name.
         spool: takes copies of files whose ranges tasks can't read: compressed, transcoded, and
             local ones on a cluster.
-        config: the target's policies and limits.
-        options: how to read the files.
         run: runs preparation of whole files (decompression, type inference) in tasks.
         split_bytes: about how many bytes one task reads.
 
     Attributes:
-        run: see above.
         limits: the maximum size and expansion ratio of one compressed file.
         records_path: of JSON, the names of the fields that lead to the records.
         local: whether tasks run on this machine.
@@ -161,8 +157,7 @@ class FileSet:
         """
         with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
             ready = list(executor.map(self._is_ready_for_tasks, self.files))
-            find = partial(_find_encoding, encoding)
-            encodings = list(executor.map(find, self.files, ready))
+            encodings = list(executor.map(partial(_find_encoding, encoding), self.files, ready))
             to_spool = [
                 n
                 for n, (is_ready, known) in enumerate(zip(ready, encodings, strict=True))

@@ -53,7 +53,7 @@ def file_flushes(files: FileSet) -> Iterator[Flush]:
 
 
 def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
-    """Yield splits with their files' names for error messages; of a single file without."""
+    """Yield splits with their files' names for error messages; unchanged for a single file."""
     counts = Counter(file.name for file in files)
     names = [file.name if counts[file.name] == 1 else file.path for file in files]
     by_uri = {file.uri: name for file, name in zip(files, names, strict=True) if not file.member}
@@ -66,7 +66,7 @@ def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterat
 
 
 def _plan_batch(files: FileSet) -> Batch:
-    """Return the batch that the planner of the files' format makes.
+    """Check local files' first bytes and return the batch that their format's planner makes.
 
     Raises:
         ConfigError: the format is Singer's.

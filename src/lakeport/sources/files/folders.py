@@ -38,7 +38,7 @@ _WIDE: tuple[tuple[pa.DataType, Any], ...] = (
 
 
 def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the columns that the folders of a file's path give, with their values as text.
+    """Return the columns and text values of a path's folders `name=value`; None for Hive's null.
 
     Names and values are percent-decoded, as Hive and Spark encode them.
 
@@ -69,11 +69,7 @@ def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def add_folder_values(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
-    """Return files with the columns and values of their folders.
-
-    Raises:
-        SourceError: see `folder_values`.
-    """
+    """Return files with their folders' values; raise SourceError as `folder_values` does."""
     return tuple(replace(file, folders=folder_values(file.path)) for file in files)
 
 
@@ -88,9 +84,6 @@ def make_folder_fields(
     """Return the columns that files' folders give: as declared, else of an inferred type.
 
     Args:
-        stream: the stream's name, for error messages.
-        files: files with the values of their folders.
-        declared: the source's declared columns.
         infer: whether columns that are not declared get the type of all their values, or are text.
         unknown: the policy for columns that are not declared; None if no JSON schema declares all
             columns.
@@ -137,7 +130,7 @@ def _check_declared(field: Field, values: set[str | None]) -> Field:
 
 @lru_cache(maxsize=1024)
 def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """Return a folder's value as a scalar of a column's type; null for None.
+    """Return a folder's text as a scalar of a column's type, null for None; results are cached.
 
     Raises:
         SourceError: the text is no value of the type.
@@ -160,13 +153,9 @@ def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
 
 @dataclass(frozen=True, slots=True)
 class FolderReader:
-    """Adds the columns of files' folders to what another reader reads.
+    """Reader that adds the columns of files' folders to the rows of another reader.
 
     A file's own column of the same name has to hold the folder's value or null in all rows.
-
-    Attributes:
-        inner: the reader of the files.
-        fields: the folders' columns.
     """
 
     inner: Reader
@@ -208,7 +197,7 @@ class FolderReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
+        """Scan the file's records; see `lakeport.model.Reader.scan`."""
         return self.inner.scan(split)
 
     def skip_bad_records(self) -> FolderReader:
@@ -216,18 +205,14 @@ class FolderReader:
         return replace(self, inner=self.inner.skip_bad_records())
 
     def add_columns(self, unknown: Mapping[str, pa.DataType]) -> FolderReader:
-        """See `lakeport.model.Reader.extended`."""
+        """See `lakeport.model.Reader.add_columns`."""
         return replace(self, inner=self.inner.add_columns(unknown))
 
 
 def _make_folder_column(
     batch: pa.RecordBatch, field: pa.Field, values: Mapping[str, pa.Scalar], split: Split
 ) -> pa.Array:
-    """Return a column with the folder's value in all rows of a batch.
-
-    Raises:
-        SourceError: the file's own column has another value.
-    """
+    """Return a column of the folder's value; raise SourceError if the file's own column differs."""
     value = values[field.name]
     if field.name in batch.schema.names:
         own = batch.column(field.name).drop_null()

@@ -73,12 +73,12 @@ _SCHEMA = pa.schema(
 
 _THREADS = 16
 _PAGE = 1000  # objects that stores list in one request
-_TOLD = 20  # files whose names an error may tell
+_MAX_NAMED = 20  # files that an error may name
 
 _NAME: Final = "files"
 _FORMAT: Final = 1
-_KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
-_SKEW: Final = 3600.0  # between the store's clock and ours
+_RETENTION_SECONDS: Final = 30 * 24 * 3600.0  # as long as Delta keeps its log
+_CLOCK_SKEW_SECONDS: Final = 3600.0  # between the store's clock and ours
 _SMALL = 50_000  # files of a segment that is put in one request
 
 
@@ -111,7 +111,7 @@ def compare_listings(
 def select_new_files(
     found: Iterable[tuple[ListedFile, ListedFile | None]], again: Literal["fail", "land", "ignore"]
 ) -> Iterator[ListedFile]:
-    """Yield the files to land, of those that `compare_listings` found.
+    """Yield the files to load; `again` says whether a changed one fails, loads or is skipped.
 
     Raises:
         SourceError: a file has changed since it was landed, and `again` is `fail`.
@@ -129,23 +129,24 @@ def select_new_files(
 
 
 def describe_change(before: ListedFile, now: ListedFile) -> str:
-    """Describe how a file's size and tag have changed."""
+    """Return the change of a file's size and tag in words."""
     return f"it had {_describe_file(before)}, and has {_describe_file(now)}"
 
 
 def _describe_file(file: ListedFile) -> str:
-    """Describe a file's size, and its time of writing or its tag."""
+    """Return a file's size, and its time of writing or its tag, in words."""
     if file.tag.isdecimal():  # of a file on a disk
-        moment = datetime.fromtimestamp(int(file.tag) / 1e9, UTC)
-        return f"{file.bytes:,} bytes of {moment:%Y-%m-%d %H:%M:%S.%f}"
+        written = datetime.fromtimestamp(int(file.tag) / 1e9, UTC)
+        return f"{file.bytes:,} bytes of {written:%Y-%m-%d %H:%M:%S.%f}"
     return f"{file.bytes:,} bytes with the tag {file.tag}"
 
 
 def write_segment(files: Iterable[ListedFile], target: Any) -> None:
-    """Write files, sorted by URI, as a segment to a file object."""
+    """Write files, sorted by URI, as a segment, an Arrow IPC stream, to a file object."""
     options = ipc.IpcWriteOptions(compression="zstd")
     with ipc.new_stream(target, _SCHEMA, options=options) as writer:
-        for rows in _split_into_groups(files, _ROWS):
+        waiting = iter(files)
+        while rows := list(islice(waiting, _ROWS)):
             names = (row.uri.encode("utf-8", "surrogateescape") for row in rows)
             _, sizes, tags = zip(*rows, strict=True)
             columns = dict(zip(_SCHEMA.names, ([*names], sizes, tags), strict=True))
@@ -166,11 +167,7 @@ def read_segment(source: Any) -> Iterator[ListedFile]:
 
 
 def merge_segments(segments: Sequence[Iterable[ListedFile]]) -> Iterator[ListedFile]:
-    """Yield the files of all segments, sorted by URI, each once: the entry of the last segment.
-
-    Args:
-        segments: the files of each, sorted by URI.
-    """
+    """Yield the files of all segments, sorted by URI, each once: the entry of the last segment."""
     before = None
     for file in heapq.merge(*reversed(segments), key=attrgetter("uri")):
         if file.uri != before:
@@ -182,10 +179,6 @@ def sort_listing(files: Iterable[ListedFile], folder: Path) -> Iterator[ListedFi
     """Yield files sorted by URI, each once; spill to `folder` beyond 65,536 files.
 
     Every listing is sorted: S3 Express lists in no order, and Azure's order depends on the account.
-
-    Args:
-        files: in any order.
-        folder: an existing folder for the spilled parts.
     """
     runs: list[Path] = []
     waiting = iter(files)
@@ -202,22 +195,12 @@ def _read_sorted_run(path: Path) -> Iterator[ListedFile]:
         yield from read_segment(source)
 
 
-def _split_into_groups(files: Iterable[ListedFile], size: int) -> Iterator[list[ListedFile]]:
-    """Yield lists of `size` files; the last may be shorter."""
-    waiting = iter(files)
-    while group := list(islice(waiting, size)):
-        yield group
-
-
 class NewFiles:
-    """Files of a source that its table has not had yet.
+    """Files of a source that its table has not loaded.
 
     Args:
-        source: the description of the source.
         places: the files, folders and globs that it names.
-        record: the files that the table has had.
         folder: an existing folder, for long listings.
-        limits: the maximum size and expansion ratio of archives.
         format: see `discover`.
 
     Attributes:
@@ -266,6 +249,8 @@ class NewFiles:
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
         """Yield the flushes of the new files, with the bookmark that records these files."""
         bookmark, write = self._landed_files.extend(self._new_files, self._last_listed)
+        looked_at = f"{pluralize(self._listed_count, 'file')} looked at"
+        note = f"{pluralize(len(self._new_files), 'new file')}, {looked_at}"
 
         def before_commit() -> None:
             self._check_unchanged()
@@ -275,7 +260,7 @@ class NewFiles:
             batches = tuple(
                 replace(
                     batch,
-                    notes=(*batch.notes, self._count_note()),
+                    notes=(*batch.notes, note),
                     tracks_content=False,  # the bookmark records the files
                     bookmark=bookmark,
                     before_commit=before_commit,
@@ -283,11 +268,6 @@ class NewFiles:
                 for batch in flush.batches
             )
             yield replace(flush, batches=batches)
-
-    def _count_note(self) -> str:
-        """Return a note with the numbers of new and of listed files."""
-        looked_at = f"{pluralize(self._listed_count, 'file')} looked at"
-        return f"{pluralize(len(self._new_files), 'new file')}, {looked_at}"
 
     def _list_places(self) -> Iterator[ListedFile]:
         """Yield the files of all places; if `ordered`, only those behind the last listed URI."""
@@ -308,13 +288,13 @@ class NewFiles:
         return file
 
     def _queue_file(self, file: ListedFile, limits: UnpackLimits) -> None:
-        """Add a file, or the files of an archive, to those to land; skip unknown formats."""
+        """Add a listed file, or the files of an archive, to those to load; skip unknown formats."""
         place = self._find_place(file)
         files = select_format(expand_archive(place.file(file), limits), place, self._format)
         if files:
             self._new_files.append(file)
             self.files += (one for one in files if one.bytes)
-        elif len(self._unknown_files) < _TOLD:
+        elif len(self._unknown_files) < _MAX_NAMED:
             self._unknown_files.append(place.file(file))
 
     def _find_place(self, file: ListedFile) -> SourcePath:
@@ -333,7 +313,7 @@ class NewFiles:
             )
 
     def _relist(self) -> Iterator[ListedFile]:
-        """Yield the new files as they are now, sorted by URI, and perhaps other files."""
+        """Yield the new files as they are now, and perhaps others, sorted by URI."""
         stored = any(place.storage is not None for place in self._places)
         if stored and self._listed_count < _PAGE * len(self._new_files):  # that is fewer requests
             yield from sort_listing(self._list_places(), Path(mkdtemp(dir=self._folder)))
@@ -359,10 +339,9 @@ class _SegmentEntry:
 
 
 class LandedFiles:
-    """The record of the files that a table has had: the bookmark `files` and its segments.
+    """The record of the files that a table has loaded: the bookmark `files` and its segments.
 
     Args:
-        memory: the table's bookmarks.
         now: returns the time, in seconds since 1970.
 
     Attributes:
@@ -375,9 +354,8 @@ class LandedFiles:
 
     def __init__(self, memory: BookmarkStore, now: Callable[[], float] = time.time) -> None:
         self._memory = memory
-        remembered = memory.bookmark(_NAME)
-        self._number = remembered.number
-        value = remembered.value
+        saved = memory.bookmark(_NAME)
+        self._number, value = saved.number, saved.value
         self.empty: bool = not value
         if value and value.get("format") != _FORMAT:
             raise DestinationError(
@@ -386,7 +364,6 @@ class LandedFiles:
                 "use the version that wrote it, or a newer one.",
             )
         self.last_listed: Mapping[str, str] = value.get("reached", {})
-
         self._segments = [_SegmentEntry(*segment) for segment in value.get("segments", ())]
         self._now = now()
         swept = value.get("swept", {"at": self._now, "named": []})
@@ -394,10 +371,7 @@ class LandedFiles:
         self._kept_segments = frozenset[str](swept["named"])
 
     def seen(self, first: str = "") -> Iterator[ListedFile]:
-        """Yield the files that the table has had, sorted by URI.
-
-        Args:
-            first: a URI; files before it may be left out.
+        """Yield the files that the table has loaded, sorted by URI; may omit those before `first`.
 
         Raises:
             DestinationError: a segment is damaged or missing (while iterating).
@@ -409,14 +383,10 @@ class LandedFiles:
     def extend(
         self, new: Sequence[ListedFile], reached: Mapping[str, str]
     ) -> tuple[Bookmark, Callable[[], None]]:
-        """Return the bookmark with more files, and a function that writes its new segment.
+        """Return the bookmark with more files, and a function to call before the commit.
 
         Args:
-            new: the new files, sorted by URI.
             reached: a place's name -> the last URI that was listed there; other places keep theirs.
-
-        Returns:
-            The bookmark after the load, and the function, to be called before the commit.
         """
         kept = list(self._segments)
         taken: list[_SegmentEntry] = []
@@ -428,7 +398,7 @@ class LandedFiles:
         if new:
             kept.append(_SegmentEntry(name, files, last))
         named = {one.name for one in kept}
-        due = self._now - self._swept_at >= _KEPT
+        due = self._now - self._swept_at >= _RETENTION_SECONDS
         value: dict[str, Any] = {
             "format": _FORMAT,
             "segments": [[one.name, one.files, one.last] for one in kept],
@@ -450,7 +420,7 @@ class LandedFiles:
 
     def _delete_old_segments(self, named: Collection[str]) -> None:
         """Delete segments that the bookmark named neither thirty days ago nor names now."""
-        folder, old = self._segment_key("").rstrip("/"), self._swept_at - _SKEW
+        folder, old = self._segment_key("").rstrip("/"), self._swept_at - _CLOCK_SKEW_SECONDS
         kept = {*named, *self._kept_segments}
         delete_old_objects(self._memory.storage, folder, old, kept)
 
@@ -459,11 +429,7 @@ class LandedFiles:
         return f"{self._memory.folder}/files/{name}"
 
     def _read_segment(self, name: str) -> Iterator[ListedFile]:
-        """Yield the files of a stored segment.
-
-        Raises:
-            DestinationError: the segment is damaged or missing.
-        """
+        """Yield a stored segment's files; raise DestinationError if it is damaged or missing."""
         try:
             with self._memory.storage.open(self._segment_key(name)) as source:
                 yield from read_segment(source)
@@ -475,7 +441,7 @@ class LandedFiles:
             ) from error
 
     def _write_segment(self, name: str, size: int, files: Iterator[ListedFile]) -> None:
-        """Store a segment of about `size` files; in one request up to 50,000."""
+        """Store a segment of about `size` files; in one request up to 50,000 files."""
         storage = self._memory.storage
         if size > _SMALL:
             with create_object(storage, self._segment_key(name)) as target:
@@ -493,17 +459,11 @@ def open_new_files(
     folder: Path,
     memory_of: Callable[[str], BookmarkStore],
 ) -> tuple[str, NewFiles]:
-    """List the files of a source, and find those that its table has not had.
+    """List a source's files; return the stream's name and the files its table has not loaded.
 
     Args:
-        source: the description of the source.
-        options: how to read the files.
-        config: the target's.
         folder: an existing folder, for long listings.
         memory_of: opens the bookmarks of a stream's table.
-
-    Returns:
-        The stream's name, and the new files.
 
     Raises:
         ConfigError: the source or the target does not support `new_only`.
@@ -538,7 +498,7 @@ def _check_source(source: FilesSource, options: ReadOptions, config: Destination
 
 
 def singer_files_error() -> ConfigError:
-    """Return the error for Singer files in a source with `new_only`."""
+    """Build the error for Singer files in a source with `new_only`."""
     return ConfigError(
         "`new_only` is about files of one table, and Singer files may hold several streams",
         "land Singer files without it.",

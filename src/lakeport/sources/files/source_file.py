@@ -23,7 +23,7 @@ from lakeport.sources.input.decompression import (
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-_BYTES = 512
+_HEAD_BYTES = 512
 _ARCHIVE = "archive"
 _OLD_OFFICE = "xlsx"  # what reads it says what to do
 _MAGIC = (
@@ -55,13 +55,12 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
     """Raise SourceError if a file's first bytes are those of another format than its own.
 
     Args:
-        file: a file; files that are compressed or in an archive are not checked.
         texts: whether to look for HTML, XML, JSON and Singer messages, too.
     """
     if file.member:
         return
     with file.open() as source:
-        head = source.read(_BYTES)
+        head = source.read(_HEAD_BYTES)
     name, format_ = _detect_format(head, file, texts=texts)
     if not name and file.format == "xlsx" and not (is_archive(head) or compression_of(head)):
         raise SourceError(
@@ -85,7 +84,7 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
 
 
 def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, str]:
-    """Return what a file's first bytes show it to be, and the format that reads it; or empty texts.
+    """Return what first bytes show, in words, and the format that reads it; empty texts if unknown.
 
     The format is empty if no format of lakeport reads such a file.
     """
@@ -104,7 +103,7 @@ def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, 
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether the first block is the header of a tar archive, by its checksum."""
+    """Whether a file's first bytes are the header of a tar archive, by its checksum."""
     import tarfile
 
     try:
@@ -125,7 +124,7 @@ def _is_workbook(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of a source. Picklable.
+    """One file of a source: its place, name, format and size. Picklable.
 
     Attributes:
         uri: a local path, or an object's URI.
@@ -156,7 +155,7 @@ class SourceFile:
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
     def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
-        """Open the file as stored, for reading; a file of an archive is not seekable.
+        """Open the file as stored, for reading; a file of an archive is unpacked and not seekable.
 
         Args:
             limits: the maximum size and expansion ratio of a file of an archive. Without them its
@@ -180,7 +179,7 @@ class SourceFile:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Context manager that puts the user's name of a spooled file into errors of the body."""
+        """Context manager that replaces a spooled file's URI by its name in SourceErrors."""
         try:
             yield
         except SourceError as error:
@@ -189,7 +188,7 @@ class SourceFile:
             raise SourceError(error.message.replace(self.uri, self.name), error.hint) from error
 
     def split(self, start: int, end: int, first_line: int) -> Split:
-        """Return a range of the file, from byte `start` to `end`, as a task's input."""
+        """Return the range of the file from byte `start` to `end`, -1 for its end, as a split."""
         return Split(
             self.uri,
             start,

@@ -69,7 +69,6 @@ class AvroHeader(NamedTuple):
 
     Attributes:
         schema: of the records, as parsed JSON.
-        codec: the compression of the blocks.
         sync: the marker behind every block.
         end: offset of the first block.
         metadata: key -> value, of the programs that wrote the file.
@@ -83,13 +82,12 @@ class AvroHeader(NamedTuple):
 
 
 class AvroBlock(NamedTuple):
-    """The place of a block of records in a container file.
+    """Offsets of a block of records in a container file, and its size.
 
     Attributes:
         start: offset of its header.
         data: offset of its records.
         size: bytes of the records, compressed.
-        records: how many there are.
     """
 
     start: int
@@ -99,11 +97,7 @@ class AvroBlock(NamedTuple):
 
 
 def read_header(source: BinaryIO) -> AvroHeader:
-    """Read the header of a container file, which stands at its beginning.
-
-    Raises:
-        ValueError: it is no Avro file.
-    """
+    """Read the header at the start of a container file; raise ValueError if it is no Avro file."""
     if source.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as an object container file")
     meta: dict[str, bytes] = {}
@@ -122,7 +116,7 @@ def read_header(source: BinaryIO) -> AvroHeader:
 
 
 def find_blocks(source: BinaryIO, header: AvroHeader, start: int, end: int) -> Iterator[AvroBlock]:
-    """Yield the blocks whose preceding marker begins in a range of the file; skip their data.
+    """Yield the blocks whose preceding marker begins in a byte range of the file; skip their data.
 
     Ranges that cover the file find each block once.
 
@@ -147,7 +141,7 @@ def find_blocks(source: BinaryIO, header: AvroHeader, start: int, end: int) -> I
 
 
 def _find_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
-    """Return the offset of the first marker that begins in a range; -1 if none does."""
+    """Return the offset of the first sync marker that begins in a byte range; -1 if none does."""
     source.seek(start)
     held = b""
     while start < end and (data := source.read(_READ_BYTES)):
@@ -162,7 +156,7 @@ def _find_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
 def decompress_block(
     source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard
 ) -> bytes:
-    """Read a block's records and decompress them.
+    """Read a block's records and decompress them, within the limits of the guard.
 
     Raises:
         ValueError: they are damaged.
@@ -183,7 +177,7 @@ def decompress_block(
 
 
 def _decompress(create_decoder: Callable[[], Any], data: bytes) -> Iterator[bytes]:
-    """Decompress data with a decoder of the standard library; yield parts of bounded size."""
+    """Decompress data with a decoder of the standard library; yield parts of at most 1 MiB."""
     decoder = create_decoder()
     while not decoder.eof:
         part = decoder.decompress(data, _READ_BYTES)
@@ -202,7 +196,7 @@ def _decompress_zstandard(data: bytes) -> Iterator[bytes]:
 
 
 def _decompress_snappy(data: bytes) -> Iterator[bytes]:
-    """Decompress raw snappy, which begins with its size, and check the checksum behind it."""
+    """Decompress raw snappy, at most 1 GiB; raise ValueError if the checksum behind it differs."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
@@ -228,7 +222,7 @@ _CODECS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
 
 
 def _encode_long(number: int) -> bytes:
-    """Encode a number, which must not be negative, as an Avro long.
+    """Encode a number, which must not be negative, as a zigzag Avro long.
 
     >>> _encode_long(64).hex()
     '8001'
@@ -254,7 +248,7 @@ def _read_long(source: BinaryIO) -> int:
 
 
 def _read_bytes(source: BinaryIO) -> bytes:
-    """Read bytes behind their size; raise ValueError if these are more than 64 MiB."""
+    """Read a size and that many bytes; raise ValueError if they are more than 64 MiB."""
     size = _read_long(source)
     if not 0 <= size <= _MAX_HEADER_BYTES:
         raise ValueError(f"its header claims to hold {size:,} bytes")
@@ -272,19 +266,14 @@ def _read_exactly(source: BinaryIO, size: int) -> bytes:
 
 
 class AvroColumn(NamedTuple):
-    """The Arrow types of a column of Avro records.
-
-    Attributes:
-        decoded: of the values as fastavro decodes them.
-        type: of the column, which `decoded` can be cast to.
-    """
+    """Arrow types of a column: `decoded` as fastavro decodes it, and `type` to cast that to."""
 
     decoded: pa.DataType
     type: pa.DataType
 
 
 def resolve_avro_columns(schema: Any) -> dict[str, AvroColumn]:
-    """Return name -> Arrow types, of the columns of a file's records.
+    """Return name -> Arrow types of the columns of a schema's records.
 
     Args:
         schema: parsed, with full names, as `fastavro.parse_schema` returns it.
@@ -318,7 +307,7 @@ def _prepare_schema(schema: Any) -> Any:
 
 
 def _collect_named_types(schema: Any, known: dict[str, Any]) -> None:
-    """Add all named types of a schema to `known`, as it may use a name before it defines it."""
+    """Add all named types of a schema to `known`; a name may be used before its definition."""
     if isinstance(schema, list):
         for part in schema:
             _collect_named_types(part, known)
@@ -335,7 +324,6 @@ def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[
     """Return the Arrow types of any Avro type.
 
     Args:
-        schema: the type.
         path: dotted path of the column, for errors.
         known: name -> type, of all that have names.
         within: names of the records around it.
@@ -375,7 +363,7 @@ def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[
 def _resolve_record(
     schema: Any, path: str, known: Mapping[str, Any], within: set[str]
 ) -> AvroColumn:
-    """Return the types of a record as structs; see `_resolve_type`."""
+    """Return the Arrow types of a record as structs; see `_resolve_type`."""
     columns = {
         f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", known, within)
         for f in schema["fields"]
@@ -389,7 +377,7 @@ def _resolve_record(
 def _resolve_union(
     parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]
 ) -> AvroColumn:
-    """Return the type of a union: its only one but for null, or the widest number.
+    """Return the type of a union: its only one besides null, or the widest number.
 
     Raises:
         SourceError: no type of the union holds the values of all others.
@@ -408,7 +396,7 @@ def _resolve_union(
 
 
 def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
-    """Whether a wide column holds all values of another exactly."""
+    """Whether `wide` is the type of `column`, or a number type that holds its values exactly."""
     return column == wide or (column.type, wide.type) in (
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
@@ -417,7 +405,7 @@ def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
 
 
 def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
-    """Return the types of a primitive or a fixed, by its logical type if it has one.
+    """Return the Arrow types of a primitive or a fixed, by its logical type if it has one.
 
     A logical type that is unknown, or does not fit, is ignored, as the specification demands.
 
@@ -443,18 +431,18 @@ def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroC
 
 
 def _decode_decimal(value: bytes, schema: Any, _: Any = None) -> Decimal:
-    """Return the decimal of its unscaled big-endian bytes; fastavro calls this."""
+    """Return the decimal of unscaled big-endian bytes; fastavro calls this."""
     digits = int.from_bytes(value, "big", signed=True)
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -schema.get("scale", 0)))
 
 
 def _decode_uuid(value: bytes, *_: Any) -> Any:
-    """Return the text of a UUID's 16 bytes; other bytes as they are. fastavro calls this."""
+    """Return a UUID's 16 bytes as text, other bytes unchanged; fastavro calls this."""
     return str(uuid.UUID(bytes=value)) if len(value) == 16 else value
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns, and parts of 1 MiB, in which tasks find the blocks.
+    """Return a file's columns and parts of 1 MiB each, in which tasks find the blocks.
 
     Raises:
         SourceError: it is no Avro file, or no table can hold its records.
@@ -467,13 +455,13 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the records in the parts `split.start` to `split.end` of a file.
+    """Yield the records in the 1 MiB parts `split.start` to `split.end` of a file.
 
     Raises:
         SourceError: the file is damaged, or unpacks to too much.
     """
     guard = ExpansionGuard(split.uri, limits)
-    with explain_read_errors(split.uri, _NAME), _buffered(split) as source:
+    with explain_read_errors(split.uri, _NAME), _open_buffered(split) as source:
         header = read_header(source)
         columns = _parse_columns(header.schema, split.uri)
         schema = {"type": "array", "items": _prepare_schema(header.schema)}
@@ -486,14 +474,14 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
             yield batch
 
 
-def _buffered(split: Split) -> io.BufferedReader:
+def _open_buffered(split: Split) -> io.BufferedReader:
     return io.BufferedReader(cast(io.RawIOBase, open_split(split)), _BUFFER_BYTES)
 
 
 def _read_pieces(
     source: BinaryIO, header: AvroHeader, split: Split, guard: ExpansionGuard
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the encoded records of some blocks at a time, about 4 MiB, and their number."""
+    """Yield the number and the encoded bytes of records, about 4 MiB of blocks at a time."""
     records, size = 0, 0
     parts: list[bytes] = []
     for block in find_blocks(source, header, split.start * _PART_BYTES, split.end * _PART_BYTES):
@@ -509,7 +497,7 @@ def _read_pieces(
 
 
 def _parse_columns(schema: Any, name: str) -> dict[str, AvroColumn]:
-    """Parse the schema of a file of that name, and return its columns.
+    """Return the columns of a file's schema; `name` is the file's, for errors.
 
     Raises:
         ValueError: the schema is invalid.
@@ -529,11 +517,7 @@ def _to_arrow_schema(columns: Mapping[str, AvroColumn]) -> pa.Schema:
 
 
 def _decode_records(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
-    """Decode records; as an array, which is their number, the records and a zero.
-
-    Raises:
-        ValueError: they are damaged.
-    """
+    """Decode `records` records from their bytes; raise ValueError if the bytes are damaged."""
     try:
         array = io.BytesIO(_encode_long(records) + data + b"\0")
         found: list[dict[str, Any]] = _import_fastavro().schemaless_reader(array, schema, None)

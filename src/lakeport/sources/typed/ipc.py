@@ -30,13 +30,14 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the batches `split.start` to `split.end` of a file, or all of a stream.
+    """Yield the batches `split.start` to `split.end` of a file; of a stream all batches.
 
     Raises:
         SourceError: the file is damaged, or unpacks to too much.
     """
     with _open_reader(split) as opened:
-        guard = ExpansionGuard(split.uri, limits, packed=_file_bytes(split))
+        with open_split(split) as source:
+            guard = ExpansionGuard(split.uri, limits, packed=source.seek(0, 2))
         for batch in _iterate_batches(opened, split):
             guard.add(batch.nbytes)
             yield batch
@@ -58,14 +59,9 @@ def _iterate_batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _file_bytes(split: Split) -> int:
-    with open_split(split) as source:
-        return source.seek(0, 2)
-
-
 @contextmanager
 def _open_reader(split: Split) -> Iterator[Any]:
-    """Open a split's file as an IPC file or stream, by its first bytes.
+    """Context manager: open a split's file as an IPC file or stream, as its first bytes show.
 
     Raises:
         SourceError: it is neither.

@@ -64,11 +64,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 
 
 def _read_stripe(opened: Any, stripe: int) -> pa.RecordBatch:
-    """Read a stripe.
-
-    Raises:
-        SourceError: nanoseconds can't hold a timestamp; the message names the column.
-    """
+    """Read a stripe; raise SourceError with the column whose timestamps nanoseconds can't hold."""
     try:
         return opened.read_stripe(stripe)
     except pa.ArrowInvalid as error:
@@ -87,7 +83,7 @@ def _read_stripe(opened: Any, stripe: int) -> pa.RecordBatch:
 
 
 def _check_pyarrow_version(uri: str, schema: pa.Schema) -> None:
-    """Raise MissingDependency if a column has dates or times that this pyarrow may misread."""
+    """Raise MissingDependency if there are dates or times, and this pyarrow may misread some."""
     is_dated = any(
         pa.types.is_temporal(leaf.type)
         for field in schema
@@ -120,7 +116,7 @@ def _check_ambiguous_times(batch: pa.RecordBatch) -> None:
 
 @contextmanager
 def _open_file(split: Split) -> Iterator[Any]:
-    """Open a split's file as ORC; raise SourceError if it is none."""
+    """Context manager that opens a split's file as ORC; raises SourceError if it is none."""
     from pyarrow import orc
 
     with explain_read_errors(split.uri, _NAME), open_split(split) as source:

@@ -37,11 +37,10 @@ _BATCH_ROWS = 1 << 16
 
 
 def find_repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
-    """Return the paths of the columns that may repeat long texts.
+    """Return the paths of text columns that may repeat long texts: over 1 GiB once written out.
 
     Args:
         metadata: footer of a Parquet file whose row groups have been checked.
-        groups: the row groups that are read.
     """
     found = dict[str, None]()
     for column in _column_chunks(metadata, groups):
@@ -55,7 +54,7 @@ def find_repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
 
 
 def sum_compressed_bytes(metadata: Any, groups: Sequence[int]) -> int:
-    """Return how many bytes row groups take in the file; see `find_repeating_columns`."""
+    """Return the compressed size of row groups in bytes; see `find_repeating_columns`."""
     return sum(column.total_compressed_size for column in _column_chunks(metadata, groups))
 
 
@@ -83,7 +82,7 @@ def cut_by_text_bytes(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[
 
 
 def _count_text_bytes(array: Any) -> int:
-    """Return how many bytes the texts of dictionaries will have once they are written out."""
+    """Count the bytes that dictionary-encoded texts take once written out; 0 for other arrays."""
     t = array.type
     if pa.types.is_dictionary(t):
         if not (pa.types.is_string(t.value_type) or pa.types.is_binary(t.value_type)):
@@ -115,12 +114,7 @@ def read_stored_schema(parquet: Any) -> pa.Schema:
 
 
 def _replace_enums(t: Any, leaves: Iterator[Any]) -> Any:
-    """Return a type with text in place of ENUM.
-
-    Args:
-        t: the type.
-        leaves: the file's leaf columns, in order; those of the type are taken from it.
-    """
+    """Return a type with text in place of ENUM; take the type's leaf columns from `leaves`."""
     if pa.types.is_struct(t):
         return pa.struct([f.with_type(_replace_enums(f.type, leaves)) for f in t])
     if pa.types.is_map(t):
@@ -131,7 +125,7 @@ def _replace_enums(t: Any, leaves: Iterator[Any]) -> Any:
 
 
 def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast a batch's dictionaries or ENUMs to the texts of a schema; bytes are not validated."""
+    """Cast a batch's dictionaries or ENUMs to a schema's text types; bytes are not validated."""
     if batch.schema.types == schema.types:
         return batch
     arrays = [
@@ -144,14 +138,14 @@ def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def find_int96_columns(parquet: Any) -> list[str]:
-    """Return the columns of an open `ParquetFile` that hold INT96 timestamps, also nested ones."""
+    """Return the top-level columns of an open `ParquetFile` that hold INT96, also nested ones."""
     leaves = (parquet.schema.column(i) for i in range(len(parquet.schema)))
     names = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     return [name for name in parquet.schema_arrow.names if name.partition(".")[0] in names]
 
 
 def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
-    """Check that microseconds hold all INT96 timestamps exactly.
+    """Raise SourceError if microseconds don't hold all INT96 timestamps exactly.
 
     Arrow cuts INT96 to the unit that it is asked for, and wraps what the unit can't reach, at
     2**64. The remainder of nanoseconds to microseconds is right all the same, as both wrap alike;
@@ -176,7 +170,7 @@ def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch
 
 
 def _check_int96_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
-    """Check one leaf column, as integers in three units; see `check_int96_values`."""
+    """Raise SourceError for a leaf column, as integers in three units; see `check_int96_values`."""
     found = pc.min_max(s).as_py()
     if found["min"] is None:
         return
@@ -225,7 +219,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 
 
 def count_rows(split: Split) -> int:
-    """Return the number of rows in a split's row groups, by the footer."""
+    """Return the number of rows in a split's row groups, from the footer alone."""
     with _open_parquet(split) as parquet:
         groups = range(split.start, split.end)
         return sum(parquet.metadata.row_group(i).num_rows for i in groups)
@@ -238,12 +232,10 @@ def _open_parquet(
     dictionaries: Sequence[str] = (),
     checked: Sequence[int] = (),
 ) -> Iterator[Any]:
-    """Open the file of a split as a `ParquetFile`.
+    """Context manager that opens the file of a split as a `ParquetFile`.
 
     Args:
-        split: the part of the file that a task reads.
         int96: the unit that INT96 timestamps are read with.
-        dictionaries: paths of columns to read as dictionaries.
         checked: row groups whose columns' metadata are checked, so that they may be read.
 
     Raises:
@@ -269,14 +261,10 @@ def _open_parquet(
 
 
 def _check_column_metadata(parquet: Any, groups: Sequence[int]) -> None:
-    """Have Arrow check the metadata of columns, as broken ones would make pyarrow crash later.
+    """Raise OSError if row groups' column metadata are broken, which would crash pyarrow later.
 
     Args:
         parquet: a `ParquetFile` with a buffer, so that opening a row group reads no page.
-        groups: the row groups.
-
-    Raises:
-        OSError: a column's metadata contradict the schema.
     """
     columns = range(parquet.metadata.num_columns)
     with parquet:
@@ -285,11 +273,7 @@ def _check_column_metadata(parquet: Any, groups: Sequence[int]) -> None:
 
 
 def _read_row_groups(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield a split's rows in batches.
-
-    Raises:
-        SourceError: they are more or fewer than the footer says: the file is damaged.
-    """
+    """Yield a split's rows in batches; raise SourceError if the footer tells another number."""
     groups = list(range(split.start, split.end))
     expected = sum(parquet.metadata.row_group(i).num_rows for i in groups)
     found = 0
@@ -317,7 +301,7 @@ def _check_int96_columns(split: Split, columns: list[str], calendar: HybridCalen
 
 
 def _read_pieces(parquet: Any, split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield a split's rows in pieces that fit in memory, with repeated texts as dictionaries."""
+    """Yield a split's rows in pieces that fit in memory; repeated texts stay dictionaries."""
     metadata, groups = parquet.metadata, range(split.start, split.end)
     guard = ExpansionGuard(split.uri, limits, sum_compressed_bytes(metadata, groups))
     repeating = find_repeating_columns(metadata, groups)

@@ -44,10 +44,9 @@ _DECIMALS = {
 
 
 class _TypedFormat(NamedTuple):
-    """The functions of one file format.
+    """The functions of one file format, and its name for errors.
 
     Attributes:
-        name: for errors.
         read_footer: returns the columns, parts and number of rows of a file.
         read_batches: yields a split's rows with the file's own types.
         output_ratio: guess of Parquet bytes per input byte.
@@ -72,7 +71,7 @@ _FORMATS = {
 
 
 def plan_typed(files: FileSet) -> Batch:
-    """Plan the load of typed files as one batch: merge their schemas, split them between parts.
+    """Read the footers of typed files; plan one batch with merged schemas, split between parts.
 
     Raises:
         InputError: a file is not of its format, or the files' columns don't go together.
@@ -97,13 +96,9 @@ def plan_typed(files: FileSet) -> Batch:
 
 
 def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
-    """Read the footer of one file, as a list of one, with types that can be stored.
+    """Read a file's footer, with types that tables can store, in a list. Runs inside tasks.
 
     It runs inside tasks.
-
-    Args:
-        file: the file.
-        limits: what it may unpack to.
 
     Raises:
         SourceError: it is not of its format, a column's type can't be stored, two columns have one
@@ -132,10 +127,6 @@ def merge_schemas(
     Integers and floats of different widths get the wider, and together a double; integers and
     decimals get a decimal, dates and timestamps a timestamp. Members that some files lack are null
     there. A column without a value in any file stays untyped.
-
-    Args:
-        footers: of the files.
-        declared: the types of columns that the user declares.
 
     Returns:
         The schema, and the declared columns that differ in type between files, whose values the
@@ -217,7 +208,7 @@ def _merge_fields(a: pa.Field, b: pa.Field) -> pa.Field | None:
 
 
 def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Return a struct with the members of both; None if a member has two types without a wider."""
+    """Return a struct with the members of both; None if a member's two types have no wider one."""
     found: dict[str, pa.Field] = {}
     for member in (*a, *b):
         wider = _merge_fields(found.get(member.name, member), member)
@@ -247,8 +238,6 @@ class TypedReader(DeclaredReader):
     """Reader of splits of typed files; implements `lakeport.model.Reader`.
 
     Attributes:
-        format: the files' format.
-        limits: size limits of decompressed parts.
         mixed: columns with a declared type that have other types in other files.
     """
 
@@ -265,7 +254,7 @@ class TypedReader(DeclaredReader):
                 yield rows
 
     def scan(self, split: Split) -> Scan:
-        """Count a split's rows: by metadata where the format has them, else by reading."""
+        """Count a split's rows: from metadata where the format has them, else by reading."""
         format_ = _FORMATS[self.format]
         if format_.count_rows is not None:
             return Scan(format_.count_rows(split))
