@@ -57,11 +57,7 @@ _CLASSES = {
 
 
 def is_spark_frame(value: object) -> bool:
-    """Whether a value is a Spark DataFrame; this imports no library.
-
-    >>> is_spark_frame(pa.table({"a": [1]}))
-    False
-    """
+    """Whether a value is a Spark DataFrame; this imports no library."""
     return _get_frame_kind(value) == "spark"
 
 
@@ -94,9 +90,7 @@ def frame_flushes(
             RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), an object with
             `__arrow_c_stream__`, or mappings in a list or from a generator.
         folder: the spool's folder; every task must see it, or its files are uploaded.
-        split_bytes: about how many bytes one task reads.
         digest: whether to compute `Batch.digest`; over the spooled rows it depends on their order.
-        max_columns: the maximum number of columns of records.
         declared: columns whose type is declared. Records keep those of Arrow's type JSON as JSON
             text, whatever they hold.
 
@@ -183,11 +177,7 @@ def _spool_batch(
 def _open_frame(
     frame: Any, kind: str, folder: Path, records: RecordOptions
 ) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the schema and the record batches of a frame that is not Spark's; records are spilled.
-
-    Raises:
-        SourceError: a column's type can't be read, or records have none that holds all values.
-    """
+    """Return schema and record batches of a frame other than Spark's; SourceError if unreadable."""
     if kind == "records":
         return record_batches(frame, folder, _ROWS, records)
     if kind == "pandas":
@@ -308,7 +298,7 @@ def _read_spool_file(split: Split) -> Iterator[pa.RecordBatch]:
 def pandas_batches(
     frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT_OPTIONS
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return a pandas frame's schema, made of all its values, and its rows in batches of `rows`.
+    """Return a pandas frame's schema, by all its values, and its rows in batches of `rows`.
 
     An index with a name becomes the first columns; one without a name is left out. NaN, NaT, NA
     and None are null.

@@ -45,14 +45,11 @@ class OpenedSource:
     """Flushes of an opened source, and functions for its streams, spooled files and connection.
 
     Attributes:
-        flushes: the source's flushes, in order.
-        streams: returns the names of the streams seen so far.
         count_stray_lines: returns the number of lines so far that belong to no stream.
         discard: deletes the spooled files of a flush that was landed.
         frames: returns the Spark frames of a `TablesSource` by name, for SQL over several tables;
             called before the flushes are iterated.
         close: ends the process or connection behind the source; called once when the load ends.
-        name: the source's name in progress displays.
         bytes: the size of the source in bytes; -1 if unknown.
     """
 
@@ -75,12 +72,7 @@ class SourceOpener:
     """Opens the source of a load.
 
     Attributes:
-        options: how to read the source.
-        config: the target's policies and sizes.
-        spool: see `open_spool`.
-        engine: runs preparation in tasks, such as type inference.
         on_progress: called with a stream, its records and its bytes so far.
-        tables: the tables that the source is landed in.
         check: called while the load waits for input; raises to end the load.
     """
 
@@ -352,11 +344,7 @@ def _get_readable_path(file: SourceFile, spool: SpoolLocation) -> Path | None:
 
 
 def _get_file_names(source: Any) -> list[str] | None:
-    """Return a source's file names, or None if it is neither a path nor a list of paths.
-
-    Raises:
-        ConfigError: the list is empty.
-    """
+    """Return a source's file names, None for other sources; raise ConfigError for an empty list."""
     if isinstance(source, (str, os.PathLike)):
         return [os.fspath(source)]
     if isinstance(source, Sequence) and all(isinstance(s, (str, os.PathLike)) for s in source):

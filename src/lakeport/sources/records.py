@@ -57,7 +57,6 @@ class RecordOptions:
         json_columns: columns that are kept as JSON text, whatever they hold.
         numeric_columns: columns with a declared numeric type; numbers without a common type are
             kept as text there, to be cast later.
-        pandas: whether NaN, NaT and NA are null.
     """
 
     stream: str = "records"
@@ -73,11 +72,7 @@ DEFAULT_OPTIONS = RecordOptions()
 def record_batches(
     records: Iterable[Any], folder: Path, batch_rows: int, options: RecordOptions = DEFAULT_OPTIONS
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Spill records to files; return their schema and a reader of batches. Absent keys are null.
-
-    Args:
-        folder: an existing folder, for the parts of the first pass.
-        batch_rows: the maximum number of records in memory.
+    """Spill records to files, `batch_rows` in memory at a time; return their schema and batches.
 
     Raises:
         SourceError: there is no record, one is no mapping, or no type holds all values of a
@@ -211,10 +206,6 @@ def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth
     """Raise SourceError if Arrow would change values to give them one type, at any depth.
 
     Arrow makes 1 of true, a date of a date with time, and a UTC time of one without a zone.
-
-    Args:
-        name: the path of the values, for error messages.
-        depth: the number of levels above these values.
     """
     if depth > _MAX_DEPTH:
         raise SourceError(
@@ -315,15 +306,12 @@ def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _join_schemas(one: pa.Schema, other: pa.Schema, numeric_columns: Collection[str]) -> pa.Schema:
-    """Return a schema with the columns of both, each of a type that holds the values of both.
+    """Return a schema of both's columns, of types that hold all values; SourceError without one.
 
     Whole numbers and fractions become fractions, times with zones become times in UTC.
 
     Args:
         numeric_columns: columns of a declared numeric type; one that is text in a schema is text.
-
-    Raises:
-        SourceError: no type holds the values of a column in both.
     """
     known = {*one.names}
     other = pa.schema([field.with_type(_use_utc(field.type)) for field in other])

@@ -143,11 +143,7 @@ def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
 
 @contextmanager
 def open_range(split: Split) -> Iterator[BinaryIO]:
-    """Context manager that opens a split's file and seeks to the split's first byte.
-
-    Raises:
-        SourceError: the file can't be read.
-    """
+    """Context manager that opens a split's file at the split's start; SourceError if unreadable."""
     try:
         with open_split(split) as source:
             source.seek(split.start)

@@ -79,11 +79,7 @@ class SpoolLocation:
 
     @contextmanager
     def create_file(self, name: str) -> Iterator[BinaryIO]:
-        """Context manager that creates the file `name` for writing, complete once the body ends.
-
-        Raises:
-            DestinationError: the store refuses.
-        """
+        """Context manager that creates the file `name`, complete once the body ends."""
         if self.storage is None:
             with create_private_file(Path(name)) as file:
                 yield file
@@ -128,11 +124,7 @@ def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocat
 
 
 def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
-    """Return the mounted folder or the store that `spool_uri` names; (None, None) if it is not set.
-
-    Raises:
-        ConfigError: `spool_uri` names a folder that does not exist, or no store.
-    """
+    """Return the folder or store of `spool_uri`, (None, None) if unset; ConfigError if missing."""
     uri = config.spool_uri
     if uri is None:
         return None, None
@@ -288,7 +280,7 @@ class SpoolSegment:
         line: int,
         origin: OriginFile | None = None,
     ) -> None:
-        """Add whole lines; long runs of an origin file stay there, other lines go into spool files.
+        """Add whole lines; long runs of an origin file stay there, others go into spool files.
 
         Args:
             start: the offset of the first line.
@@ -416,11 +408,7 @@ class SpoolSegment:
 
 
 def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
-    """Append bytes to a file; with `new`, create it and fail if it exists.
-
-    Raises:
-        SourceError: the disk is full or refuses.
-    """
+    """Append bytes to a file, or create it with `new`; raise SourceError if the disk refuses."""
     try:
         with create_private_file(path) if new else path.open("ab") as file:
             file.write(data)
@@ -433,10 +421,7 @@ def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> N
 
 
 class SpoolUploader:
-    """Uploads spooled files to the spool's store in the background; without a store they stay.
-
-    Without a store, the files stay where they are.
-    """
+    """Uploads spooled files to the spool's store in the background; without a store they stay."""
 
     def __init__(self, spool: SpoolLocation) -> None:
         self._spool = spool
@@ -451,11 +436,7 @@ class SpoolUploader:
             )
 
     def upload_flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """Yield a source's flushes, with uploaded files in their batches; wait for the uploads.
-
-        Raises:
-            DestinationError: the store refuses.
-        """
+        """Yield a source's flushes with uploaded files; DestinationError if the store refuses."""
         try:
             for flush in source:
                 yield replace(flush, batches=tuple(map(self._upload_batch, flush.batches)))

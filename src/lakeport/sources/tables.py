@@ -103,9 +103,6 @@ class _TableRead:
 class TablesFlushes:
     """Iterates one flush with the rows of a table; of several tables SQL makes one frame first.
 
-    Args:
-        engine: Spark's engine; this waits for its session.
-
     Raises:
         ConfigError: the target does not support `incremental`.
         SourceError: a table does not exist, or its log does not show which rows are new.
@@ -180,11 +177,7 @@ class DeltaTable:
         engine: Spark's engine; this waits for its session.
 
     Attributes:
-        storage: the store, rooted at the table's folder.
-        log: the table's log.
-        version: the newest version.
         id: the table's ID; another table at the same place has another one.
-        has_feed: whether the table keeps a change data feed.
 
     Raises:
         ConfigError: Spark can't read tables in that store.
@@ -221,7 +214,7 @@ class DeltaTable:
         return self._snapshot.rows_of(actions)
 
     def read_change_feed(self, after: int) -> tuple[DataFrame, bool]:
-        """Return the rows inserted or updated after a version, and whether rows were deleted.
+        """Return rows inserted or updated after a version, and whether rows were deleted since.
 
         Raises:
             LakeportError: the feed does not reach back to that version.
@@ -304,11 +297,7 @@ def _read_new_rows(table: DeltaTable, name: str, memory: BookmarkStore) -> _Tabl
 
 
 def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
-    """Return the version in a bookmark's value.
-
-    Raises:
-        SourceError: the bookmark is of another table, format, or a version that is no more.
-    """
+    """Return the version in a bookmark; raise SourceError if it is of another table or format."""
     uri = table.storage.uri()
     if value.get("format") != _FORMAT:
         raise SourceError(

@@ -93,11 +93,7 @@ class TapProcess(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Wait for output of the tap and read it into `buffer`; return 0 once the tap succeeded.
-
-        Raises:
-            SourceError: the tap has ended with an exit code other than 0.
-        """
+        """Wait for output and read it into `buffer`; 0 if the tap succeeded, else SourceError."""
         while not self._poller.poll(_LOOK_SECONDS * 1000):
             self._check_load()
         count = os.readv(self._output_descriptor, [buffer])
@@ -157,11 +153,7 @@ class TapProcess(io.RawIOBase):
 
 
 def _start_process(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a tap in a process group of its own, with pipes for its output and errors.
-
-    Raises:
-        ConfigError: the program or its folder does not exist.
-    """
+    """Start a tap in its own process group; raise ConfigError if program or folder is missing."""
     folder = source.folder or None
     try:
         return subprocess.Popen(
@@ -197,8 +189,6 @@ class TapBookmarks:
     """The bookmarks that the tables of one tap hold, and the STATE composed of them.
 
     Attributes:
-        name: the tap's name in the bookmarks.
-        memory: opens the bookmarks of a stream's table.
         state: the STATE behind all rows that were landed or are being landed; empty for none.
         repeated_streams: streams whose rows may come again: the STATE has no bookmarks by stream.
     """
@@ -250,11 +240,7 @@ class TapBookmarks:
         return bytes(bookmarks.get(stream, msgspec.Raw(b"{}"))) not in (b"{}", b"null")
 
     def write_marker(self, stream: str) -> None:
-        """Write the marker of a stream's table, if it is missing; call it before a commit.
-
-        Raises:
-            DestinationError: the store refuses.
-        """
+        """Write the marker of a stream's table, if it is missing; call it before a commit."""
         if stream in self._marked_streams:
             return
         self._marked_streams.add(stream)
@@ -331,7 +317,6 @@ class TapFlushes:
 
     Attributes:
         flushes: those of a `SingerSource` that cuts only behind STATEs.
-        bookmarks: the bookmarks of the tap's tables.
     """
 
     flushes: Iterable[Flush]

@@ -41,13 +41,10 @@ def fixed_table_name(config: DestinationConfig) -> str | None:
 
 
 def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
-    """Return the store rooted at a folder's URI; None for a local path or a `file:` URI.
+    """Return the store of a folder's URI, None for a local one; ConfigError for unknown schemes.
 
     A source in the target's own cloud is read with the target's credentials and endpoint, any
     other one with the credentials of the environment.
-
-    Raises:
-        ConfigError: no store has the URI's scheme.
     """
     if "://" not in uri or uri.startswith("file:"):
         return None

@@ -114,10 +114,9 @@ _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path o
 
 @contextmanager
 def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None]:
-    """Context manager that turns a driver's errors into SourceError; other errors pass.
+    """Turn a driver's errors in the body into SourceError about `place`; other errors pass.
 
     Args:
-        place: the database's name in the message.
         secrets: texts that must not be in the message.
     """
     try:
@@ -179,7 +178,6 @@ class DatabaseAccess:
         module: the Python package with the driver; empty if the driver is loaded by its name.
         extra: the extra of lakeport that installs that package.
         driver: the driver's name, if no package has it.
-        settings: the driver's settings to open the database.
         secrets: texts that must not be in any message.
     """
 
@@ -192,11 +190,10 @@ class DatabaseAccess:
 
     @contextmanager
     def connect(self) -> Iterator[DatabaseSession]:
-        """Context manager that opens a connection and closes it at the end of the body.
+        """Context manager: open a session, and close it at the end of the body.
 
         Raises:
             MissingDependency: the driver is not installed.
-            SourceError: the database can't be reached, or refuses.
         """
         with translate_driver_errors(self.place, self.secrets):
             connection = self._connect()
@@ -234,11 +231,7 @@ class DatabaseSession:
         self._connection = connection
 
     def fetch_rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a query or statement and return all rows of its small result as tuples.
-
-        Raises:
-            SourceError: the database refuses.
-        """
+        """Run a query or statement and return all rows as tuples; raise SourceError if it fails."""
         with self._cursor() as cursor:
             if self.access.module == "adbc_driver_postgresql":  # COPY takes no EXPLAIN
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
@@ -252,11 +245,7 @@ class DatabaseSession:
         return self.fetch_rows(query)[0][0]
 
     def fetch_schema(self, query: str) -> pa.Schema:
-        """Return a query's columns; run the query only if the driver can't tell them otherwise.
-
-        Raises:
-            SourceError: the database refuses.
-        """
+        """Return a query's columns, without running it if possible; SourceError if it fails."""
         from adbc_driver_manager import NotSupportedError
 
         with self._cursor() as cursor:
@@ -268,11 +257,7 @@ class DatabaseSession:
                     return reader.schema
 
     def fetch_batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Run a query and yield its rows as they arrive; merge small batches.
-
-        Raises:
-            SourceError: the database refuses, or the connection breaks.
-        """
+        """Run a query, yield its rows as they arrive in merged batches; SourceError if it fails."""
         with self._cursor() as cursor:
             cursor.execute(query)
             yield from _rebatch(cursor.fetch_record_batch())
@@ -304,11 +289,7 @@ def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def make_access(source: DatabaseSource) -> DatabaseAccess:
-    """Return the access to a source's database; nothing connects yet.
-
-    Raises:
-        ConfigError: the URI is malformed, has an unknown scheme, or names a missing file.
-    """
+    """Return the access to a source's database; raise ConfigError for a bad URI or missing file."""
     uri = source.database.get_secret_value()
     scheme, options = parse_scheme(uri), dict(source.options)
     if source.driver:
@@ -385,11 +366,7 @@ def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
 
 
 def _find_file(uri: str) -> Path:
-    """Return the absolute path in `sqlite:///relative`, `sqlite:////absolute` or `sqlite:path`.
-
-    Raises:
-        ConfigError: the URI names no file, or a missing one.
-    """
+    """Return the absolute path of an SQLite or DuckDB URI; ConfigError if no file is there."""
     path = uri.partition(":")[2]
     path = path[3:] if path.startswith("///") else path
     if not path or path.startswith("//") or path == ":memory:":

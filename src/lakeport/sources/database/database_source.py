@@ -132,11 +132,7 @@ class LandedRows:
     bookmark: str
 
     def read(self, kept: Mapping[str, Any]) -> pa.Array | None:
-        """Return the digests in a bookmark entry's file, or None if the file is missing.
-
-        Raises:
-            DestinationError: the store refuses, or the file is damaged.
-        """
+        """Return a bookmark file's digests, None if it is missing; DestinationError if damaged."""
         key = self._object_key(kept["file"])
         data = self.memory.storage.get(key)
         if data is not None and len(data) != kept["rows"] * _DIGEST_BYTES:
@@ -571,9 +567,6 @@ def _backwards_warning(source: DatabaseSource, backwards: bool) -> str:
 @dataclass
 class DatabaseFlushes:
     """Iterates one flush with new rows and deleted keys, or without a batch if there are none.
-
-    Args:
-        cores: the number of tasks that run at once.
 
     Raises:
         MissingDependency: the driver is not installed.

@@ -152,14 +152,11 @@ def where_clause(condition: str) -> str:
 def apply_column_types(
     batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Check and convert a driver's batch to the schema; raise SourceError for refused values.
+    """Check and convert a driver's batch to the schema; SourceError names the column that fails.
 
     Args:
         batch: the values of the columns, in order, followed by the results of their checks.
         schema: the schema to return; columns that were not read are null.
-
-    Raises:
-        SourceError: a value can't be read, or does not fit its type; the message names the column.
     """
     checked = [column for column in columns if column.check]
     for column, refused in zip(checked, batch.columns[len(columns) :], strict=True):
@@ -204,7 +201,6 @@ class SqlDialect:
     """Standard SQL, for databases without a dialect of their own; base class of the dialects.
 
     Attributes:
-        session: see above.
         shares_snapshots: whether several connections can read one snapshot.
     """
 
@@ -234,11 +230,7 @@ class SqlDialect:
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Return columns with the types that need their values, and notes about these types.
-
-        Args:
-            where: the condition of the rows to read; empty for all rows.
-        """
+        """Return columns with the types that need their values, and notes about these types."""
         return columns, ()
 
     def estimate_bytes(self, relation: str, where: str) -> int:
@@ -593,8 +585,6 @@ def _close_type(
     column: DatabaseColumn, scale: int, whole: int, other: bool
 ) -> tuple[DatabaseColumn, str]:
     """Return a `numeric` column typed as a decimal that holds all values, else text; and a note.
-
-    The type is text if no decimal does.
 
     Args:
         scale: the largest number of digits behind the point.

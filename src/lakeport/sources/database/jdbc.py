@@ -28,7 +28,6 @@ def jdbc_flushes(
     """Check a source; return an iterator of one flush with one batch, a Spark DataFrame.
 
     Args:
-        engine: Spark's engine.
         digest: whether the batch gets a digest of the table and query, to detect repetitions.
 
     Raises:
@@ -69,11 +68,7 @@ def _load_frame(source: DatabaseSource, engine: SparkEngine, more: dict[str, str
 
 
 def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
-    """Return Spark's options for reading by ranges of `split_by`; empty if it has no value.
-
-    Raises:
-        ConfigError: there is no such column, or its type has no ranges.
-    """
+    """Return Spark's options for ranges of `split_by`, empty for no rows; ConfigError if unfit."""
     name = source.split_by
     kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
     if name not in kinds:

@@ -38,11 +38,8 @@ _MOST: Final = 1000
 class DatabaseReader(DeclaredReader):
     """Reads ranges of a table or a query; a split's `start` is the number of its range.
 
-    A split's `start` is the number of its range.
-
     Attributes:
         join_statements: statements that put a connection into the load's snapshot.
-        where: a condition for all ranges; empty for none.
         ranges: conditions of which each row meets exactly one; all rows meet an empty one.
         sample: a row of constants to put before the rows and drop again, as
             `SqlDialect.sample_row` returns it; empty for none.
@@ -103,10 +100,7 @@ class DatabaseReader(DeclaredReader):
 
 
 def count_ranges(size: int, cores: int) -> int:
-    """Return the number of ranges to read: several per core, of at least 16 MiB, at most 1000.
-
-    Args:
-        size: the size of all rows in bytes; -1 if unknown.
+    """Return the number of ranges to read `size` bytes (-1: unknown): at most 1000, of >= 16 MiB.
 
     >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)
@@ -136,9 +130,6 @@ def split_ranges(
     count: int,
 ) -> tuple[str, ...]:
     """Return SQL conditions of equal ranges of a column; each row meets one, nulls the first.
-
-    Args:
-        count: the number of ranges; fewer are returned if there are few values.
 
     Raises:
         ConfigError: the column has another type than numbers, dates and timestamps, or an

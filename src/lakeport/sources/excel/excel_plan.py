@@ -121,12 +121,6 @@ def _convert_sheet(
         sheet: the sheet's name; empty for the first visible one.
         skip_rows: rows to leave out; None to detect titles.
         nulls: texts that mean null.
-        header: whether the first row names the columns.
-        item: the workbook's number, and the workbook.
-
-    Raises:
-        SourceError: the file is no workbook, or has no such sheet.
-        MissingDependency: `openpyxl` is not installed.
     """
     try:
         from lakeport.sources.excel.sheet import open_sheet
@@ -207,10 +201,7 @@ class _SheetColumns:
     """Columns of a sheet, collected row by row; CSV is written once all columns are known.
 
     Attributes:
-        has_header: whether the first row names the columns.
         header: column -> name, by the first row.
-        first_row: the first row's number.
-        cells: kinds of cells of each column.
         errors: column -> how many cells are errors.
     """
 

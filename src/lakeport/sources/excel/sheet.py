@@ -45,10 +45,7 @@ class Row(NamedTuple):
 def open_sheet(
     source: BinaryIO, name: str, sheet: str, limits: UnpackLimits
 ) -> Iterator[Iterator[Row]]:
-    """Context manager that opens a sheet of a workbook, and gives an iterator of its rows.
-
-    Args:
-        sheet: the sheet's name; empty for the first that shows.
+    """Context manager: open the sheet `sheet`, or the first visible one for ""; give its rows.
 
     Raises:
         SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
@@ -84,11 +81,7 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Any, name: str, wanted: str) -> Any:
-    """Return the sheet `wanted`; for an empty name the first visible sheet, else the first one.
-
-    Raises:
-        SourceError: the workbook, whose file has that name, has no such sheet.
-    """
+    """Return the sheet `wanted`, or for "" the first visible or first; SourceError if missing."""
     sheets = workbook.worksheets
     for sheet in sheets:
         if sheet.title == wanted or (not wanted and sheet.sheet_state == "visible"):

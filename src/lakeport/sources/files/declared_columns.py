@@ -104,11 +104,7 @@ def add_declared_columns(
 
 
 def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
-    """Return the Arrow types with which tables store the columns of `columns`.
-
-    Raises:
-        ConfigError: a type name is unknown.
-    """
+    """Return the Arrow types in which tables store `columns`; ConfigError for unknown types."""
     return {
         field.name: get_logical_type(to_arrow_field(field.name, field.type))
         for field in parse_declared_fields("", columns)
@@ -116,11 +112,7 @@ def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
 
 
 def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:
-    """Return a stream's columns, some with the types of the target's key `columns`.
-
-    Raises:
-        ConfigError: a type name is unknown.
-    """
+    """Return columns, some with types of `columns`; raise ConfigError for unknown type names."""
     types = {field.name: field.type for field in parse_declared_fields("", columns)}
     return tuple(
         replace(field, type=get_json_type(types.get(field.name, field.type), field.type))

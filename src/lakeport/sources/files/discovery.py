@@ -218,11 +218,7 @@ def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
 
 
 def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
-    """Yield the files below a folder whose paths sort behind `after`, in any order.
-
-    Raises:
-        SourceError: the folder can't be listed, or is a Delta table.
-    """
+    """Yield files below a folder that sort behind `after`; SourceError for a Delta table."""
     real = os.path.realpath(folder)
     waiting = [folder.rstrip("/")]
     while waiting:
@@ -331,7 +327,6 @@ def discover(
             that lead out of the folder. A zip archive is read like a folder.
         format: one of the values of `FORMATS`, in place of the formats by the files' names.
         storage_for: returns the store of a URI; without it all sources are local.
-        limits: the maximum size and expansion ratio of an archive.
 
     Raises:
         ConfigError: `format` is unknown.
@@ -360,11 +355,7 @@ def check_format(given: str) -> None:
 
 
 def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
-    """Return the files of a zip archive, or the file itself if it is no archive.
-
-    Raises:
-        SourceError: the archive is empty, or can't be unpacked.
-    """
+    """Return a zip archive's files, or the file itself; SourceError for a bad or empty archive."""
     if not file.name.lower().endswith(ARCHIVE):
         return [file]
     with file.open() as source:
@@ -387,11 +378,7 @@ def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
 
 
 def select_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
-    """Return files with the given format; without one, those whose suffix has a known format.
-
-    Raises:
-        SourceError: the user named a single file, and its suffix is unknown.
-    """
+    """Return files of the given or a known format; SourceError for one file of unknown suffix."""
     if given:
         return [replace(file, format=given) for file in files]
     if len(files) == 1 and not files[0].format and place.source.endswith(files[0].name):
@@ -461,9 +448,7 @@ def _join_some(names: Iterator[str] | list[str]) -> str:
 
 
 def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
-    """Return the name of a source's stream: of its one file or archive, else of its folder.
-
-    That is the name of its one file or archive, without suffixes; otherwise its folder's name.
+    """Return the name of a source's stream: its one file or archive without suffixes, or folder.
 
     >>> stream_name(["in/a.csv.gz"], [SourceFile("in/a.csv.gz", "a.csv.gz", "csv", 0)])
     'a'

@@ -40,11 +40,7 @@ TaskRunner = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]
 
 
 def run_in_process(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
-    """Call a function on every item in this thread, and join the lists that it returns.
-
-    >>> run_in_process(lambda n: [n, n], [1, 2])
-    [1, 1, 2, 2]
-    """
+    """Call a function on every item in this thread, and join the lists that it returns."""
     return [result for item in items for result in function(item)]
 
 
@@ -62,22 +58,16 @@ class FileSet:
     """Files of one format, their declared columns, and ways to prepare them in parallel.
 
     Args:
-        files: the files that `discover` found, all of one format.
         spool: takes copies of files whose ranges tasks can't read: compressed, transcoded, and
             local ones on a cluster.
         run: runs preparation of whole files (decompression, type inference) in tasks.
-        split_bytes: about how many bytes one task reads.
 
     Attributes:
-        limits: the maximum size and expansion ratio of one compressed file.
         records_path: of JSON, the names of the fields that lead to the records.
-        local: whether tasks run on this machine.
         run_light: runs work that reads little of each file: in threads of this process if tasks
             run on this machine, else as `run`.
         csv: the CSV options that are given; those of `.tsv` files have their delimiter.
         fields: the declared columns of the files; columns of folders are required of no file.
-        declares_all: whether a JSON schema declares all columns.
-        folders: the columns that the names of the files' folders give.
 
     Raises:
         ConfigError: a declared type is unknown, or the path to the records is malformed.

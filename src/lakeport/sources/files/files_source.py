@@ -31,11 +31,7 @@ _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
 
 
 def file_flushes(files: FileSet) -> Iterator[Flush]:
-    """Plan how tasks read files; yield one flush with one batch of all their rows.
-
-    Raises:
-        InputError: the files can't be landed as they are.
-    """
+    """Plan how tasks read files; yield one flush with one batch, or raise InputError."""
     digest = digest_files(files.files) if files.config.run_id is not None else ""
     batch = _plan_batch(files)
     if files.folders and batch.reader is not None:

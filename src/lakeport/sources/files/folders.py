@@ -130,11 +130,7 @@ def _check_declared(field: Field, values: set[str | None]) -> Field:
 
 @lru_cache(maxsize=1024)
 def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """Return a folder's text as a scalar of a column's type, null for None; results are cached.
-
-    Raises:
-        SourceError: the text is no value of the type.
-    """
+    """Return a folder's text as a scalar of a type, null for None; SourceError if it is none."""
     if text is None:
         return pa.scalar(None, type_)
     wide = next((t for t, of in _WIDE if of(type_)), type_)

@@ -111,11 +111,7 @@ def compare_listings(
 def select_new_files(
     found: Iterable[tuple[ListedFile, ListedFile | None]], again: Literal["fail", "land", "ignore"]
 ) -> Iterator[ListedFile]:
-    """Yield the files to load; `again` says whether a changed one fails, loads or is skipped.
-
-    Raises:
-        SourceError: a file has changed since it was landed, and `again` is `fail`.
-    """
+    """Yield the files to load; a changed one is loaded, skipped or raises by `again`."""
     for file, known in found:
         if known is None or again == "land":
             yield file
@@ -154,11 +150,7 @@ def write_segment(files: Iterable[ListedFile], target: Any) -> None:
 
 
 def read_segment(source: Any) -> Iterator[ListedFile]:
-    """Yield the files of a segment, sorted by URI.
-
-    Raises:
-        pa.ArrowInvalid: the file object holds no segment.
-    """
+    """Yield a segment's files, sorted by URI; raise pa.ArrowInvalid if it is no segment."""
     with ipc.open_stream(source) as reader:
         for batch in reader:
             names, sizes, tags = (column.to_pylist() for column in batch.columns)
@@ -197,11 +189,6 @@ def _read_sorted_run(path: Path) -> Iterator[ListedFile]:
 
 class NewFiles:
     """Files of a source that its table has not loaded.
-
-    Args:
-        places: the files, folders and globs that it names.
-        folder: an existing folder, for long listings.
-        format: see `discover`.
 
     Attributes:
         files: the files to land, each archive replaced by the files in it. Empty files count as
@@ -325,12 +312,10 @@ class NewFiles:
 
 @dataclass(frozen=True, slots=True)
 class _SegmentEntry:
-    """A segment's entry in the bookmark.
+    """A segment's entry in the bookmark: object name, maximum number of files, last URI.
 
     Attributes:
-        name: the name of its object.
         files: the maximum number of its files; a file that was landed again counts each time.
-        last: the last URI in it.
     """
 
     name: str
@@ -345,7 +330,6 @@ class LandedFiles:
         now: returns the time, in seconds since 1970.
 
     Attributes:
-        empty: whether the table has had no file.
         last_listed: a place's name -> the last URI that was listed there, if names grow with time.
 
     Raises:
@@ -460,10 +444,6 @@ def open_new_files(
     memory_of: Callable[[str], BookmarkStore],
 ) -> tuple[str, NewFiles]:
     """List a source's files; return the stream's name and the files its table has not loaded.
-
-    Args:
-        folder: an existing folder, for long listings.
-        memory_of: opens the bookmarks of a stream's table.
 
     Raises:
         ConfigError: the source or the target does not support `new_only`.

@@ -52,11 +52,7 @@ _CHECKED = UnpackLimits(0, 0)
 
 
 def check_signature(file: SourceFile, *, texts: bool = True) -> None:
-    """Raise SourceError if a file's first bytes are those of another format than its own.
-
-    Args:
-        texts: whether to look for HTML, XML, JSON and Singer messages, too.
-    """
+    """Raise SourceError if a file's first bytes are of another format; `texts` checks text, too."""
     if file.member:
         return
     with file.open() as source:
@@ -130,10 +126,7 @@ class SourceFile:
         uri: a local path, or an object's URI.
         name: the file's name without folders, for messages and the stream's name; of a file in an
             archive `archive.zip!/path`.
-        format: one of the values of `discovery.FORMATS`; empty if the suffix is unknown.
-        bytes: the size as stored.
         storage: the object's store; None for local files.
-        key: the object's key in `storage`.
         folders: columns that its folders give, with their values (see `sources.files.folders`).
         encoding: the encoding of its text before it was spooled, if that was given or detected.
         member: the file's path in the zip archive `uri`; empty for files in no archive.
@@ -155,14 +148,11 @@ class SourceFile:
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
     def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
-        """Open the file as stored, for reading; a file of an archive is unpacked and not seekable.
+        """Open the file as stored; an archive's member is not seekable. SourceError if unreadable.
 
         Args:
             limits: the maximum size and expansion ratio of a file of an archive. Without them its
                 size as the archive names it holds, which was checked when it was found.
-
-        Raises:
-            SourceError: the file is absent or can't be read.
         """
         if self.member:
             archive = replace(self, member="")
@@ -201,11 +191,7 @@ class SourceFile:
 
 
 def digest_files(files: Sequence[SourceFile]) -> str:
-    """Return the SHA-256, in hex, of the stored content and folder columns of files, in order.
-
-    Raises:
-        SourceError: a file can't be read.
-    """
+    """Return the SHA-256, in hex, of files' stored content and folders, in order."""
     total = hashlib.sha256()
     for file in files:
         size = 0

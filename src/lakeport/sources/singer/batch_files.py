@@ -47,22 +47,17 @@ class BatchLines:
 def default_batch_roots() -> tuple[Path, ...]:
     """Return the folders allowed for BATCH files by default: the temporary and the current one.
 
-    These are the temporary and the current folder. `/` is left out: it would allow every file.
+    `/` is left out: it would allow every file.
     """
     temporary, current = Path(tempfile.gettempdir()), Path.cwd()
     return (temporary,) if current == Path(current.anchor) else (temporary, current)
 
 
 def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
-    """Return the real path of a BATCH's file; raise SourceError unless it lies in `roots`.
+    """Return the real path of a BATCH's file; SourceError unless a regular file in `roots`.
 
     Args:
         uri: `file:///...`, or an absolute path.
-        roots: folders; the file must lie in one of them after its links are followed.
-
-    Raises:
-        SourceError: the URI has another scheme or `..`, or the file lies outside the roots, is
-            absent, or is no regular file.
     """
     name = _parse_local_name(uri)
     if ".." in PurePosixPath(name).parts:
@@ -102,12 +97,9 @@ def _parse_local_name(uri: str) -> str:
 
 
 def _open_resolved(uri: str, path: Path) -> BinaryIO:
-    """Open a path that `resolve_batch_file` allowed, folder by folder, without following links.
+    """Open an allowed path folder by folder, without following links; SourceError if it fails.
 
     A link that is put into the path after the check can't lead out of the allowed folders.
-
-    Raises:
-        SourceError: the file is gone, or is no regular file any more.
     """
     folder = os.open(path.anchor, _FOLDER)
     try:

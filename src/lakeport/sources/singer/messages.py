@@ -128,10 +128,6 @@ _envelope = msgspec.json.Decoder(_Envelope).decode
 def decode_message(line: bytes, number: int) -> Message:
     r"""Decode one line; return `NonJsonLine` or `MalformedLine` if it is no message.
 
-    Args:
-        line: the line, without a byte order mark.
-        number: its line number in the input, for error messages.
-
     Raises:
         InputError: a SCHEMA or a BATCH is invalid, whatever the policy for bad records.
 
@@ -264,11 +260,7 @@ def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
 
 
 def _decode_part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
-    """Decode one key's value as type `kind`; return `absent` if the message lacks the key.
-
-    Raises:
-        InputError: the value has another type; the message begins with `where`.
-    """
+    """Decode a key's value as `kind`; `absent` without the key; InputError for another type."""
     if not raw:
         return absent
     try:

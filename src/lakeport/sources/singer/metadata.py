@@ -49,9 +49,8 @@ _KINDS = {
 def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
     """Return a stream's columns and, behind them, the metadata columns; own ones of these names go.
 
-    Example:
-        >>> [f.name for f in add_metadata_fields([Field("id", FieldType(Kind.INTEGER))])][:2]
-        ['id', '_sdc_extracted_at']
+    >>> [f.name for f in add_metadata_fields([Field("id", FieldType(Kind.INTEGER))])][:2]
+    ['id', '_sdc_extracted_at']
     """
     own = (field for field in fields if field.name not in _KINDS)
     return (*own, *(Field(name, FieldType(kind)) for name, kind in _KINDS.items()))
@@ -59,12 +58,7 @@ def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Times that all records of a batch share, in microseconds since 1970.
-
-    Attributes:
-        sync_started: when the run began.
-        batched: when the batch was begun.
-    """
+    """Microseconds since 1970 when the run and the batch of some records began."""
 
     sync_started: int
     batched: int
@@ -90,10 +84,7 @@ class RecordMetadata:
 
 
 class ReceiveTimes:
-    """Receive times of a split's records, from its sidecar; `default` for all without a sidecar.
-
-    Args:
-        default: the time of all records if there is no sidecar, in microseconds since 1970.
+    """Times in microseconds when a split's records were read, by its sidecar; else `default`.
 
     Raises:
         SourceError: the sidecar can't be read.

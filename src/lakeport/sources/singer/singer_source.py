@@ -91,10 +91,6 @@ class RecordRouter:
     def find_run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
         """Find the consecutive RECORD lines of one stream from `start` on; None if unrecognised.
 
-        Args:
-            data: a buffer of whole lines.
-            start: the offset of a line's first byte.
-
         Returns:
             The stream, the offset behind the run, and its number of lines; None if the first
             bytes don't show that the first line is a record of a registered stream.
@@ -118,14 +114,9 @@ class SingerStream:
     """A stream's SCHEMA, its open spool segment, and its totals so far.
 
     Attributes:
-        message: the SCHEMA that holds for the records to come.
-        fields: its columns.
-        sequence: the number of the stream's next batch.
         segment: takes the records since the last cut; None if there are none.
         has_envelope: whether the segment's lines are RECORD messages, not bare records of a BATCH.
         begun_micros: when the segment was begun, in microseconds since 1970.
-        records: records so far.
-        bytes: their size in bytes.
         reported_records: records that the last progress report counted.
     """
 
@@ -144,12 +135,10 @@ class BatchCollector:
     """Spools the records of each stream and collects the batches of the next flush.
 
     Args:
-        config: the target's: its limits of a flush, and how its records are read.
         origin: the uncompressed input file, if tasks can read it themselves; else None.
         at_states: whether a flush ends only behind a STATE.
 
     Attributes:
-        streams: the streams so far, by name, in order of their first SCHEMA.
         origin: see above; its `start` is the offset of the current buffer in the file.
     """
 
@@ -211,7 +200,6 @@ class BatchCollector:
         Args:
             data: a buffer of whole lines.
             end: the offset behind the last record line.
-            line: the number of the first line in the input.
         """
         if self._bytes + end - start >= self._flush_bytes:
             end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
@@ -354,8 +342,6 @@ class SingerSource:
     """Iterates the flushes of one Singer input; the last has `last` set, even without batches.
 
     Args:
-        lines: decompressed bytes, one message a line.
-        spool: takes the lines of the records.
         config: the target's: its limits cut flushes (an overwrite is one flush), its `catalog`
             replaces SCHEMAs, its `batch_roots` allow files of BATCHes (by default the system's
             temporary folder and the current one).
@@ -364,10 +350,6 @@ class SingerSource:
         on_progress: called at times with a stream, its records and its bytes so far.
         stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
         at_states: whether a flush ends only behind a STATE: the first one once a limit is reached.
-
-    Attributes:
-        lines: the number of lines read so far.
-        stray_lines_skipped: the number of lines that `skip` left out.
     """
 
     def __init__(
@@ -504,11 +486,7 @@ class SingerSource:
         return self._collector.streams.get(name)
 
     def _add_bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
-        """Add a bad record to the next flush; raise BadRecords by policy `fail`, or beyond 64 MiB.
-
-        Raises:
-            BadRecords: the policy is `fail`; or the flush can't be cut, and holds 64 MiB of them.
-        """
+        """Add a bad record to the flush; raise BadRecords by policy `fail` or beyond 64 MiB."""
         bad = BadRecord(stream, self.lines, "", reason, raw)
         if self._config.on_bad_record != "quarantine":
             raise BadRecords((bad,))

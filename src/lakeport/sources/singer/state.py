@@ -135,12 +135,9 @@ def _parse_object(text: bytes) -> _Object | None:
 
 
 def _read_state_file(path: Path) -> bytes:
-    """Return a state file's JSON object, or that of its last line; empty for an empty file.
+    """Return the JSON object of a state file or its last line; empty if empty, else ConfigError.
 
     Singer's first targets appended each STATE as a line.
-
-    Raises:
-        ConfigError: the file can't be read, or holds no JSON object.
     """
     try:
         content = path.read_bytes().strip()

@@ -68,9 +68,7 @@ class AvroHeader(NamedTuple):
     """The header of a container file.
 
     Attributes:
-        schema: of the records, as parsed JSON.
         sync: the marker behind every block.
-        end: offset of the first block.
         metadata: key -> value, of the programs that wrote the file.
     """
 
@@ -82,13 +80,7 @@ class AvroHeader(NamedTuple):
 
 
 class AvroBlock(NamedTuple):
-    """Offsets of a block of records in a container file, and its size.
-
-    Attributes:
-        start: offset of its header.
-        data: offset of its records.
-        size: bytes of the records, compressed.
-    """
+    """Offsets of a block's header (`start`) and records (`data`), and their compressed size."""
 
     start: int
     data: int
@@ -321,15 +313,10 @@ def _collect_named_types(schema: Any, known: dict[str, Any]) -> None:
 
 
 def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
-    """Return the Arrow types of any Avro type.
+    """Return the Arrow types of any Avro type; raise SourceError if none can hold its values.
 
     Args:
-        path: dotted path of the column, for errors.
-        known: name -> type, of all that have names.
         within: names of the records around it.
-
-    Raises:
-        SourceError: no Arrow type can hold it.
     """
     if isinstance(schema, str) and schema in _PRIMITIVE:
         return AvroColumn(_PRIMITIVE[schema], _PRIMITIVE[schema])
@@ -377,11 +364,7 @@ def _resolve_record(
 def _resolve_union(
     parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]
 ) -> AvroColumn:
-    """Return the type of a union: its only one besides null, or the widest number.
-
-    Raises:
-        SourceError: no type of the union holds the values of all others.
-    """
+    """Return a union's only type besides null, or its widest number; SourceError without one."""
     columns = [_resolve_type(part, path, known, within) for part in parts if part != "null"]
     if not columns:
         return AvroColumn(pa.null(), pa.null())
@@ -405,12 +388,9 @@ def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
 
 
 def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
-    """Return the Arrow types of a primitive or a fixed, by its logical type if it has one.
+    """Return a primitive's or fixed's types by its logical type; SourceError for long decimals.
 
     A logical type that is unknown, or does not fit, is ignored, as the specification demands.
-
-    Raises:
-        SourceError: decimals have too many digits.
     """
     logical = schema.get("logicalType", "")
     plain = pa.binary(schema["size"]) if kind == "fixed" else _PRIMITIVE[kind]
@@ -455,11 +435,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the records in the 1 MiB parts `split.start` to `split.end` of a file.
-
-    Raises:
-        SourceError: the file is damaged, or unpacks to too much.
-    """
+    """Yield the records in 1 MiB parts `split.start` to `split.end`; SourceError if damaged."""
     guard = ExpansionGuard(split.uri, limits)
     with explain_read_errors(split.uri, _NAME), _open_buffered(split) as source:
         header = read_header(source)

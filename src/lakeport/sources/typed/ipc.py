@@ -19,7 +19,7 @@ _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return an Arrow file's columns, and a part for each record batch; a stream is one part.
+    """Return an Arrow file's columns, and a part per record batch; a stream is one part.
 
     Raises:
         SourceError: it is neither an Arrow file nor a stream.
@@ -30,11 +30,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the batches `split.start` to `split.end` of a file; of a stream all batches.
-
-    Raises:
-        SourceError: the file is damaged, or unpacks to too much.
-    """
+    """Yield batches `split.start` to `split.end`, or a stream's all; SourceError if damaged."""
     with _open_reader(split) as opened:
         with open_split(split) as source:
             guard = ExpansionGuard(split.uri, limits, packed=source.seek(0, 2))
@@ -61,11 +57,7 @@ def _iterate_batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _open_reader(split: Split) -> Iterator[Any]:
-    """Context manager: open a split's file as an IPC file or stream, as its first bytes show.
-
-    Raises:
-        SourceError: it is neither.
-    """
+    """Context manager: open an IPC file or stream by its first bytes; SourceError if neither."""
     with explain_read_errors(split.uri, _NAME), open_split(split) as source:
         head = source.read(len(_FILE))
         source.seek(0)

@@ -32,11 +32,7 @@ _HINT: Final = "have Spark read the file, and land that frame; or make the colum
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns, one part for each stripe, and the number of rows.
-
-    Raises:
-        SourceError: it is no whole ORC file.
-    """
+    """Return a file's columns, a part per stripe, and the row count; SourceError if no ORC."""
     with _open_file(file.split(0, -1, 0)) as opened:
         count = opened.nstripes
         return Footer(file, opened.schema, (file.bytes // max(1, count),) * count, opened.nrows)

@@ -65,11 +65,7 @@ def _column_chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
 
 
 def cut_by_text_bytes(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
-    """Yield a batch's rows in pieces whose texts are at most 64 MiB once written out, or one row.
-
-    Raises:
-        SourceError: the texts are more bytes than the guard allows.
-    """
+    """Yield a batch in pieces of at most 64 MiB of text or one row; SourceError by the guard."""
     size = sum(map(_count_text_bytes, batch.columns))
     if size > _PIECE_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
@@ -145,7 +141,7 @@ def find_int96_columns(parquet: Any) -> list[str]:
 
 
 def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
-    """Raise SourceError if microseconds don't hold all INT96 timestamps exactly.
+    """Raise SourceError for INT96 finer than microseconds, or outside of the years 1 to 9999.
 
     Arrow cuts INT96 to the unit that it is asked for, and wraps what the unit can't reach, at
     2**64. The remainder of nanoseconds to microseconds is right all the same, as both wrap alike;
@@ -155,10 +151,6 @@ def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch
         us: rows as Arrow reads them with microseconds.
         ns: the same rows, with nanoseconds.
         s: the same rows, with seconds.
-
-    Raises:
-        SourceError: a value is finer than microseconds, or of another year than 1 to 9999; the
-            message names the column.
     """
     for name, *arrays in zip(us.schema.names, us.columns, ns.columns, s.columns, strict=True):
         for (path, micros), (_, nanos), (_, seconds) in zip(
@@ -232,14 +224,11 @@ def _open_parquet(
     dictionaries: Sequence[str] = (),
     checked: Sequence[int] = (),
 ) -> Iterator[Any]:
-    """Context manager that opens the file of a split as a `ParquetFile`.
+    """Context manager that opens a split's file as a `ParquetFile`; SourceError if unreadable.
 
     Args:
         int96: the unit that INT96 timestamps are read with.
         checked: row groups whose columns' metadata are checked, so that they may be read.
-
-    Raises:
-        SourceError: the file can't be read.
     """
     import pyarrow.parquet as pq
 

@@ -47,9 +47,7 @@ class _TypedFormat(NamedTuple):
     """The functions of one file format, and its name for errors.
 
     Attributes:
-        read_footer: returns the columns, parts and number of rows of a file.
         read_batches: yields a split's rows with the file's own types.
-        output_ratio: guess of Parquet bytes per input byte.
         count_rows: returns a split's number of rows without reading them; None if it can't.
     """
 
@@ -97,8 +95,6 @@ def plan_typed(files: FileSet) -> Batch:
 
 def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
     """Read a file's footer, with types that tables can store, in a list. Runs inside tasks.
-
-    It runs inside tasks.
 
     Raises:
         SourceError: it is not of its format, a column's type can't be stored, two columns have one
