@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush
@@ -39,7 +42,20 @@ def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> 
     spool.mkdir(exist_ok=True)
     for number, content in enumerate(contents):
         (folder / f"{number}{name}").write_bytes(content)
-    (flush,) = flushes_of(discover([str(folder)]), "t", SpoolLocation(spool), **settings)
+    return planned(folder, spool, **settings)
+
+
+def planned(source: Path, spool: Path | None = None, **settings: Any) -> Batch:
+    """The one batch of a file or folder; it is spooled beside it if need be."""
+    files = discover([str(source)])
+    (flush,) = flushes_of(files, "t", SpoolLocation(spool or source.parent), **settings)
     assert flush.last
     (batch,) = flush.batches
     return batch
+
+
+def read_table(batch: Batch) -> pa.Table:
+    """The rows of all splits, read by the batch's reader once it was pickled."""
+    reader = pickle.loads(pickle.dumps(batch.reader))
+    found = [rows for split in batch.splits for rows in reader.read(split)]
+    return pa.Table.from_batches(found, reader.schema)

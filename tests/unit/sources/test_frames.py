@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -20,6 +19,7 @@ import pytest
 from lakeport.errors import InputError, SourceError
 from lakeport.model import Batch
 from lakeport.sources.frames import frame_flushes
+from tests.unit.sources.file_batch import read_table
 
 ZONED = datetime(2024, 3, 4, 12, tzinfo=timezone(timedelta(hours=2)))
 
@@ -30,12 +30,6 @@ def load(tmp_path: Path, frame: Any, **settings: Any) -> Batch:
     (flush,) = frame_flushes(frame, "t", spool, **settings)
     assert flush.last
     return flush.batches[0]
-
-
-def read(batch: Batch) -> pa.Table:
-    reader = pickle.loads(pickle.dumps(batch.reader))
-    found = [b for split in batch.splits for b in reader.read(split)]
-    return pa.Table.from_batches(found, reader.schema)
 
 
 DATA = {"id": [1, 2, 3], "name": ["a", None, "ç"], "x": [0.5, None, 2.0]}
@@ -64,7 +58,7 @@ def frames(tmp_path: Path) -> dict[str, Any]:
 def test_every_kind_of_frame_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
     frame = frames(tmp_path)[kind]
     batch = load(tmp_path, frame)
-    assert read(batch).equals(pa.table(DATA))
+    assert read_table(batch).equals(pa.table(DATA))
     assert (batch.records, batch.output_ratio, batch.digest) == (3, 0.4, "")
     assert batch.bytes > 0
     assert batch.reader is not None
@@ -90,7 +84,7 @@ def test_big_frames_are_cut_into_splits(tmp_path: Path, library: Any) -> None:
     numbers = np.arange(300_000)
     batch = load(tmp_path, library.DataFrame({"a": numbers}), split_bytes=1 << 20)
     assert len(batch.splits) == 3
-    assert read(batch).column("a").to_numpy().tolist() == numbers.tolist()
+    assert read_table(batch).column("a").to_numpy().tolist() == numbers.tolist()
 
 
 def test_the_digest_does_not_depend_on_chunks(tmp_path: Path) -> None:
@@ -103,9 +97,9 @@ def test_the_digest_does_not_depend_on_chunks(tmp_path: Path) -> None:
 
 
 def test_nan_is_null_in_pandas_only(tmp_path: Path) -> None:
-    assert read(load(tmp_path, pd.DataFrame({"x": [np.nan, 1]})))["x"].null_count == 1
+    assert read_table(load(tmp_path, pd.DataFrame({"x": [np.nan, 1]})))["x"].null_count == 1
     for frame in (pl.DataFrame({"x": [float("nan"), 1]}), pa.table({"x": [float("nan"), 1]})):
-        column = read(load(tmp_path, frame))["x"]
+        column = read_table(load(tmp_path, frame))["x"]
         assert column.null_count == 0
         assert str(column[0]) == "nan"
 
@@ -125,7 +119,7 @@ def test_pandas_types(tmp_path: Path) -> None:
             1: [1, 2],
         }
     )
-    table = read(load(tmp_path, frame))
+    table = read_table(load(tmp_path, frame))
     assert table.to_pylist()[0] == {
         "big": 2**53 + 1,
         "flag": True,
@@ -145,9 +139,9 @@ def test_pandas_types(tmp_path: Path) -> None:
 
 def test_a_pandas_index_is_kept_if_it_has_a_name(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1, 2]}, index=["x", "y"])
-    assert read(load(tmp_path, frame)).column_names == ["a"]
+    assert read_table(load(tmp_path, frame)).column_names == ["a"]
     named = frame.rename_axis("key")
-    assert read(load(tmp_path, named)).to_pydict() == {"key": ["x", "y"], "a": [1, 2]}
+    assert read_table(load(tmp_path, named)).to_pydict() == {"key": ["x", "y"], "a": [1, 2]}
     with pytest.raises(SourceError, match="two columns with the name 'a'"):
         load(tmp_path, frame.rename_axis("a"))
 
@@ -192,7 +186,7 @@ def test_pandas_values_are_never_taken_for_others(
 
 def test_moments_of_several_zones_are_moments(tmp_path: Path) -> None:
     times = pd.Series([datetime(2024, 3, 4, 12, tzinfo=UTC), ZONED, pd.NaT], dtype=object)
-    found = read(load(tmp_path, pd.DataFrame({"a": times})))["a"]
+    found = read_table(load(tmp_path, pd.DataFrame({"a": times})))["a"]
     assert found.type == pa.timestamp("us", "UTC")
     assert found.to_pylist() == [datetime(2024, 3, 4, 12, tzinfo=UTC), ZONED, None]
 
@@ -200,7 +194,7 @@ def test_moments_of_several_zones_are_moments(tmp_path: Path) -> None:
 def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
     days = [date(2024, 3, 4), pd.NaT]
     frame = pd.DataFrame({"a": pd.Series(days, dtype=object), "l": [days, None]})
-    found = read(load(tmp_path, frame))
+    found = read_table(load(tmp_path, frame))
     assert found["a"].to_pylist() == [date(2024, 3, 4), None]
     assert found["l"].to_pylist() == [[date(2024, 3, 4), None], None]
 
@@ -208,13 +202,13 @@ def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
 def test_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:
     frame = pd.DataFrame({"t": pd.to_datetime(["2020-01-01T00:00:00.123456789"])})
     with pytest.raises(SourceError, match="column 't'"):
-        read(load(tmp_path, frame))
+        read_table(load(tmp_path, frame))
 
 
 def test_dictionaries_that_change_between_chunks(tmp_path: Path) -> None:
     parts = [pa.table({"a": pa.array([v]).dictionary_encode()}) for v in ("x", "y")]
     table = pa.concat_tables(parts)
-    assert read(load(tmp_path, table))["a"].to_pylist() == ["x", "y"]
+    assert read_table(load(tmp_path, table))["a"].to_pylist() == ["x", "y"]
 
 
 def test_polars_categories_become_text(tmp_path: Path) -> None:
@@ -225,7 +219,7 @@ def test_polars_categories_become_text(tmp_path: Path) -> None:
             "kinds": pl.Series([["x", None], None], dtype=pl.List(pl.Categorical)),
         }
     )
-    assert read(load(tmp_path, frame)).to_pylist() == [
+    assert read_table(load(tmp_path, frame)).to_pylist() == [
         {"kind": "x", "size": "S", "kinds": ["x", None]},
         {"kind": None, "size": "M", "kinds": None},
     ]
@@ -253,7 +247,7 @@ def test_empty_frames_keep_their_columns(tmp_path: Path) -> None:
     ):
         batch = load(tmp_path, frame)
         assert batch.records == 0
-        assert read(batch).schema == pa.schema([("a", pa.int64())])
+        assert read_table(batch).schema == pa.schema([("a", pa.int64())])
 
 
 def test_names_and_types_that_are_refused(tmp_path: Path) -> None:
@@ -268,4 +262,4 @@ def test_a_spool_that_a_task_can_not_see(tmp_path: Path) -> None:
     batch = load(tmp_path, pa.table({"a": [1]}))
     Path(batch.splits[0].uri).unlink()
     with pytest.raises(SourceError, match="spool_uri"):
-        read(batch)
+        read_table(batch)

@@ -22,7 +22,7 @@ import lakeport
 from lakeport.errors import BadRecords, MissingDependency, SchemaConflict, SourceError
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input import decompression
-from tests.unit.sources.file_batch import file_batch
+from tests.unit.sources.file_batch import file_batch, read_table
 from tests.unit.sources.landed import landed
 
 UTC = dt.UTC
@@ -181,13 +181,7 @@ def test_errors_are_null_and_told(tmp_path: Path) -> None:
         "column 'n' of file '0t.xlsx': 1 cell holds an error such as #N/A; they are null.",
         "column 'm' of file '0t.xlsx': 1 cell holds an error such as #N/A; they are null.",
     )
-    rows = [
-        row
-        for split in batch.splits
-        for part in batch.reader.read(split)
-        for row in part.to_pylist()
-    ]
-    assert rows == [{"n": 1, "m": None}, {"n": None, "m": 2}]
+    assert read_table(batch).to_pylist() == [{"n": 1, "m": None}, {"n": None, "m": 2}]
 
 
 def test_rows_and_columns_without_a_cell_are_left_out(tmp_path: Path) -> None:
@@ -419,9 +413,7 @@ CELLS = {
 
 def test_an_integer_that_a_double_is_may_stand_among_decimals(tmp_path: Path) -> None:
     batch = file_batch(tmp_path, book(["a"], [2**53 + 2], [1.5]), name="t.xlsx")
-    assert batch.reader is not None
-    (part,) = (part for split in batch.splits for part in batch.reader.read(split))
-    assert part.to_pylist() == [{"a": 9007199254740994.0}, {"a": 1.5}]
+    assert read_table(batch).to_pylist() == [{"a": 9007199254740994.0}, {"a": 1.5}]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -433,11 +425,5 @@ def test_cells_are_those_that_were_written(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         content = book([f"c{n}" for n in range(len(kinds))], *rows)
         batch = file_batch(Path(folder), content, name="t.xlsx")
-        assert batch.reader is not None
-        found = [
-            tuple(row.values())
-            for split in batch.splits
-            for part in batch.reader.read(split)
-            for row in part.to_pylist()
-        ]
+        found = [tuple(row.values()) for row in read_table(batch).to_pylist()]
     assert found == rows

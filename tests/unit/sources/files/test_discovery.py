@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import flushes_of, read_table
 
 
 @pytest.fixture
@@ -173,10 +173,7 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found("s3://bucket/in/z.csv")
     files = discover(["s3://bucket/in/"], storage_for=storage_for)
     (flush,) = flushes_of(files, "t", SpoolLocation(tmp_path))
-    batch = flush.batches[0]
-    assert batch.reader is not None
-    read = [b.to_pylist() for split in batch.splits for b in batch.reader.read(split)]
-    assert read == [[{"x": 1}], [{"x": 2}]]
+    assert read_table(flush.batches[0]).to_pylist() == [{"x": 1}, {"x": 2}]
     assert stream_name(["s3://bucket/in/"], files) == "in"
 
 

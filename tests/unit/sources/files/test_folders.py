@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import pickle
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from lakeport.errors import ConfigError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.files.discovery import discover
-from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import planned, read_table
 
 Row = dict[str, Any]
 
@@ -44,26 +42,18 @@ def write(root: Path, files: dict[str, list[Row]]) -> None:
 
 
 def batch_of(source: Path | str, **settings: Any) -> Batch:
-    files = discover([str(source)])
-    spool = Path(files[0].uri).parent / "_spool"
+    spool = Path(discover([str(source)])[0].uri).parent / "_spool"
     spool.mkdir(exist_ok=True)
-    (flush,) = flushes_of(files, "t", SpoolLocation(spool), **settings)
-    return flush.batches[0]
-
-
-def table_of(batch: Batch) -> pa.Table:
-    reader = pickle.loads(pickle.dumps(batch.reader))
-    found = [b for split in batch.splits for b in reader.read(split)]
-    return pa.Table.from_batches(found, reader.schema)
+    return planned(Path(source), spool, **settings)
 
 
 def rows(source: Path | str, **settings: Any) -> list[Row]:
-    return table_of(batch_of(source, **settings)).to_pylist()  # type: ignore[no-any-return]
+    return read_table(batch_of(source, **settings)).to_pylist()  # type: ignore[no-any-return]
 
 
 def typed(root: Path, *values: str, **settings: Any) -> tuple[str, list[Any]]:
     write(root, {f"k={value}/1.csv": [{"a": 1}] for value in values})
-    column = table_of(batch_of(root, **settings)).column("k")
+    column = read_table(batch_of(root, **settings)).column("k")
     return str(column.type), sorted(column.to_pylist(), key=str)
 
 
@@ -84,7 +74,7 @@ def test_folders_are_columns_behind_the_files_own(tmp_path: Path, suffix: str) -
     batch = batch_of(tmp_path, split_bytes=1)
     assert batch.reader is not None
     assert [batch.reader.scan(split).rows for split in batch.splits][-1] == 1
-    assert table_of(batch).to_pylist() == expected
+    assert read_table(batch).to_pylist() == expected
 
 
 def test_what_is_no_column(tmp_path: Path) -> None:
@@ -171,7 +161,7 @@ def test_a_folder_that_does_not_fit_the_files_column(tmp_path: Path) -> None:
     columns = {"n": pa.array([1], pa.int8()), "l": pa.array([[1]]), "f": pa.array([1.5], "float32")}
     (tmp_path / "f=1.5").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "f=1.5" / "x.parquet")
-    assert str(table_of(batch_of(tmp_path)).schema.field("f").type) == "float"
+    assert str(read_table(batch_of(tmp_path)).schema.field("f").type) == "float"
     for folder in ("n=1000", "n=x", "l=1", "f=y"):
         path = tmp_path / "other" / folder / "x.parquet"
         path.parent.mkdir(parents=True)

@@ -21,12 +21,10 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import decompression
 from lakeport.sources.input.decompression import DEFAULT_LIMITS, ExpansionGuard, UnpackLimits
-from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import avro as blocks
-from tests.unit.sources.file_batch import file_batch, flushes_of
+from tests.unit.sources.file_batch import file_batch, planned, read_table
 from tests.unit.sources.landed import landed
 
 UTC = dt.UTC
@@ -180,11 +178,9 @@ def test_codecs_and_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code
     content = avro({"n": "long", "s": "string"}, rows, codec=plain, sync_interval=500)
     path = tmp_path / "t.avro"
     path.write_bytes(with_zstandard(content) if codec == "zstandard" else content)
-    source = flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path), split_bytes=3000)
-    ((batch,),) = (flush.batches for flush in source)
-    assert batch.reader is not None and len(batch.splits) > 3
-    found = [row for s in batch.splits for part in batch.reader.read(s) for row in part.to_pylist()]
-    assert found == rows
+    batch = planned(path, split_bytes=3000)
+    assert len(batch.splits) > 3
+    assert read_table(batch).to_pylist() == rows
 
 
 @given(st.binary(max_size=400), st.integers(1, 60), st.integers(1, 40))
@@ -229,18 +225,6 @@ def test_values_are_those_that_were_written(data: st.DataObject) -> None:
         file.flush()
         parts = blocks.read_batches(Split(file.name, 0, 1), DEFAULT_LIMITS)
         assert [row for part in parts for row in part.to_pylist()] == rows
-
-
-def test_folders_and_files_of_different_columns(tmp_path: Path) -> None:
-    for day, fields in ((1, {"n": "int"}), (2, {"n": "long", "x": "string"})):
-        folder = tmp_path / "in" / f"day={day}"
-        folder.mkdir(parents=True)
-        (folder / "a.avro").write_bytes(avro(fields, [{"n": day, "x": "y"}]))
-    rows = landed(tmp_path / "in", tmp_path / "lake").to_pylist()
-    assert sorted(rows, key=lambda row: row["n"]) == [
-        {"n": 1, "x": None, "day": 1},
-        {"n": 2, "x": "y", "day": 2},
-    ]
 
 
 def test_zero_rows_keep_their_columns(tmp_path: Path) -> None:
@@ -353,11 +337,7 @@ def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
     for place in range(0, len(good), 11):
         path.write_bytes(good[:place] + struct.pack("B", good[place] ^ 0x55) + good[place + 1 :])
         try:
-            for flush in flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path)):
-                for batch in flush.batches:
-                    for split in batch.splits:
-                        assert batch.reader is not None
-                        list(batch.reader.read(split))
+            read_table(planned(path))
         except SourceError:
             refused += 1
     assert refused

@@ -6,7 +6,6 @@ import io
 import uuid
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -14,11 +13,9 @@ import pytest
 import zstandard
 
 import lakeport
-from lakeport.errors import SchemaConflict, SourceError
-from lakeport.sources.files.discovery import discover
+from lakeport.errors import SourceError
 from lakeport.sources.input import decompression
-from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import planned, read_table
 from tests.unit.sources.landed import landed
 
 TABLE = pa.table({"id": pa.array([1, 2, None]), "name": ["a", None, "c"]})
@@ -96,39 +93,12 @@ def test_suffixes(tmp_path: Path, suffix: str) -> None:
     assert landed(tmp_path / f"t.{suffix}", tmp_path / "lake") == TABLE
 
 
-def test_several_files_are_put_together(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    for name, table in {
-        "day=1/a.arrow": pa.table({"n": pa.array([1], pa.int16())}),
-        "day=2/b.feather": pa.table({"n": pa.array([2**40]), "x": ["y"]}),
-        "day=2/c.arrow": pa.table({"n": pa.array([], pa.int64())}),
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(ipc(table, "stream" if name[-5] == "b" else "file"))
-    assert sorted(landed(folder, tmp_path / "lake").to_pylist(), key=lambda r: r["n"]) == [
-        {"n": 1, "x": None, "day": 1},
-        {"n": 2**40, "x": "y", "day": 2},
-    ]
-    (folder / "d.arrow").write_bytes(ipc(pa.table({"n": ["text"]}), "file"))
-    with pytest.raises(SchemaConflict, match=r"'n' is string in file 'd.arrow'"):
-        lakeport.land(folder, tmp_path / "lake2")
-
-
 def test_batches_are_split(tmp_path: Path) -> None:
     table = pa.table({"n": range(1000)})
     (tmp_path / "t.arrow").write_bytes(ipc(table, "file", 10))
-    source = flushes_of(
-        discover([str(tmp_path / "t.arrow")]),
-        "t",
-        SpoolLocation(tmp_path),
-        split_bytes=2000,
-    )
-    ((batch,),) = (flush.batches for flush in source)
+    batch = planned(tmp_path / "t.arrow", split_bytes=2000)
     assert batch.reader is not None and len(batch.splits) > 3
-    found = [
-        n for s in batch.splits for rows in batch.reader.read(s) for n in rows["n"].to_pylist()
-    ]
-    assert found == list(range(1000))
+    assert read_table(batch) == table
     assert sum(batch.reader.scan(split).rows for split in batch.splits) == 1000
 
 
@@ -167,13 +137,6 @@ def test_broken_files_are_refused(tmp_path: Path, content: bytes, message: str) 
         lakeport.land(tmp_path / "t.arrow", tmp_path / "lake")
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    (tmp_path / "t.arrow").write_bytes(ipc(table, "file"))
-    with pytest.raises(SourceError, match="has 2 columns with the name 'a'"):
-        lakeport.land(tmp_path / "t.arrow", tmp_path / "lake")
-
-
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     data = ipc(pa.table({"s": ["abcdefghi"]}), "file").replace(b"abcdefghi", b"abcd\xfffghi")
     (tmp_path / "t.arrow").write_bytes(data)
@@ -185,13 +148,9 @@ def test_what_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(decompression, "_FLOOR", 1 << 16)
     table = pa.table({"n": pa.array([0] * (1 << 20))})
     (tmp_path / "t.arrow").write_bytes(ipc(table, "file", compression="zstd"))
-    files = discover([str(tmp_path / "t.arrow")])
-    ((batch,),) = (
-        f.batches for f in flushes_of(files, "t", SpoolLocation(tmp_path), max_unpack_ratio=10)
-    )
-    assert batch.reader is not None
+    batch = planned(tmp_path / "t.arrow", max_unpack_ratio=10)
     with pytest.raises(SourceError, match="more than 10 times its size"):
-        list(batch.reader.read(batch.splits[0]))
+        read_table(batch)
 
 
 def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
@@ -202,11 +161,7 @@ def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
     for place in range(0, len(good), 7):
         path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
         try:
-            source: Any = flushes_of(discover([str(path)]), "t", SpoolLocation(tmp_path))
-            for flush in source:
-                for batch in flush.batches:
-                    for split in batch.splits:
-                        list(batch.reader.read(split))
-        except (SourceError, lakeport.errors.InputError):
+            read_table(planned(path))
+        except lakeport.errors.InputError:
             refused += 1
     assert refused

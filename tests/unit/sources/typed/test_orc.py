@@ -13,10 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import MissingDependency, SourceError
-from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
-from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import planned, read_table
 from tests.unit.sources.landed import landed
 
 MOMENTS = [dt.datetime(1969, 12, 31, 23, 59, 59, 500000), None, dt.datetime(2024, 1, 1, 2, 3, 4, 5)]
@@ -44,17 +41,6 @@ def as_orc(table: pa.Table, **options: Any) -> bytes:
     return target.getvalue()
 
 
-def planned(path: Path, **options: Any) -> Batch:
-    source = flushes_of(discover([str(path)]), "t", SpoolLocation(path.parent), **options)
-    ((batch,),) = (flush.batches for flush in source)
-    return batch
-
-
-def rows_of(batch: Batch) -> list[pa.RecordBatch]:
-    assert batch.reader is not None
-    return [rows for split in batch.splits for rows in batch.reader.read(split)]
-
-
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
 def test_types_and_values(tmp_path: Path, compression: str) -> None:
     (tmp_path / "t.orc").write_bytes(as_orc(TABLE, compression=compression))
@@ -65,16 +51,6 @@ def test_types_and_values(tmp_path: Path, compression: str) -> None:
         assert table.to_pydict() == expected
 
 
-def test_folders_are_columns(tmp_path: Path) -> None:
-    for day in (1, 2):
-        folder = tmp_path / "in" / f"day={day}"
-        folder.mkdir(parents=True)
-        (folder / "a.orc").write_bytes(as_orc(pa.table({"n": [day * 10]})))
-    rows = landed(tmp_path / "in", tmp_path / "lake").to_pylist()
-    assert sorted(rows, key=lambda row: row["n"]) == [{"n": 10, "day": 1}, {"n": 20, "day": 2}]
-    assert landed(tmp_path / "in", tmp_path / "off", partition_columns="off").column_names == ["n"]
-
-
 def test_stripes_are_split(tmp_path: Path) -> None:
     table = pa.table({"n": range(200_000), "s": [str(n * 7919) for n in range(200_000)]})
     path = tmp_path / "t.orc"
@@ -82,7 +58,7 @@ def test_stripes_are_split(tmp_path: Path) -> None:
     assert orc.ORCFile(path).nstripes > 2
     batch = planned(path, split_bytes=1 << 16)
     assert len(batch.splits) > 2 and batch.records == 200_000
-    assert pa.Table.from_batches(rows_of(batch)) == table
+    assert read_table(batch) == table
 
 
 def test_zero_rows_keep_their_columns(tmp_path: Path) -> None:
@@ -143,4 +119,4 @@ def test_times_are_refused_that_this_arrow_wraps(
     batch = planned(tmp_path / "t.orc")
     monkeypatch.setattr(pa, "__version__", "24.0.0")  # here: a task may run in another process
     with pytest.raises(MissingDependency, match=r"pyarrow 24\.0\.0 reads those of ORC"):
-        rows_of(batch)
+        read_table(batch)

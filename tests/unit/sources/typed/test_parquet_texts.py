@@ -11,12 +11,9 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch
-from lakeport.sources.files.discovery import discover
-from lakeport.sources.input.decompression import UnpackLimits
-from lakeport.sources.spool import SpoolLocation
 from lakeport.sources.typed import parquet as parquet_texts
 from lakeport.sources.typed.parquet import find_repeating_columns
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import planned
 
 LONG = 1 << 20
 
@@ -25,14 +22,6 @@ def repeated(length: int, rows: int) -> pa.Array:
     """One text in every row."""
     indices = pa.array([0] * rows, pa.int32())
     return pa.DictionaryArray.from_arrays(indices, pa.array(["x" * length]))
-
-
-def planned(path: Path, limits: UnpackLimits) -> Batch:
-    source = flushes_of(
-        discover([str(path)]), "t", SpoolLocation(path.parent), max_unpack_ratio=limits.ratio
-    )
-    (flush,) = source
-    return flush.batches[0]
 
 
 def pieces(batch: Batch) -> list[pa.RecordBatch]:
@@ -49,7 +38,7 @@ def test_a_bomb_of_one_text_is_refused(tmp_path: Path, within: str, typed: bool)
         column = pa.ListArray.from_arrays(range((1 << 16) + 1), column)
     pq.write_table(pa.table({"a": column}), path, compression="zstd", store_schema=typed)
     assert path.stat().st_size < 8192  # and 64 GiB in one batch of Arrow's
-    batch = planned(path, UnpackLimits())
+    batch = planned(path)
     before = pa.total_allocated_bytes()
     with pytest.raises(SourceError, match=r"bomb\.parquet unpacks to more than 500 times") as told:
         for split in batch.splits:
@@ -79,7 +68,7 @@ def test_repeated_texts_come_in_pieces_and_unchanged(
     pq.write_table(table, path, compression="zstd", store_schema=False)
     metadata = pq.ParquetFile(path).metadata
     assert len(find_repeating_columns(metadata, [0])) == 6
-    found = pieces(planned(path, UnpackLimits(0, 0)))
+    found = pieces(planned(path, max_unpack_ratio=0))
     assert len(found) > 300 and max(piece.nbytes for piece in found) < 1 << 18
     assert pa.Table.from_batches(found).to_pylist() == table.to_pylist()
 
@@ -101,4 +90,4 @@ def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path, columns: st
     assert changes == 1
     path.write_bytes(data)
     with pytest.raises(SourceError, match=r"t\.parquet' can't be read as Parquet: .*histogram"):
-        pieces(planned(path, UnpackLimits()))
+        pieces(planned(path))

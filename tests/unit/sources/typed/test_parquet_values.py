@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.frames import frame_flushes
-from lakeport.sources.spool import SpoolLocation
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import planned, read_table
 
 MARKS = [datetime(2001, 2, 3, 4, 5, 6, n) for n in range(1, 9)]  # found in the file by their bytes
 EPOCH_DAY = 2_440_588  # Julian day number of 1970-01-01
@@ -51,11 +49,7 @@ def write(path: Path, column: pa.Array, *values: bytes) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    (flush,) = flushes_of(discover([str(path)]), "t", SpoolLocation(path.parent))
-    batch = flush.batches[0]
-    assert batch.reader is not None
-    found = [b for split in batch.splits for b in batch.reader.read(split)]
-    return pa.Table.from_batches(found, batch.reader.schema).to_pylist()
+    return read_table(planned(path)).to_pylist()
 
 
 FAR = [
