@@ -331,7 +331,7 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def _match_rule(links: list[str], error: BaseException) -> LakeportError:
-    """Return the error of the first rule that matches, else a SparkFailure with the reason.
+    """Return the error of the first rule that matches a link, else one with the reason.
 
     Args:
         links: `class name: message` of the Java exception and its causes; empty without one.

@@ -177,11 +177,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def check_output_path(path: Path) -> None:
-    """Check that a file can be written to a path.
-
-    Raises:
-        ConfigError: the path is a folder, or its folder does not exist.
-    """
+    """Raise ConfigError if a path is a folder, or its folder does not exist."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file, such as page.html.")
     if not path.absolute().parent.is_dir():
@@ -189,11 +185,7 @@ def check_output_path(path: Path) -> None:
 
 
 def write_output(text: str, path: Path) -> None:
-    """Write a text to a file that a user named, whole or not at all.
-
-    Raises:
-        ConfigError: it can't be written there.
-    """
+    """Write a text to a file, whole or not at all; raise ConfigError if it can't be written."""
     check_output_path(path)
     try:
         replace_file(path, text.encode())

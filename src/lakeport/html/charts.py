@@ -56,7 +56,7 @@ def draw_line(
     height: int = 170,
     class_: str = "rows",
 ) -> Markup:
-    """Draw a line through points, with the area below it.
+    """Draw a line through points, with the area below it, on a grid that begins at zero.
 
     Args:
         points: x and y, from left to right.
@@ -146,7 +146,7 @@ def draw_growth(
     format_value: Callable[[float], str] = format_count,
     height: int = 170,
 ) -> Markup:
-    """Draw a value by version as a stepped line, such as rows.
+    """Draw a value by version, such as rows, as a stepped line; a sentence if none is known.
 
     Args:
         versions: oldest first.
@@ -237,7 +237,7 @@ def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
 
 
 def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
-    """Draw the number of files by size in bytes, with a band that marks good sizes.
+    """Draw the number of files by size in bytes, with a band of good sizes; a sentence for none.
 
     Args:
         small: below this a file counts as small.

@@ -65,7 +65,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:
-    """Parse a run's report; return None if it is no report.
+    """Parse a run's report, whose missing keys get defaults; return None if it is no report.
 
     Args:
         report: as `LandingReport.to_dict` gives it.

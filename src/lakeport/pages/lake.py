@@ -360,7 +360,7 @@ def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
 
 
 def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
-    """Draw good and failed runs for each of the last 14 days."""
+    """Draw good and failed runs for each of the last 14 days; empty if there are none."""
     found = {day: {"good": good, "bad": failed} for day, good, failed, _ in by_day}
     if not found:
         return Markup("")

@@ -407,7 +407,7 @@ class _SiteRoutes:
             )
 
     def _show_error(self, path: str, error: LakeportError) -> Response:
-        """Answer with an error in the command line's words, secrets masked."""
+        """Answer with an error's message and hint, secrets masked, and the status of its type."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         failure = Failure.of(error).scrubbed(self._secrets)
         said = [failure.message]

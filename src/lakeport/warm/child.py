@@ -104,11 +104,11 @@ class CommandLine:
         return f"{self.program} {verb}".strip()
 
 
-def run_command(command: CommandLine, door: Mapping[str, Any], parent: int) -> NoReturn:
+def run_command(command: CommandLine, lease: Mapping[str, Any], parent: int) -> NoReturn:
     """Run the command in this process, and exit with its code.
 
     Args:
-        door: the keyword arguments of `lease.set_lease`, by which the run enters Spark's JVM.
+        lease: the keyword arguments of `set_lease`, by which the run enters Spark's JVM.
         parent: the process that forked this one, with the signals of `PASSED_ON` blocked.
     """
     code = _FAILED_CODE
@@ -118,9 +118,9 @@ def run_command(command: CommandLine, door: Mapping[str, Any], parent: int) -> N
         _open_streams(command)
         _enter_environment(command)
         from lakeport.cli import app  # as late as a run: a session starts without them
-        from lakeport.engine.spark import lease
+        from lakeport.engine.spark.lease import set_lease
 
-        lease.set_lease(**door)
+        set_lease(**lease)
         code = app.start(command.program, command.arguments)
     except KeyboardInterrupt:
         code = _INTERRUPTED_CODE

@@ -4,10 +4,10 @@
 client ─▶ run ······· its turn ◀─
        ─▶ arguments, environment, streams ─▶ fork, which is the run ─▶ exit code
        ─▶ signal, or its end ──────────────▶ the run's process
-keeper ─▶ the next run's door into the JVM ─▶ that run
+Spark's process ─▶ lease: the port and secret of the JVM for the next run ─▶ that run
 ```
 The serving process has a single thread and has imported all modules; it touches neither Spark nor
-data. A second process, the keeper, has Spark. Both end together.
+data. A second process has Spark. Both end together.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ def serve() -> None:
     os.set_inheritable(LISTENER, False)
     here, there = (Channel(end) for end in socket.socketpair(type=socket.SOCK_SEQPACKET))
     parent = os.getpid()
-    keeper = os.fork()
-    if not keeper:
+    spark_process = os.fork()
+    if not spark_process:
         here.close()
         listener.close()
-        _keep_spark(there, settings["memory"], parent)
+        _run_spark(there, settings["memory"], parent)
     there.close()
     WarmSession(settings, listener, here).serve()
     here.close()
     end = time.monotonic() + _END_SECONDS
     with suppress(ChildProcessError):
-        while time.monotonic() < end and os.waitpid(keeper, os.WNOHANG)[0] == 0:
+        while time.monotonic() < end and os.waitpid(spark_process, os.WNOHANG)[0] == 0:
             time.sleep(0.02)
 
 
@@ -88,14 +88,14 @@ class WarmSession:
     Args:
         settings: the path of its socket, what its clients have to share with it, its limits.
         listener: the socket.
-        keeper: channel to the process that keeps Spark.
+        spark: channel to the process that has Spark.
     """
 
-    def __init__(self, settings: dict[str, Any], listener: socket.socket, keeper: Channel) -> None:
+    def __init__(self, settings: dict[str, Any], listener: socket.socket, spark: Channel) -> None:
         self._settings = settings
         self._listener = listener
-        self._keeper = keeper
-        self._door: dict[str, Any] = {}  # of the next run; empty until it is open
+        self._spark = spark
+        self._lease: dict[str, Any] = {}  # of the next run; empty until there is one
         self._waiting: list[Channel] = []
         self._run: Channel | None = None
         self._process = 0
@@ -118,7 +118,7 @@ class WarmSession:
             signal.signal(number, self._on_signal)
         self._watch(self._listener, self._accept_client)
         self._watch(self._woken, self._collect_runs)
-        self._watch(self._keeper, self._take_door)
+        self._watch(self._spark, self._take_lease)
         while not self._ending or self._run is not None:
             ready = self._selector.select(self._seconds_to_wait())
             for event, _ in ready:
@@ -158,13 +158,13 @@ class WarmSession:
             while self._waiting:
                 self._close_channel(self._waiting.pop())
 
-    def _take_door(self) -> None:
-        """Take the keeper's door and begin the next run; end the session if Spark has ended."""
-        self._door, _ = self._keeper.receive()
-        if self._door:
+    def _take_lease(self) -> None:
+        """Take a lease of Spark and begin the next run; end the session if Spark has ended."""
+        self._lease, _ = self._spark.receive()
+        if self._lease:
             self._begin_next_run()
         else:
-            self._selector.unregister(self._keeper)
+            self._selector.unregister(self._spark)
             self._end()  # a run that has lost Spark says so itself
 
     def _accept_client(self) -> None:
@@ -219,8 +219,8 @@ class WarmSession:
         }
 
     def _begin_next_run(self) -> None:
-        """Begin the next run, if a client waits, a door is open and no run is in progress."""
-        while self._door and self._run is None and self._waiting:
+        """Begin the next run, if a client waits, a lease is there and no run is in progress."""
+        while self._lease and self._run is None and self._waiting:
             channel = self._waiting.pop(0)
             files: Sequence[int] = ()
             try:
@@ -247,7 +247,7 @@ class WarmSession:
                     os.close(other.fd)
                 self._selector.close()
                 self._wake.close()
-                run_command(command, self._door, parent)
+                run_command(command, self._lease, parent)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._run, self._process, self._command = channel, process, command.title
@@ -272,15 +272,15 @@ class WarmSession:
                     self._finish_run(os.waitstatus_to_exitcode(found[1]))
 
     def _finish_run(self, code: int) -> None:
-        """Send the client its run's exit code or signal, and ask the keeper for the next door."""
+        """Send the client its run's exit code or signal, and ask Spark's process for a lease."""
         assert self._run is not None
         with suppress(OSError):
             self._run.send({"exit": code} if code >= 0 else {"killed": -code})
         self._close_channel(self._run)
-        self._run, self._process, self._door = None, 0, {}
+        self._run, self._process, self._lease = None, 0, {}
         self._last = time.monotonic()
         with suppress(OSError):
-            self._keeper.send({"ended": True})
+            self._spark.send({"ended": True})
 
 
 def _preload_modules() -> Iterator[bool]:
@@ -299,8 +299,8 @@ def _preload_modules() -> Iterator[bool]:
     gc.freeze()
 
 
-def _keep_spark(server: Channel, memory: str, parent: int) -> NoReturn:
-    """Keep Spark, and open a door into its JVM for one run after the other; exit with the session.
+def _run_spark(server: Channel, memory: str, parent: int) -> NoReturn:
+    """Start Spark, and send the server a lease of it for one run after the other; then exit.
 
     A run that leaves something behind, such as a call that hangs, ends the session.
     """
@@ -320,14 +320,14 @@ def _keep_spark(server: Channel, memory: str, parent: int) -> NoReturn:
 
         driver = DriverSession(SessionRequest(jars.with_cached_needs(()), settings))
         context: Any = driver.context
-        gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
+        open_gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
         driver.warm_up_workers()
         going_on = True
         while going_on:
-            door = gateway(context._jsc.sc())
+            gateway = open_gateway(context._jsc.sc())
             needs = sorted(driver.needs)
-            server.send({"port": door.port(), "secret": door.secret(), "needs": needs})
-            going_on = _await_run_end(server, driver) and door.close(_CALLS_MS)
+            server.send({"port": gateway.port(), "secret": gateway.secret(), "needs": needs})
+            going_on = _await_run_end(server, driver) and gateway.close(_CALLS_MS)
     except Exception as error:
         sys.stderr.write(f"{getattr(error, 'message', error)}\n")  # its log
     finally:

@@ -38,9 +38,9 @@ def test_a_run_that_cannot_be_forked_leaves_nothing_behind(monkeypatch: pytest.M
         raise BlockingIOError("too many processes")
 
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    listener, keeper = socket.socketpair()
-    one = session.WarmSession({}, listener, Channel(keeper))
-    one._door = {"port": 1}
+    listener, spark = socket.socketpair()
+    one = session.WarmSession({}, listener, Channel(spark))
+    one._lease = {"port": 1}
     one._waiting.append(Channel(theirs))
     client, sent = Channel(ours), CommandLine.of_this_process("lakeport", ["land"]).serialise()
     client.send({}, sent)
@@ -52,5 +52,5 @@ def test_a_run_that_cannot_be_forked_leaves_nothing_behind(monkeypatch: pytest.M
     assert client.receive()[0] == {"turn": True} and client.receive()[0] == {}
     for file in sent:
         os.close(file)
-    for each in (ours, listener, keeper, one._wake, one._woken, one._selector):
+    for each in (ours, listener, spark, one._wake, one._woken, one._selector):
         each.close()

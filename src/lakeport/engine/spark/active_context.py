@@ -43,12 +43,9 @@ _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
 def find_context() -> SparkContext | None:
-    """Return the Spark context that runs in this process, or None. Does not import pyspark.
+    """Return this process's running Spark context, or None; raise ConfigError for Spark Connect.
 
-    A forked process ignores its parent's context.
-
-    Raises:
-        ConfigError: the process is a Spark Connect client.
+    A forked process ignores its parent's context. This does not import pyspark.
     """
     if "pyspark.sql.connect.session" in sys.modules:
         connect = sys.modules["pyspark.sql.connect.session"].SparkSession
@@ -89,10 +86,9 @@ def _drop_parents_context(context: SparkContext) -> bool:
 
 
 def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
-    """Check that a running session has the classes and settings of `needs`, keys of `jars.JARS`.
+    """Raise ConfigError if a running session lacks classes or settings of `needs`, keys of `JARS`.
 
-    Raises:
-        ConfigError: it lacks some; the hint has the settings to build it with.
+    The hint has the settings to build it with.
     """
     wanted: dict[str, str] = {}
     lacking: list[str] = []

@@ -134,7 +134,7 @@ class SparkEngine(Engine):
         root: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> DeltaSession:
-        """Return a session that reaches the Delta tables of a store; waits for Spark.
+        """Configure a store and label this thread's jobs; return a session for its Delta tables.
 
         Args:
             step: its purpose in words, which labels the jobs of this thread.
@@ -231,7 +231,7 @@ class SparkEngine(Engine):
 
 
 def _is_custom_hook(key: str, value: str) -> bool:
-    """Whether a Spark setting names a log store, catalog or other part of commits not by Delta.
+    """Whether a setting names a log store, catalog or part of commits that is not Delta's own.
 
     >>> _is_custom_hook("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     True

@@ -268,7 +268,7 @@ def run_frame(
 
 @contextmanager
 def shared_folder(session: DriverSession) -> Iterator[str]:
-    """Yield the path of a folder that the tasks of one job share; empty without a shared disk."""
+    """Make a folder that a job's tasks share, for the body; yield its path, empty on a cluster."""
     place = session.job_folder()
     folder = "" if place is None else tempfile.mkdtemp(dir=place)
     try:

@@ -130,7 +130,7 @@ class DriverSession:
 
     @classmethod
     def acquire(cls, request: SessionRequest, user: object = None) -> DriverSession:
-        """Return this process's session if it suits a request, else the active or a new one.
+        """Return this process's session if it suits a request, else a new one; may wait for loads.
 
         A process has one JVM. If its session does not suit, and loads use it, this waits for them.
 
@@ -192,7 +192,7 @@ class DriverSession:
             self._changed.wait(_POLL_SECONDS)
 
     def begin(self) -> None:
-        """Begin the start of Spark in the background, once; never waits.
+        """Start Spark in the background, or adopt the active session, once; never waits.
 
         Raises:
             LakeportError: as for `acquire`.
@@ -214,7 +214,7 @@ class DriverSession:
 
     @property
     def context(self) -> SparkContext:
-        """The Spark context; waits for its start.
+        """The Spark context; waits for its start, and raises the error of a failed one.
 
         Raises:
             MissingDependency: there is no Java, or a jar can't be downloaded.
@@ -326,7 +326,7 @@ class DriverSession:
             ).start()
 
     def job_folder(self) -> Path | None:
-        """Return the folder that driver and tasks share for files; None on a cluster."""
+        """Make a folder that driver and tasks share for files; return it, None on a cluster."""
         if not self.is_local:
             return None
         self.start_up.wait()
@@ -410,7 +410,7 @@ class DriverSession:
         self.start_up.set()
 
     def _start_spark(self) -> None:
-        """Start the JVM and the context; body of the background thread."""
+        """Start the JVM and the context, or record the error; body of the background thread."""
         active_context.silence_lost_calls()
         try:
             context = self._open_context()
@@ -424,7 +424,7 @@ class DriverSession:
             self.start_up.set()
 
     def _open_context(self) -> SparkContext:
-        """Open the launch or the lease; return its context."""
+        """Open the launch or the lease; return its context, and record the jars that it has."""
         launch = self._launch
         assert launch is not None
         context = launch.open()

@@ -112,11 +112,7 @@ def session_settings(
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Check that the user's Spark settings hold no secrets and no foreign keys.
-
-    Raises:
-        ConfigError: a key looks like a secret, or is not Spark's.
-    """
+    """Raise ConfigError if a key of the user's settings looks like a secret, or is not Spark's."""
     for key in settings:
         if is_secret_name(key):
             raise ConfigError(
@@ -160,7 +156,7 @@ def local_cores(master: str) -> int:
 
 
 def task_attempts(settings: Mapping[str, str]) -> int:
-    """Return how often Spark tries a task before its job fails."""
+    """Return how often Spark tries a task: by default once on this machine, else four times."""
     match = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\s*\])?", settings["spark.master"])
     if match is not None:
         return int(match[1] or 1)
@@ -168,10 +164,7 @@ def task_attempts(settings: Mapping[str, str]) -> int:
 
 
 def heap_mb(settings: Mapping[str, str]) -> int:
-    """Return the driver's largest heap in MiB, by `spark.driver.memory`; 1 GiB by default.
-
-    Raises:
-        ConfigError: it is not a size.
+    """Return the driver's largest heap in MiB; raise ConfigError if the setting is no size.
 
     >>> heap_mb({}), heap_mb({"spark.driver.memory": "2500m"})
     (1024, 2500)

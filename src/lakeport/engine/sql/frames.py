@@ -134,9 +134,10 @@ def estimate_bytes(frame: DataFrame) -> int:
 
 
 def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
-    """Return a frame with the types that tables store: text for char, varchar and void, and UTC.
+    """Return a frame with the types that tables store; raise SourceError if a column has none.
 
-    A `timestamp_ntz` becomes a timestamp in UTC, whatever the session's time zone.
+    Char, varchar and void become text. A `timestamp_ntz` becomes a timestamp in UTC, whatever the
+    session's time zone.
 
     Raises:
         SourceError: a column's type has no equivalent, it is a Spark Connect frame, or its session
@@ -242,10 +243,9 @@ def _void_expression(column: Column, type_: pa.DataType) -> Column:
 
 
 def frame_digest(frame: DataFrame) -> str:
-    """Return a SHA-256 in hex of a frame's schema and rows, whatever their order; runs its query.
+    """Return a SHA-256 of a frame's schema and rows in any order; raise SourceError for a map.
 
-    Raises:
-        SourceError: a column holds a map, which has no order to compute with.
+    It runs the frame's query. A map has no order to compute with.
     """
     from pyspark.sql import functions as f
 
@@ -264,7 +264,7 @@ def frame_digest(frame: DataFrame) -> str:
 
 
 def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
-    """Return a column cast to a type; `utc`: whether the session's time zone is UTC."""
+    """Return a column cast to a type, with times without a zone as UTC; the same if it fits."""
     from pyspark.sql import functions as f
 
     column = frame[quote_identifier(name)]

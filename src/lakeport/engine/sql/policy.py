@@ -125,13 +125,9 @@ def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) ->
 
 
 def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], ConfigError]) -> None:
-    """Check that a text is one expression on a row, which reads no table and no file.
+    """Raise ConfigError unless a text is one expression on a row, which reads no table or file.
 
-    Args:
-        refusal: returns the error for a text that Spark can't parse, given Spark's reason.
-
-    Raises:
-        ConfigError: the text is no such expression.
+    `refusal` returns the error for a text that Spark can't parse, given Spark's reason.
     """
     from pyspark.errors import ParseException
 

@@ -111,10 +111,9 @@ def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
 
 
 def parse_query(session: SparkSession, sql: str) -> Any:
-    """Parse one query; return its plan, which is not analysed.
+    """Parse one query to a plan that is not analysed; raise ConfigError if it is none.
 
-    Raises:
-        ConfigError: the text is empty, several queries, a command, or no Spark SQL.
+    Commands, several queries and empty text are none.
     """
     from pyspark.errors import ParseException
 

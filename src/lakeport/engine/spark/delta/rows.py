@@ -222,14 +222,9 @@ def _translate_rule_errors() -> Iterator[None]:
 
 
 def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
-    """Check that no text in a partition column is the folder name by which Spark writes null.
+    """Raise InputError if a text in a partition column is the folder name that Spark has for null.
 
-    Args:
-        of_table: whether the rows are the table's, which a change of other rows may rewrite.
-
-    Raises:
-        InputError: a row of the batch has such a text.
-        DestinationError: a row of the table has one.
+    For rows of the table, which a change of other rows may rewrite, raise DestinationError.
     """
     texts = {name for name, type_ in rows.dtypes if type_ == "string"}
     for name in columns:

@@ -77,26 +77,16 @@ class DeltaSession:
     def check_files(
         self, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
     ) -> None:
-        """Check that a Delta table's log, and its files at a version, lie in its folder.
+        """Raise SourceError if a log, or a file at a version, lies outside folder and `roots`.
 
-        The files are those that Delta itself reads from the log.
-
-        Args:
-            folder: the table's key; empty for the storage's root.
-            roots: further folders that absolute paths may lie in.
-
-        Raises:
-            SourceError: a file lies outside.
+        The files are those that Delta itself reads from the log. The folder is the table's key,
+        empty for the storage's root.
         """
         check_log(storage, folder, roots)
         self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
 
     def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return table properties with the spelling of names that Delta has.
-
-        Raises:
-            ConfigError: Delta has no such property, or does not allow the value.
-        """
+        """Return properties with Delta's spelling; raise ConfigError for a bad name or value."""
         ensure_active(self.spark)
         maker = java_class(self.spark._jvm, "org.apache.spark.api.python.PythonUtils")
         configs = getattr(java_class(self.spark._jvm, f"{_CLASSES}.DeltaConfigs$"), "MODULE$")
@@ -205,7 +195,7 @@ class DeltaSession:
         return sorted(str(row[0]) for row in found) if dry_run else []
 
     def retention_hours(self, uri: str) -> int:
-        """Return for how many hours a table keeps removed files, by its properties."""
+        """Return the hours for which a table keeps removed files, by its properties."""
         with translate_errors(self.secrets):
             logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
             milliseconds = logs.tombstoneRetentionMillis(self._latest_snapshot(uri).metadata())
@@ -267,12 +257,9 @@ class Snapshot:
             self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
 
     def check_files(self, roots: Sequence[str] = ()) -> None:
-        """Check that all files lie in the table's folder or in `roots`, by a Spark job.
+        """Raise SourceError if a file lies outside the table's folder and `roots`; by a Spark job.
 
         Only paths that look odd come to this process.
-
-        Raises:
-            SourceError: a file lies outside.
         """
         from pyspark.sql import DataFrame
 

@@ -92,7 +92,7 @@ class DeltaTransaction:
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
     def commit_actions(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit, also after blind appends by others; return the new version.
+        """Commit, also after blind appends by others; return the new version, or raise a conflict.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
@@ -135,9 +135,9 @@ def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkS
 
 
 def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractContextManager[None]:
-    """Return a context manager that sets up the active session for a commit.
+    """Make a session with a commit's settings active in the body; the present one if it has them.
 
-    Its settings have Delta recognise its own commit after a lost answer, and add user metadata to
+    The settings have Delta recognise its own commit after a lost answer, and add user metadata to
     operations whose description has no field for it.
     """
     settings = dict(COMMIT_SETTINGS)

@@ -89,11 +89,7 @@ _ahead: Final[list[tuple[object, JvmProcess]]] = []
 
 
 def find_spark_home() -> Path:
-    """Return the folder of the pyspark package.
-
-    Raises:
-        MissingDependency: pyspark is not installed.
-    """
+    """Return the folder of the pyspark package; raise MissingDependency if it isn't installed."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise MissingDependency("pyspark is not installed", "`pip install lakeport` brings it.")
@@ -170,7 +166,7 @@ class JvmProcess:
         return join_jvm(struct.unpack(">i", content[:4])[0], content[8:].decode())
 
     def last_words(self) -> str:
-        """Return the last three lines of the JVM's log in one line, without stack traces."""
+        """Return the log's last three lines without stack traces, or that there is no log."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:

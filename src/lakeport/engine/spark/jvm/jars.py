@@ -86,10 +86,7 @@ JARS: Final = _read_lock_file()
 
 
 def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
-    """Return the jars of some needs, each once, in the order of the lock file.
-
-    Raises:
-        ConfigError: the lock file has no such need.
+    """Return the jars of some needs, each once; raise ConfigError if the lock file lacks a need.
 
     >>> [jar.artifact for jar in jars_for({"delta"})]
     ['delta-spark_4.2_2.13', 'delta-storage']
@@ -138,7 +135,7 @@ def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
 
 
 def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
-    """Download jars into a folder; those that are complete stay if a later one fails."""
+    """Download jars; raise MissingDependency if one fails, after which complete ones stay."""
     size = sum(jar.size for jar in jars)
     address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
     with (
@@ -172,14 +169,11 @@ def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[],
 
 
 def _download(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
-    """Yield the blocks of a jar from a Maven repository.
+    """Yield the blocks of a jar from a Maven repository; raise MissingDependency if that fails.
 
     Args:
         address: URL of the repository.
         user: `user:password` for it; empty for none.
-
-    Raises:
-        MissingDependency: the download fails, or ends early.
     """
     from http.client import HTTPException
     from urllib.error import HTTPError

