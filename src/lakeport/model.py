@@ -96,7 +96,7 @@ class Reader(Protocol):
         """The columns that `read` yields, in order, with their types at the destination."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split as record batches.
+        """Yield the rows of a split as record batches; raise for the first bad record.
 
         Raises:
             BadRecords: a record breaks the schema (unless the reader skips them).

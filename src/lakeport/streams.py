@@ -146,7 +146,7 @@ def _start_landing(
     timing: Mapping[str, Any],
     observer: Observer | None,
 ) -> LandingStream:
-    """Start the query that lands a streaming frame; return a handle on it."""
+    """Start the query that lands a streaming frame; return its handle; after an error, stop it."""
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
     voided = void_marked(streaming)
     frame = normalise_frame(voided, name)
@@ -177,11 +177,7 @@ def _start_landing(
 
 
 def _check_settings(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
-    """Raise ConfigError for a missing checkpoint or table, and for settings not offered here.
-
-    Raises:
-        ConfigError: with the reason.
-    """
+    """Raise ConfigError for a missing checkpoint or table, and for settings not offered here."""
     if checkpoint is None or not os.fspath(checkpoint).strip():
         raise ConfigError(
             "a stream needs a checkpoint: without one, a restart lands everything again",
@@ -208,11 +204,7 @@ def _check_settings(config: DestinationConfig, checkpoint: str | os.PathLike[str
 
 
 def _trigger_arguments(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
-    """Return the arguments of Spark's `DataStreamWriter.trigger`; none for Spark's default.
-
-    Raises:
-        ConfigError: there is no such trigger.
-    """
+    """Return arguments of `DataStreamWriter.trigger`, none for Spark's default; or ConfigError."""
     if available_now:
         if trigger is not None:
             raise ConfigError(
@@ -238,11 +230,7 @@ def _trigger_arguments(trigger: str | float | None, available_now: bool) -> dict
 
 
 def _spark_context(given: object) -> SparkContext | None:
-    """Return the Spark context of a frame; None for a function, and for a Connect session's frame.
-
-    Raises:
-        ConfigError: the argument is neither a frame nor a function.
-    """
+    """Return a frame's Spark context; None for a function, or a Connect frame; else ConfigError."""
     if is_spark_frame(given):
         session = given.sparkSession  # type: ignore[attr-defined]
         context: SparkContext | None = getattr(session, "sparkContext", None)
@@ -260,8 +248,7 @@ def _open_frame(
 ) -> DataFrame:
     """Return the streaming frame that is given, or that the given function makes.
 
-    Raises:
-        ConfigError: the frame is no stream, or not one of the engine's session.
+    ConfigError for a frame that is no stream, or not of the engine's session.
     """
     frame: Any = given if is_spark_frame(given) else given(engine.spark)  # type: ignore[operator]
     if not is_spark_frame(frame) or not frame.isStreaming:
@@ -413,7 +400,7 @@ class LandingStream:
     def stop(self) -> None:
         """Stop the stream once the micro-batch in progress has landed, and wait for that.
 
-        Fine if the stream has ended.
+        Do nothing if the stream has ended.
 
         Raises:
             LakeportError: it ended with an error before.
@@ -436,7 +423,7 @@ class LandingStream:
 
     def _stop(self) -> None:
         """Stop the query; errors are left to `_watch`."""
-        with suppress(Exception):  # the watcher tells what is wrong
+        with suppress(Exception):  # the watcher reports them
             self.query.stop()
 
     def _watch(self) -> None:
@@ -460,13 +447,7 @@ class LandingStream:
 class MicroBatches:
     """Lands the micro-batches of one query, one at a time, and adds up their report.
 
-    Args:
-        config: the destination's, with the query's id as its `run_id`.
-        storage: where the table is.
-        engine: Spark, which runs the query.
-        stream: the stream's name.
-        untyped: columns with places that have no type; see `Batch.untyped`.
-        observer: hears of each micro-batch as of a load.
+    The config has the query's id as its `run_id`.
 
     Attributes:
         error: the error of the micro-batch that ended the query; None for none.
@@ -513,11 +494,7 @@ class MicroBatches:
         return self._total.finish(self.error)
 
     def land(self, frame: DataFrame, number: int) -> None:
-        """Land one micro-batch, for `foreachBatch`.
-
-        Args:
-            frame: its rows.
-            number: Spark's number of the micro-batch.
+        """Land the micro-batch of this number, for `foreachBatch`; set `error` if it fails.
 
         Raises:
             LakeportError: without its cause, since Spark logs what is raised; see `error`.
@@ -544,7 +521,7 @@ class MicroBatches:
         self._observer.on_warning(text)
 
     def _land(self, frame: DataFrame, number: int) -> None:
-        """Land one micro-batch, in the thread that Spark does not interrupt."""
+        """Land one micro-batch in the executor's thread, and finish its report."""
         own, begin = self._new_report(), time.monotonic()
         self.number = number
         try:
@@ -569,7 +546,10 @@ class MicroBatches:
         self._finish(own, None)
 
     def _prune(self, number: int) -> None:
-        """Drop journal entries of micro-batches that Spark's checkpoint does not keep any more."""
+        """Drop journal entries of micro-batches that Spark's checkpoint no longer has, each 100th.
+
+        Do nothing if the store refuses.
+        """
         if number and number % _KEPT_BATCHES == 0:
             with suppress(DestinationError):  # whoever may not delete keeps it all
                 self._writer.prune(number - _KEPT_BATCHES)

@@ -116,7 +116,7 @@ class Policies:
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Merge batches of one commit: the last one with all records, bytes, notes and digests."""
+    """Merge batches of a commit into the last, with summed sizes, joined notes and digests."""
     if len(batches) == 1:
         return batches[0]
     digests = "".join(batch.digest for batch in batches)
@@ -223,13 +223,13 @@ class BatchPart:
     transformed: TransformedBatch | None = None
 
     def without_files(self, files: Collection[str]) -> BatchPart:
-        """Return the part without the splits of some files, its size in proportion."""
+        """Return the part without the splits of some files; it has a size in proportion."""
         splits = tuple(split for split in self.batch.splits if split.uri not in files)
         size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
         return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
 
     def fit_table(self, table: pa.Schema) -> BatchPart:
-        """Return the part with columns in the table's types, where their values may have equals.
+        """Return the part with columns in the table's types, where their values may fit.
 
         Numbers and times keep their values. A text column takes the text of a CSV file as it is;
         nothing else becomes text.

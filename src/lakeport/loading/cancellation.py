@@ -153,11 +153,11 @@ _active: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", d
 
 @contextmanager
 def wait_unless_interrupted(
-    executor: ThreadPoolExecutor, *, cancels: bool = False
+    executor: ThreadPoolExecutor, *, cancel_pending: bool = False
 ) -> Iterator[ThreadPoolExecutor]:
     """Shut an executor down after the body; wait for its threads unless the body was interrupted.
 
-    With `cancels`, an interrupt also drops work that no thread has begun.
+    With `cancel_pending`, an interrupt also drops work that no thread has begun.
     """
     waits = True
     try:
@@ -166,4 +166,4 @@ def wait_unless_interrupted(
         waits = False
         raise
     finally:
-        executor.shutdown(wait=waits, cancel_futures=cancels and not waits)
+        executor.shutdown(wait=waits, cancel_futures=cancel_pending and not waits)

@@ -132,7 +132,10 @@ def _start_spark(
 
 
 def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
-    """Make one commit by Spark, step by step, until a step fails; a failed deletion is skipped."""
+    """Start Spark and make a commit, step by step; yield each result, up to the first failure.
+
+    A failed deletion counts as skipped.
+    """
     logs: list[LogStoreProbe] = []
 
     def start() -> str:

@@ -42,7 +42,7 @@ _SPOOL_FILE: Final = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\
 
 
 def explain_conflict(
-    conflict: TypeConflict, table: str, now: ExistingTable | None, misfit: str = ""
+    conflict: TypeConflict, table: str, existing: ExistingTable | None, misfit: str = ""
 ) -> SchemaConflict:
     """Return a conflict with its first misfit, and a hint with the commands that end it.
 
@@ -50,15 +50,19 @@ def explain_conflict(
     The types of partition columns, and of plain files, can't be changed.
     """
     hints = []
-    nested = now is not None and conflict.path not in now.schema.names  # no option names a part
+    nested = (
+        existing is not None and conflict.path not in existing.schema.names
+    )  # no option names a part
     column = (
-        find_parent_column(conflict.path, now.schema.names) if now and nested else conflict.path
+        find_parent_column(conflict.path, existing.schema.names)
+        if existing and nested
+        else conflict.path
     )
     wanted = (None if nested else find_common_type(conflict.table, conflict.new)) or pa.json_()
     if wanted == conflict.table and misfit:
         wanted = pa.string()
-    alters = now is None or now.version >= 0
-    if now is not None and conflict.path in now.partition_keys:
+    alters = existing is None or existing.version >= 0
+    if existing is not None and conflict.path in existing.partition_keys:
         hints.append(f"{conflict.path!r} is a partition column, whose type stays.")
     elif alters and column and wanted != conflict.table:
         name, it = format_type(wanted), f"all of {column!r}" if nested else "it"

@@ -230,7 +230,7 @@ class _StreamScan:
     batches: int = 0
 
     def add(self, batch: Batch, counts: _RecordCounts) -> None:
-        """Add a batch; keys of deleted rows don't stand for the stream."""
+        """Add a batch's counts and size; keep the batch, unless it has keys of deleted rows."""
         if self.batch is None or not batch.has_deleted_keys:
             self.batch = batch
         self.counts += counts
@@ -274,7 +274,7 @@ def _plan_stream(
     check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.partition_keys(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
-    now = writer.read_existing()
+    existing = writer.read_existing()
     size = int(seen.bytes * seen.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
     counts = seen.counts
@@ -283,34 +283,34 @@ def _plan_stream(
     return StreamPlan(
         stream,
         writer.uri,
-        now is not None,
-        _plan_columns(shape.schema, now),
-        keys or (now.partition_keys if now else ()),
+        existing is not None,
+        _plan_columns(shape.schema, existing),
+        keys or (existing.partition_keys if existing else ()),
         None if counts.good < 0 or batch is not seen.batch else counts.good,
         max(files, seen.batches),
-        now.version if now is not None and now.version >= 0 else None,
-        (*batch.warnings, *_table_warnings(writer, part, keys, now), *fails),
+        existing.version if existing is not None and existing.version >= 0 else None,
+        (*batch.warnings, *_table_warnings(writer, part, keys, existing), *fails),
         (*batch.notes, *planned.notes),
         counts.bad,
         counts.faults,
     )
 
 
-def _plan_columns(incoming: pa.Schema, now: ExistingTable | None) -> tuple[ColumnPlan, ...]:
+def _plan_columns(incoming: pa.Schema, existing: ExistingTable | None) -> tuple[ColumnPlan, ...]:
     """Return the stream's columns with their changes, then the columns that only the table has."""
     from lakeport.schema.types import format_type, get_logical_type
 
-    table = {} if now is None else {field.name.lower(): field for field in now.schema}
+    table = {} if existing is None else {field.name.lower(): field for field in existing.schema}
     plans = []
     for field in incoming:
         there = table.pop(field.name.lower(), None)
         change = ""
-        if now is not None and there is None:
+        if existing is not None and there is None:
             change = "new"
         elif (
             there is not None
-            and now is not None
-            and now.typed
+            and existing is not None
+            and existing.typed
             and get_logical_type(there) != get_logical_type(field)
         ):
             change = f"{format_type(get_logical_type(there))} in the table"
@@ -323,7 +323,7 @@ def _plan_columns(incoming: pa.Schema, now: ExistingTable | None) -> tuple[Colum
 
 
 def _table_warnings(
-    writer: TableWriter, part: BatchPart, keys: tuple[str, ...], now: ExistingTable | None
+    writer: TableWriter, part: BatchPart, keys: tuple[str, ...], existing: ExistingTable | None
 ) -> tuple[str, ...]:
     """Return the warnings of the table's plan; where the load would fail, its error as one."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit
@@ -336,9 +336,9 @@ def _table_warnings(
         try:
             return plan_part(part)
         except TypeConflict as conflict:
-            if now is None:
+            if existing is None:
                 raise
-            fitted, names = part.fit_table(now.schema), dict(part.shape.names)
+            fitted, names = part.fit_table(existing.schema), dict(part.shape.names)
             warnings = plan_part(fitted)
             for source, type_ in fitted.shape.narrowed.items():
                 narrow = TypeConflict(
@@ -348,12 +348,12 @@ def _table_warnings(
                     raise narrow from None
             return warnings
     except TypeConflict as conflict:
-        explained = explain_conflict(conflict, writer.uri, now, find_misfit(conflict, [part]))
-        return (f"the load would fail: {_sentence(explained)}",)
+        explained = explain_conflict(conflict, writer.uri, existing, find_misfit(conflict, [part]))
+        return (f"the load would fail: {_format_error(explained)}",)
     except SchemaConflict as conflict:
-        return (f"the load would fail: {_sentence(conflict)}",)
+        return (f"the load would fail: {_format_error(conflict)}",)
 
 
-def _sentence(error: LakeportError) -> str:
+def _format_error(error: LakeportError) -> str:
     """Return an error's message, with its hint in parentheses."""
     return f"{error.message} ({error.hint})" if error.hint else error.message

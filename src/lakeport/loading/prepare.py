@@ -80,11 +80,7 @@ class PreparedLoad:
         return replace(self, warnings=warnings, worker_warnings=(_MOUNT_WARNING,))
 
     def for_full_refresh(self) -> PreparedLoad:
-        """Return the load with the mode that replaces its tables by what the sources have now.
-
-        Raises:
-            ConfigError: files are only ever added.
-        """
+        """Return the load with mode `overwrite`, or `merge` as it is; ConfigError for files."""
         if self.config.file_type != "delta":
             raise ConfigError(
                 f"a full refresh replaces a table, and `file_type` is {self.config.file_type!r}, "
@@ -146,8 +142,8 @@ class PreparedLoad:
         memory = table.memory(writes=self.writes)
         return _EmptyBookmarks(memory) if self.original_mode else memory
 
-    def _read_keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
-        """Read key columns of a stream's table, but not rows where column `mark` is set.
+    def _read_keys(self, stream: str, names: Sequence[str], mark_column: str) -> pa.Table | None:
+        """Read key columns of a stream's table, but not rows where `mark_column` is set.
 
         None without a table, and for a full refresh.
         """
@@ -164,8 +160,8 @@ class PreparedLoad:
         session = destinations.delta_session(self.config, self.storage, self.engine, folder)()
         session.check_files(self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
-        if mark.lower() in (name.lower() for name in frame.columns):
-            frame = frame.where(frame[quote_identifier(mark)].isNull())
+        if mark_column.lower() in (name.lower() for name in frame.columns):
+            frame = frame.where(frame[quote_identifier(mark_column)].isNull())
         return fetch_rows(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
 
 

@@ -286,7 +286,7 @@ class Lines:
         self._shown: set[tuple[str, str]] = set()
 
     def draw(self, state: ProgressState) -> None:
-        """Write a line for each activity: at once if it is new, then at intervals."""
+        """Write lines of new activities at once, of all at intervals, after 0.4 seconds."""
         now, activities = state.now, state.activities
         passed = now - state.began
         if passed < self._FIRST_SECONDS:

@@ -96,7 +96,7 @@ class Rejections:
         self._streams: dict[str, Counter[tuple[str, str]]] = {}
 
     def add(self, records: Iterable[BadRecord]) -> None:
-        """Count bad records."""
+        """Count bad records by stream, column and reason."""
         for record in records:
             kinds = self._streams.setdefault(record.stream, Counter())
             kind = record.column, record.reason

@@ -265,7 +265,7 @@ class ReplayPart:
     schema: str | Mapping[str, Any] | None = None
 
 
-def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[ReplayPart]:
+def plan_parts(rejected: SetAside, load: Load | None, *, edited: bool) -> list[ReplayPart]:
     """Return the loads by which a run's records land: one, or two for records and rows.
 
     Args:
@@ -275,18 +275,19 @@ def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[Replay
     Raises:
         ConfigError: the file stands for both records and rows, or `python` does not exist.
     """
-    run_id, raw = f"replay:{one.run_id}", one.records - one.rows
+    run_id, raw = f"replay:{rejected.run_id}", rejected.records - rejected.rows
     if load is None or not (load.sql or load.python) or not raw:
-        return [ReplayPart(run_id, one.records)]
+        return [ReplayPart(run_id, rejected.records)]
     transforms = {"sql": load.sql, "python": import_transform(load)}
     source = load.source
     schema = source.columns_schema if isinstance(source, FilesSource) else None
-    if not one.rows:
+    if not rejected.rows:
         return [ReplayPart(run_id, raw, COMPLETE_KINDS, transforms, schema)]
     if edited:
         raise ConfigError(
-            f"run {one.run_id!r} has set aside {raw} records as they came, and {one.rows} rows "
-            "that `sql` or `python` has made: the file could stand for either",
+            f"run {rejected.run_id!r} has set aside {raw} records as they came, and "
+            f"{rejected.rows} rows that `sql` or `python` has made: the file could stand for "
+            "either",
             "say what is made of it: `--sql 'SELECT * FROM source'` where it has rows of the "
             "table, or the load's own query.",
         )
@@ -294,17 +295,17 @@ def plan_parts(one: SetAside, load: Load | None, *, edited: bool) -> list[Replay
         ReplayPart(
             f"{run_id}:records", raw, COMPLETE_KINDS - {RejectedKind.ROWS}, transforms, schema
         ),
-        ReplayPart(run_id, one.rows, frozenset({RejectedKind.ROWS})),
+        ReplayPart(run_id, rejected.rows, frozenset({RejectedKind.ROWS})),
     ]
 
 
 def choose_settings(
     to: Target | DestinationConfig,
-    one: SetAside,
+    rejected: SetAside,
     expect: Sequence[Mapping[str, Any] | Expectation] | None,
     keys: Mapping[str, Any],
 ) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation], Load | None]:
-    """Return how a run's records land: the target's config, the expectations, the load, if any.
+    """Choose config and expectations by which a run's records land; return a lake file's load, too.
 
     In a lake file, they land as by the load that writes the stream's table. A load that merges by
     key would otherwise have its rows appended.
@@ -317,23 +318,23 @@ def choose_settings(
         ConfigError: as for `load_target`; loads write the table in different ways; or rows violated
             expectations that neither a load nor the user gives.
     """
-    loads = _find_loads(to, one.stream)
+    loads = _find_loads(to, rejected.stream)
     ways = {(each.target.mode, tuple(each.target.merge_keys or ())) for each in loads}
     if len(ways) > 1 and not keys.get("mode"):
         raise ConfigError(
-            f"loads of the file write table {one.stream!r} in different ways",
+            f"loads of the file write table {rejected.stream!r} in different ways",
             "say how the records land, such as `--set mode=append`.",
         )
     target = load_target(loads[0].target if loads else to, keys)
-    names = set(one.expectations)
+    names = set(rejected.expectations)
     named = (load for load in loads if names <= {each.title for each in load.expect})
     load = next(named, loads[0] if loads else None)
     if expect is not None:
         return target, expect, load
-    if one.expectations and not loads:
+    if rejected.expectations and not loads:
         raise ConfigError(
-            f"run {one.run_id!r} has set rows of {one.stream!r} aside that did not meet "
-            f"{', '.join(one.expectations)}, and nothing says what is expected of them now",
+            f"run {rejected.run_id!r} has set rows of {rejected.stream!r} aside that did not meet "
+            f"{', '.join(rejected.expectations)}, and nothing says what is expected of them now",
             "give `--expect` (`expect`) once more, or `--no-expect` (`expect=[]`) to land them as "
             "they are; a lake's file in the target's place says it, too.",
         )
@@ -427,7 +428,9 @@ def replay(
     """
     config = load_target(to, keys)
     storage = open_storage(config)
-    found = [one for one in list_quarantined(config, storage, table, run) if one.records]
+    found = [
+        rejected for rejected in list_quarantined(config, storage, table, run) if rejected.records
+    ]
     if not found:
         of_run = f" by run {run!r}" if run else ""
         shown = format_command("quarantine", "show", to if isinstance(to, str) else storage.uri())
@@ -436,25 +439,29 @@ def replay(
             f"{shown} lists what was.",
         )
     if records_from and len(found) > 1:
-        runs = ", ".join(repr(one.run_id) for one in found)
+        runs = ", ".join(repr(rejected.run_id) for rejected in found)
         raise SourceError(f"table {table!r} has records of the runs {runs}", "name one: `run`.")
     given = {"sql": sql, "python": python}
     planned = []
-    for one in found:
-        target, expected, load = choose_settings(to, one, expect, keys)
+    for rejected in found:
+        target, expected, load = choose_settings(to, rejected, expect, keys)
         transformed_by = None if sql or python else load
-        for part in plan_parts(one, transformed_by, edited=bool(records_from)):
-            planned.append((one, part, target, {**given, **part.transforms, "expect": expected}))
+        for part in plan_parts(rejected, transformed_by, edited=bool(records_from)):
+            planned.append(
+                (rejected, part, target, {**given, **part.transforms, "expect": expected})
+            )
     results = []
-    for one, part, target, settings in planned:
+    for rejected, part, target, settings in planned:
         edited = Path(records_from) if records_from else None
-        lines = _read_corrected(edited) if edited else read_records(storage, one, part.kinds)
-        results.append(_replay_part(one, part, lines, target, {**settings, "observer": observer}))
+        lines = _read_corrected(edited) if edited else read_records(storage, rejected, part.kinds)
+        results.append(
+            _replay_part(rejected, part, lines, target, {**settings, "observer": observer})
+        )
     return tuple(results)
 
 
 def _replay_part(
-    one: SetAside,
+    rejected: SetAside,
     part: ReplayPart,
     lines: Iterator[bytes],
     config: DestinationConfig,
@@ -469,7 +476,8 @@ def _replay_part(
         names = _write_records(source, lines)
         if names is None:
             raise InputError(
-                f"what run {one.run_id!r} has set aside of {one.stream!r} are no JSON records",
+                f"what run {rejected.run_id!r} has set aside of {rejected.stream!r} are no JSON "
+                "records",
                 "as lines of a CSV file they don't tell their columns: write the corrected ones "
                 "as JSON lines into a file, and give it with `--from`.",
             )
@@ -477,11 +485,11 @@ def _replay_part(
             "on_bad_record": "quarantine",
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
             "run_id": part.run_id,
-            "table": table_name(config.table_pattern, one.stream),
+            "table": table_name(config.table_pattern, rejected.stream),
             "add_record_metadata": False,  # the messages of the records are gone
         }
         target = load_target(config, overrides)
-        now = _table_columns(target, one.stream)
+        now = _table_columns(target, rejected.stream)
         schema = part.schema
         if not (transforms["sql"] or transforms["python"]):
             schema = None
@@ -494,9 +502,9 @@ def _replay_part(
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
-            return Replayed(one.run_id, part.records, before=True)
+            return Replayed(rejected.run_id, part.records, before=True)
     before = bool(report.streams) and all(s.skipped_batches for s in report.streams)
-    return Replayed(one.run_id, part.records, before, None if before else report)
+    return Replayed(rejected.run_id, part.records, before, None if before else report)
 
 
 def _source_fields(
@@ -519,7 +527,7 @@ def _source_fields(
 def _table_keys(
     table: pa.Schema, names: Iterable[str], config: DestinationConfig
 ) -> dict[str, Any]:
-    """Return keys of the config by which records land with the types of a table's columns.
+    """Return config keys for records that are read with a table's types.
 
     Fields for columns that never had a value have no type to declare, and yet are not unknown.
     """

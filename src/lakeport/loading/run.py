@@ -217,7 +217,7 @@ class _LoadRun:
                 raise
 
     def _land_flushes(self, source: OpenedSource) -> None:
-        """Land each flush on a thread of its own while the source spools the next one."""
+        """Land each flush on a thread while the source spools the next; check rules and streams."""
         with wait_unless_interrupted(
             ThreadPoolExecutor(1, "lakeport-flush", load_initializer())
         ) as executor:
@@ -280,7 +280,7 @@ class _LoadRun:
         for stream, version in flush.versions.items():
             self._retire_versions(stream, version)
         for stream, text in flush.notes.items():
-            self.report.add_note(stream, self._loader_of(stream).writer.uri, text)
+            self.report.add_note(stream, self._get_loader(stream).writer.uri, text)
         for stream in flush.quiet:
             self._check_empty_stream(stream, quiet=True)
         source.discard(flush)
@@ -293,20 +293,20 @@ class _LoadRun:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
         appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
         columns = batch.reader.schema if appends and batch.reader else ()
-        return len(columns) > 0 and self._loader_of(batch.stream).writer.read_existing() is None
+        return len(columns) > 0 and self._get_loader(batch.stream).writer.read_existing() is None
 
     def _check_empty_stream(self, stream: str, *, quiet: bool = False) -> None:
         """Record expectations of a stream without rows; raise ExpectationFailed if they fail it.
 
         `quiet`: check freshness alone, as a bookmark says that nothing is new.
         """
-        if self.rules.expected and (checks := self._loader_of(stream).checks) is not None:
+        if self.rules.expected and (checks := self._get_loader(stream).checks) is not None:
             checks.enforce_without_rows(stream, quiet=quiet)
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         """Land a stream's batches of one flush, and record each commit."""
         with self.report.timeline.stage("planning", stream):
-            loader = self._loader_of(stream)
+            loader = self._get_loader(stream)
         begin = time.monotonic()
         with _name_table_in_errors(loader.writer.uri):
             for landed in loader.land(batches, state):
@@ -328,7 +328,7 @@ class _LoadRun:
         """Remove rows of a stream's versions before this one; warn where no column has versions."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
-        writer = self._loader_of(stream).writer
+        writer = self._get_loader(stream).writer
         timed = self.report.timeline.stage("committing", stream)
         with timed, self.cancellation.track_commit(writer.uri):
             retired = writer.retire(version, self._lowest.get(stream, ()))
@@ -344,7 +344,7 @@ class _LoadRun:
         if retired.version is not None:
             self.report.add_commit(retired)
 
-    def _loader_of(self, stream: str) -> StreamLoader:
+    def _get_loader(self, stream: str) -> StreamLoader:
         """Return a stream's loader; open its table at the first call."""
         from lakeport.loading.batches import Policies
         from lakeport.loading.stream import StreamLoader

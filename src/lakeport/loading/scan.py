@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScannedBatch:
-    """A batch that was scanned.
+    """A batch after its scan, or one that needs none.
 
     Attributes:
         reader: reads its good records; None for a frame.
@@ -75,7 +75,7 @@ class StreamScanner:
         return config.on_bad_record != "fail" or config.unknown_fields is UnknownPolicy.DROP
 
     def is_needed(self, batches: Sequence[Batch]) -> bool:
-        """Whether batches are scanned at first: for a policy, or a rule on an undeclared field."""
+        """Whether to scan batches before staging: for a policy or a rule on undeclared fields."""
         if self.counts_before:
             return True
         if self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
@@ -88,7 +88,7 @@ class StreamScanner:
         return not ruled <= known
 
     def scan(self, batch: Batch) -> ScannedBatch:
-        """Scan a batch, report its bad records, and type its undeclared fields.
+        """Scan a batch: report or raise bad records, type undeclared fields, count dropped ones.
 
         With `once`, bad records are not reported: files that the table has are left out first.
 
@@ -130,7 +130,7 @@ class StreamScanner:
         self.on_bad(batch, bad, sum(scan.rows for scan in kept) + len(bad))
 
     def recount_bad(self, batch: Batch) -> None:
-        """Count a skipped batch's bad records against the run's limit again.
+        """Scan a skipped batch again, to count its bad records against the run's limit.
 
         With `once` they don't count: nothing says which of its files were left out at first.
         """

@@ -419,7 +419,7 @@ class StreamLoader:
             return spark.run_frame(step, first.frame, run, discard=discard)
 
     def _check(self, group: CommitGroup, staged: StagedBatch) -> Landed | None:
-        """Report bad records and enforce expectations; return what landed before, with `once`.
+        """Report bad records and enforce expectations; with `once`, return an earlier equal commit.
 
         Raises:
             PartlyLanded: the table has some of the files.

@@ -43,6 +43,7 @@ from sqlglot.optimizer.scope import build_scope
 from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import LakeportError
 from lakeport.lake.table import Table
+from lakeport.loading.batches import Policies
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.report import PipelineObserver
 from lakeport.shape import apply_header_case, list_internal_columns
@@ -119,7 +120,7 @@ def _strip_glob(name: str) -> str:
 
 
 def _name_database_table(uri: str, table: str) -> DatasetName:
-    """Return the name of a table of a database, without its password.
+    """Return the name of a table of a database, without user and password.
 
     >>> _name_database_table("postgresql://me:secret@db/shop", "orders")
     DatasetName(namespace='postgres://db:5432', name='shop.public.orders')
@@ -139,20 +140,14 @@ def _name_database_table(uri: str, table: str) -> DatasetName:
 
 
 def trace_columns(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origins] | None:
-    """Trace the columns of a query's result to the columns of its tables, by sqlglot.
+    """Trace a Spark query's columns to those of its tables by sqlglot; None if it can't resolve it.
 
-    Args:
-        sql: one query in Spark's dialect.
-        tables: the tables that the query may name -> their columns.
+    Returns column of the result, in lower case -> its origins; columns that only Spark names are
+    left out. `tables` are the tables that the query may name -> their columns.
 
-    Returns:
-        Column of the result, in lower case -> its origins; columns that only Spark names are left
-        out. None for a query that sqlglot can't resolve to these tables.
-
-    Example:
-        >>> found = trace_columns("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
-        >>> sorted(found["c"].items())
-        [(('source', 'a'), 'TRANSFORMATION'), (('source', 'b'), 'TRANSFORMATION')]
+    >>> found = trace_columns("SELECT a + b AS c FROM source", {"source": ["a", "b"]})
+    >>> sorted(found["c"].items())
+    [(('source', 'a'), 'TRANSFORMATION'), (('source', 'b'), 'TRANSFORMATION')]
     """
     spelt = {(t.lower(), c.lower()): (t, c) for t, columns in tables.items() for c in columns}
     schema: dict[str, Any] = {}
@@ -190,12 +185,7 @@ def _find_origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) 
 
 @dataclass(frozen=True)
 class ReadDataset:
-    """A dataset that a load reads.
-
-    Attributes:
-        name: its name in OpenLineage.
-        columns: column -> type in words.
-    """
+    """A dataset that a load reads: its name in OpenLineage, and its columns -> types in words."""
 
     name: DatasetName
     columns: Mapping[str, str]
@@ -205,10 +195,6 @@ def find_inputs(load: Load, streams: Sequence[StreamReport]) -> dict[str, ReadDa
     """Return name in `sql` -> dataset that a load has read, where its columns are known.
 
     A source with several streams, such as a tap, is left out: its columns have no known stream.
-
-    Args:
-        load: the load.
-        streams: the reports of its streams.
     """
     source, found = load.source, dict[str, ReadDataset]()
     own = source.tables if isinstance(source, TablesSource) else {}
@@ -222,7 +208,10 @@ def find_inputs(load: Load, streams: Sequence[StreamReport]) -> dict[str, ReadDa
 
 
 def _find_single_input(load: Load, streams: Sequence[StreamReport]) -> ReadDataset | None:
-    """Return the dataset of a load's only stream, as it was read; None for several or unknown."""
+    """Return the dataset of a load's only stream, as it was read; None for several streams.
+
+    None, too, where columns are unknown, or `add_record_metadata` adds some.
+    """
     names = set(name_inputs(load.source))
     if len(names) > 1 or len(streams) != 1 or load.target.add_record_metadata:
         return None
@@ -237,10 +226,7 @@ def build_column_lineage(
 ) -> facets.ColumnLineageDatasetFacet | None:
     """Return the column lineage of a stream's table; None where no column's origin is certain.
 
-    Args:
-        load: the load; a Python function can't be traced.
-        stream: the report of the stream that landed.
-        datasets: the inputs, as `find_inputs` gives them.
+    A Python function can't be traced. `datasets` are the inputs of `find_inputs`.
     """
     columns: Mapping[str, Origins] | None = None
     if load.sql and not load.python:
@@ -267,9 +253,7 @@ def _map_to_table(
 ) -> dict[str, Origins] | None:
     """Return column of the table -> its origins; None if other columns landed than were traced."""
     case = config.column_header_format
-    internal = list_internal_columns(
-        config.internal_columns_prefix if config.internal_columns else None
-    )
+    internal = list_internal_columns(Policies(config).internal_prefix)
     own = {apply_header_case(name, case).lower() for name in (*internal, *config.constant_columns)}
     rename = {old.lower(): new for old, new in config.rename.items()}
     typed = {name.lower() for name in config.columns}
@@ -298,13 +282,7 @@ def build_schema(columns: Mapping[str, str]) -> schema_dataset.SchemaDatasetFace
 
 
 class LineageObserver(PipelineObserver):
-    """Observer that sends a run's lineage events; after a failure it warns once and sends no more.
-
-    Args:
-        lake: the file.
-        lineage: where the events go.
-        warn: takes a sentence for the user.
-    """
+    """Observer that sends a run's lineage events; after a failure, warns once and sends no more."""
 
     def __init__(self, lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> None:
         self._lake = lake

@@ -150,19 +150,14 @@ class PipelinePlan:
 
 
 def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> PipelinePlan:
-    """Return what `run` would do with the same arguments.
-
-    Raises:
-        ConfigError: an argument is wrong.
-        DestinationError: a store refused.
-    """
+    """Return what `run` would do with the same arguments; ConfigError for a wrong one."""
     loads = select_loads(lake, only, tag)
     schedule = Schedule({name: load.depends for name, load in loads.items()})
     steps = []
     while step := schedule.take_ready():
         steps.append(tuple(step))
         for name in step:
-            schedule.mark_ended(name, well=True)
+            schedule.mark_ended(name, succeeded=True)
     with choose_run_engine(loads.values()) as engine:  # Spark starts only for a query
         planner = ResultPlanner(engine)
         plans = tuple(_plan_load(loads[name], planner) for step in steps for name in step)
@@ -170,7 +165,7 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
 
 
 def _plan_load(load: Load, planner: ResultPlanner) -> LoadPlan:
-    """Return the plan of one load, for which those before it were planned."""
+    """Plan one load, after those that run before it; reads its table and its bookmarks."""
     config = load.target
     uri = table_uri(load)
     version, columns = None, dict[str, str]()
@@ -201,7 +196,7 @@ def _plan_load(load: Load, planner: ResultPlanner) -> LoadPlan:
 
 
 def _list_columns(columns: Mapping[str, str]) -> str:
-    """Return columns with their types as a list in words."""
+    """Join columns and their types to a list in words."""
     return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
@@ -242,10 +237,9 @@ class LoadResult:
 
 @dataclass
 class ResultPlanner:
-    """Plans the results of loads, one after the other in the order in which they run.
+    """Plans the results of loads in the order in which they run.
 
-    Args:
-        engine: Spark, which starts for the first load whose transform can be planned.
+    Spark starts for the first load whose transform can be planned.
     """
 
     engine: Engine
@@ -254,9 +248,7 @@ class ResultPlanner:
     def plan(self, load: Load, table: str) -> LoadResult:
         """Return the result of a load's transform; an empty one without `sql` and `python`.
 
-        Args:
-            load: the load.
-            table: the URI of its table.
+        Its columns are kept for later loads that read `table`, the URI of its table.
         """
         if not load.sql and not load.python:
             return LoadResult()
@@ -284,7 +276,7 @@ class ResultPlanner:
         raise SourceError(_UNREAD_HINT)
 
     def _classify_by_text(self, load: Load) -> str:
-        """Return how a query on unknown columns runs, by its text; empty where that is no help."""
+        """Return how a query on unknown columns runs, by its text; empty where it can't be told."""
         names = find_query_columns(load.sql)
         if not load.sql or names is None:
             return ""
@@ -340,9 +332,7 @@ class ResultPlanner:
 def describe_news(load: Load, engine: Engine) -> str:
     """Describe in words what is new in a load's source; empty without a bookmark of the source.
 
-    Args:
-        load: the load.
-        engine: opens the table; Spark does not start.
+    Spark does not start. An error is returned as `it would fail: ...`.
     """
     try:
         return _find_news(load, partial(_open_memory, load, engine))
@@ -351,14 +341,14 @@ def describe_news(load: Load, engine: Engine) -> str:
 
 
 def _open_memory(load: Load, engine: Engine, stream: str = "") -> BookmarkStore:
-    """Return the memory of a load's table, or of one of its streams."""
+    """Return the bookmarks of a load's table, or of the table of one of its streams."""
     storage = open_storage(load.target)
     table = open_table(load.target, storage, engine, stream or load.name, writes=False)
     return table.memory(writes=False)
 
 
 def _find_news(load: Load, memory: partial[BookmarkStore]) -> str:
-    """Return what is new in a load's source, by the table's bookmark; empty without one."""
+    """Describe new files or rows of a source since its bookmark in the table; empty without one."""
     source = load.source
     if isinstance(source, FilesSource) and source.new_only:
         options = ReadOptions().merge_source(source)

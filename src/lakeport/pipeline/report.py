@@ -1,36 +1,6 @@
 """Reports of a lake file's runs (`PipelineReport`), the files that keep them, and notices.
 
-`PipelineReport.to_json` writes one JSON object:
-
-| key | value |
-|---|---|
-| `run` | version of this layout, 1 |
-| `ok` | whether every load of the run ended well |
-| `run_id`, `file` | texts: the run's name, and the file with its folder |
-| `resumes` | the run that this one went on with; empty for none |
-| `started`, `finished` | ISO 8601 in UTC, `finished` null while it runs; `seconds` between them |
-| `rows`, `rejected` | sums over the loads |
-| `loads` | list of objects with `load`, `outcome`, `reason` (why it was skipped), `run_id` (null |
-| | where the table remembers by itself what has landed), `seconds`, `rows`, `rejected`, |
-| | `tables` (URIs), `uses` (the loads that it needs), `exit_code`, `error` (null, or `type`, |
-| | `message`, `hint`), and `report`: |
-| | that of `lakeport land --json`, null for a load that did not get so far |
-| `warnings` | sentences that concern no single load |
-| `command` | the command line, as a list without secrets; null for a run that Python code began |
-
-An `outcome` is `landed`, `failed`, `skipped` (a load that it uses did not end well), `interrupted`
-(the run was interrupted while it ran), `waiting` (it had not begun by then), or `left out` (not
-selected, or landed by the run that this one resumes).
-
-The body of a notice is one JSON object:
-
-| key | value |
-|---|---|
-| `text` | the whole as one sentence; chat services such as Slack show it |
-| `event` | `failure` or `freshness` |
-| `run_id`, `file` | texts, as in the run's report |
-| `loads` | list of objects with `load` and `tables` (URIs); of a failure, `outcome`, `reason` and |
-| | `error` as in the run's report; else `reason`: what was not fresh |
+docs/running.md lists the keys of a report, and of a notice's body.
 """
 
 from __future__ import annotations
@@ -55,6 +25,8 @@ if TYPE_CHECKING:
 
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
+"""`skipped`: a load that it uses did not end well; `interrupted`: with the run, while it ran;
+`waiting`: it had not begun; `left out`: not selected, or landed by the resumed run."""
 
 _POST_SECONDS: Final = 5.0
 _MOST_VERSIONS: Final = 50  # versions of a table that are searched for the newest one with new rows
@@ -65,7 +37,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """Report of one load of a run; the module's docstring describes each value."""
+    """Report of one load of a run; docs/running.md describes each value."""
 
     load: str
     outcome: LoadOutcome = "waiting"
@@ -94,11 +66,7 @@ class LoadReport:
         return tuple(dict.fromkeys(stream.table for stream in streams if stream.table))
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the report as plain values.
-
-        Args:
-            whole: whether with the load's own report.
-        """
+        """Return the report as plain values; with the load's own report if `whole`."""
         names = "load outcome reason run_id seconds rows rejected tables exit_code uses"
         return {
             **{name: plain_value(getattr(self, name)) for name in names.split()},
@@ -109,7 +77,7 @@ class LoadReport:
 
 @dataclass(frozen=True, slots=True)
 class PipelineReport:
-    """Report of a run of a lake file. The module's docstring describes each value."""
+    """Report of a run of a lake file. docs/running.md describes each value."""
 
     run_id: str
     file: str
@@ -148,11 +116,7 @@ class PipelineReport:
         return codes.pop() if len(codes) == 1 else min(len(codes), 1)
 
     def __getitem__(self, load: str) -> LoadReport:
-        """Return the report of a load by its name.
-
-        Raises:
-            KeyError: the file has no load of that name.
-        """
+        """Return the report of a load by its name; KeyError for an unknown name."""
         return {one.load: one for one in self.loads}[load]
 
     def __repr__(self) -> str:
@@ -161,11 +125,7 @@ class PipelineReport:
         return f"PipelineReport(run_id={self.run_id!r}, rows={self.rows}, {ends})"
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the report as plain values, as the module's docstring describes them.
-
-        Args:
-            whole: whether with the loads' own reports.
-        """
+        """Return the report as plain values; with the loads' own reports if `whole`."""
         names = (
             "ok run_id file resumes started finished seconds rows rejected loads warnings command"
         )
@@ -224,7 +184,7 @@ class EarlierRun:
 
 
 def save_run_report(report: PipelineReport, storage: Storage) -> str:
-    """Save a run's report over the one before; return why the store refused, or an empty text.
+    """Save a run's report over its last one; return the problem of a store that refused, else "".
 
     While the run goes on, the loads' own reports are left out, as it is saved after each load.
     """
@@ -237,11 +197,7 @@ def save_run_report(report: PipelineReport, storage: Storage) -> str:
 
 
 def find_last_run(file: str, storage: Storage) -> EarlierRun | None:
-    """Return the newest run of a file; None where no run of it has left a report.
-
-    Raises:
-        DestinationError: the store refused.
-    """
+    """Return the newest run of a file, by saved reports; None where it has left none."""
     for found in _read_reports(storage):
         with suppress(KeyError, TypeError, AttributeError):  # it is no report of ours
             if found["file"] == file:
@@ -255,11 +211,7 @@ def find_last_run(file: str, storage: Storage) -> EarlierRun | None:
 
 
 def find_last_file(storage: Storage) -> str:
-    """Return the file of the newest run of any file; empty where none has left a report.
-
-    Raises:
-        DestinationError: the store refused.
-    """
+    """Return the file of the newest run of any file; empty where none has left a report."""
     files = (found.get("file") for found in _read_reports(storage) if isinstance(found, dict))
     return next((file for file in files if isinstance(file, str)), "")
 
@@ -283,7 +235,7 @@ def table_uri(load: Load) -> str:
 
 
 def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
-    """Send a run's notices, none if all is well; return the problems, which don't fail the run."""
+    """Post a run's notices of failures and stale tables, if any; return problems, never raise."""
     if lake.notices is None:
         return []
     problems: list[str] = []
@@ -311,7 +263,7 @@ def _failure_notice(report: PipelineReport) -> dict[str, Any]:
 def _freshness_notice(
     lake: LakeFile, report: PipelineReport, problems: list[str]
 ) -> dict[str, Any]:
-    """Return the body of a notice of stale tables, and add problems; empty where none is stale."""
+    """Return a notice of stale tables, or an empty one; add unreadable tables to `problems`."""
     loads = []
     for one in report.loads:
         load = lake.loads[one.load]
@@ -350,10 +302,10 @@ def _freshness_results(load: Load, report: LoadReport) -> list[ExpectationResult
     return [one for one in results if one.name in titles]
 
 
-def _stale_tables(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
-    """Return a sentence for each Delta table of a load without new rows for `within` seconds.
+def _stale_tables(load: Load, report: LoadReport, max_age: float, problems: list[str]) -> list[str]:
+    """Return a sentence for each Delta table of a load without new files for `max_age` seconds.
 
-    For loads that failed before they checked anything. Adds a problem for each unreadable table.
+    Looks at the newest 50 versions. Adds a problem for each unreadable table.
     """
     if load.target.file_type != "delta":
         return []  # no log tells when rows came
@@ -365,15 +317,15 @@ def _stale_tables(load: Load, report: LoadReport, within: float, problems: list[
         except LakeportError as error:
             problems.append(f"how old {uri} is can't be told: {error.message}")
             continue
-        moments = (entry.timestamp for entry in history if entry.files_added)
-        newest = next(filter(None, moments), None)
-        if newest is not None and now - newest > timedelta(seconds=within):
+        times = (entry.timestamp for entry in history if entry.files_added)
+        newest = next(filter(None, times), None)
+        if newest is not None and now - newest > timedelta(seconds=max_age):
             found.append(f"no rows have come to {uri} since {newest:%Y-%m-%d %H:%M:%S}Z")
     return found
 
 
 def _post_notice(url: str, body: Mapping[str, Any]) -> list[str]:
-    """Post a notice; return the problem, if any, which names only the host of the URL."""
+    """Post a notice within 5 seconds; return the problem, if any, with the URL's host alone."""
     from urllib.request import Request, urlopen
 
     headers = {"Content-Type": "application/json"}

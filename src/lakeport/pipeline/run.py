@@ -72,20 +72,20 @@ _END_SECONDS = 8.5  # that loads have to end, which takes each of them eight at 
 
 
 class Schedule:
-    """Order of loads that depend on each other, share a table, or reach a store in different ways.
+    """Order of loads that depend on each other, share a table, or reach a store by other settings.
 
     Args:
         needs: load -> the loads that it uses, without cycles, in the order of the file. A used load
             that is no key has ended well before.
         tables: load -> its table. Two loads of one table never run at once; empty: no such limit.
-        reached: load -> store -> how Spark reaches the store. Spark knows one way to each store, so
-            that loads with different ways never run at once.
+        store_settings: load -> store -> Spark's settings for the store. Spark has one set for each
+            store, so that loads with different settings never run at once.
 
     Example:
         >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
         >>> schedule.take_ready()
         ['flights', 'airports']
-        >>> schedule.mark_ended("flights", well=False)
+        >>> schedule.mark_ended("flights", succeeded=False)
         {'delays': 'needs flights, which failed'}
         >>> schedule.take_ready()
         []
@@ -95,13 +95,13 @@ class Schedule:
         self,
         needs: Mapping[str, Sequence[str]],
         tables: Mapping[str, str] | None = None,
-        reached: Mapping[str, Mapping[str, object]] | None = None,
+        store_settings: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         self._waiting = {
             name: {used for used in uses if used in needs} for name, uses in needs.items()
         }
         self._tables = tables or {}
-        self._reached = reached or {}
+        self._store_settings = store_settings or {}
         self._running: set[str] = set()
 
     def take_ready(self) -> list[str]:
@@ -115,29 +115,30 @@ class Schedule:
         return found
 
     def _conflict(self, one: str, other: str) -> bool:
-        """Whether two loads can't run at once: for their table, or their way to a store."""
+        """Whether two loads can't run at once: for their table, or their settings of a store."""
         table = self._tables.get(one)
         if table and table == self._tables.get(other):
             return True
-        mine, others = self._reached.get(one, {}), self._reached.get(other, {})
+        mine = self._store_settings.get(one, {})
+        others = self._store_settings.get(other, {})
         return any(mine[store] != others[store] for store in mine.keys() & others.keys())
 
-    def mark_ended(self, name: str, *, well: bool) -> dict[str, str]:
-        """Note that a load has ended; return the loads that can never begin for that -> why."""
+    def mark_ended(self, name: str, *, succeeded: bool) -> dict[str, str]:
+        """Record that a load has ended; return loads to skip if it failed -> why, and drop them."""
         self._running.discard(name)
-        if well:
+        if succeeded:
             for uses in self._waiting.values():
                 uses.discard(name)
             return {}
         return self._skip_users(name, "failed")
 
-    def _skip_users(self, name: str, became: str) -> dict[str, str]:
+    def _skip_users(self, name: str, outcome: str) -> dict[str, str]:
         """Drop the loads that use a load, directly or not; return each with its reason."""
         found: dict[str, str] = {}
         for other in [other for other, uses in self._waiting.items() if name in uses]:
             if other in self._waiting:
                 del self._waiting[other]
-                found[other] = f"needs {name}, which {became}"
+                found[other] = f"needs {name}, which {outcome}"
                 found |= self._skip_users(other, "was skipped")
         return found
 
@@ -145,12 +146,7 @@ class Schedule:
 class LoadObserver(Observer):
     """Observer of one load, which passes events on to the run's observer with the load's name.
 
-    Args:
-        load: the load's name.
-        run: the observer of the run.
-
-    Attributes:
-        report: the load's report, once it has ended; None before.
+    `report` is the load's report once it has ended; None before.
     """
 
     def __init__(self, load: str, run: PipelineObserver) -> None:
@@ -204,15 +200,9 @@ def run_load(
     *,
     full_refresh: bool = False,
 ) -> tuple[LoadReport, BaseException | None]:
-    """Run a load; return its report and the error that ended it, which is never raised.
+    """Run a load; return its report and the error that ended it, or None; never raise.
 
-    Args:
-        load: the load.
-        engine: Spark.
-        run_id: see `choose_run_id`.
-        cancellation: ends the load.
-        observer: hears how the load goes on.
-        full_refresh: forget what the table remembers of the source, and read all of it again.
+    `full_refresh`: read all of the source again, whatever bookmarks the table has of it.
     """
     own, begin = LoadObserver(load.name, observer), time.monotonic()
     error: BaseException | None = None
@@ -262,15 +252,9 @@ def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:
 
 
 def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
-    """Return the selected loads of a file, in its order.
+    """Return the loads of a file with names in `only` and with a tag; empty ones select all.
 
-    Args:
-        lake: the file.
-        only: names of the loads, without those that they use; empty for all.
-        tag: a tag that the loads have; empty for any.
-
-    Raises:
-        ConfigError: there is no such load, or none with that tag.
+    Loads that they use are not added. ConfigError for an unknown name, and for a tag of no load.
     """
     _check_names(lake, only)
     wanted = {name: load for name, load in lake.loads.items() if not only or name in only}
@@ -296,10 +280,7 @@ def _check_names(lake: LakeFile, names: Sequence[str]) -> None:
 def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
     """Raise ConfigError unless each of these loads is the only one that lands in its table.
 
-    A full refresh replaces the table.
-
-    Raises:
-        ConfigError: the file lacks a load, or another load lands in its table.
+    A full refresh replaces the table. ConfigError, too, for an unknown name.
     """
     _check_names(lake, [*names])
     tables = {name: table_uri(load) for name, load in lake.loads.items()} if names else {}
@@ -314,7 +295,7 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
 
 
 def storage_settings(load: Load) -> dict[str, object]:
-    """Return store -> settings of the buckets and accounts that Spark may reach for a load."""
+    """Return host -> settings of the cloud stores that Spark may reach for a load."""
     config = load.target
     storages = [open_storage(config)] if config.connector_jars() else []
     for uri in _tables_read(load).values():
@@ -435,8 +416,7 @@ def run_lake(
     target = next(iter(lake.loads.values())).target  # the first one's store keeps the reports
     storage = open_storage(target) if target.manifest else None
     earlier = _find_last_run(lake, storage) if resume else None
-    observers = [] if observer is None else [observer]
-    pipeline = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, observers)
+    pipeline = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, observer)
     if resume and earlier is None:
         pipeline.warn(
             "`resume`: no run has left a report beside the lake so far; all loads are done."
@@ -482,21 +462,21 @@ class _PipelineRun:
         earlier: EarlierRun | None,
         full_refresh: frozenset[str],
         storage: Storage | None,
-        observers: Sequence[PipelineObserver],
+        observer: PipelineObserver | None,
     ) -> None:
         self.lake = lake
         self.earlier = earlier or EarlierRun("", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
-        self.users = fan_out(*observers)
-        lineage = [] if lake.lineage is None else [_open_lineage(lake, lake.lineage, self.warn)]
-        self.observer = fan_out(self.users, *lineage)
+        self.users = fan_out(observer)
+        lineage = None if lake.lineage is None else _open_lineage(lake, lake.lineage, self.warn)
+        self.observer = fan_out(self.users, lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         before = self.earlier.outcomes
         self.loads = {n: load for n, load in loads.items() if before.get(n) not in _DONE}
         self.reports = {
-            name: LoadReport(name, "waiting", run_id=self._run_id_of(load), uses=load.depends)
+            name: LoadReport(name, "waiting", run_id=self._choose_run_id(load), uses=load.depends)
             if name in self.loads
             else LoadReport(name, "left out", uses=load.depends)
             for name, load in lake.loads.items()
@@ -509,11 +489,9 @@ class _PipelineRun:
         self.error: BaseException | None = None
 
     def run(self, parallel: int) -> PipelineReport:
-        """Run the loads, at most `parallel` at once; return the report.
+        """Run the loads, at most `parallel` at once; return the report, LoadsFailed if some failed.
 
-        Raises:
-            LoadsFailed: some have failed.
-            KeyboardInterrupt: the run was interrupted; loads that ran have ended.
+        After a KeyboardInterrupt, loads that ran have ended, and the report is saved.
         """
         if not self.loads:
             return self._finish()
@@ -524,7 +502,7 @@ class _PipelineRun:
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with (
             choose_run_engine(self.loads.values()) as engine,
-            wait_unless_interrupted(threads, cancels=True) as executor,
+            wait_unless_interrupted(threads, cancel_pending=True) as executor,
         ):
             try:
                 self._run_loads(executor, engine)
@@ -552,8 +530,8 @@ class _PipelineRun:
             for done in wait(self.running, _WAKE_SECONDS, FIRST_COMPLETED).done:
                 report = self._take_result(done)
                 self._save_report()
-                well = report.outcome == "landed"
-                for other, why in schedule.mark_ended(report.load, well=well).items():
+                succeeded = report.outcome == "landed"
+                for other, why in schedule.mark_ended(report.load, succeeded=succeeded).items():
                     self._record_end(replace(self.reports[other], outcome="skipped", reason=why))
 
     def _begin_load(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
@@ -585,7 +563,10 @@ class _PipelineRun:
         self.observer.on_ended(report)
 
     def _end_running(self, interrupt: KeyboardInterrupt, engine: Engine) -> None:
-        """End all loads that run, for 8.5 seconds at most, and record how they ended."""
+        """End all running loads, for 8.5 seconds at most, and record how they ended.
+
+        Stops the engine if loads are left by then, and adds unknown commits to `interrupt`.
+        """
         for done in [done for done in self.running if done.cancel()]:
             del self.cancellations[self.running.pop(done)]  # it had not begun
         for stop in self.cancellations.values():
@@ -636,7 +617,7 @@ class _PipelineRun:
         )
 
     def _save_report(self, report: PipelineReport | None = None) -> None:
-        """Save a report, or that of the run so far; warn once if the store refuses."""
+        """Save a report, by default of the run so far; after an error warn, and save no more."""
         if self.storage is None:
             return
         problem = save_run_report(report or self._build_report(None), self.storage)
@@ -649,7 +630,7 @@ class _PipelineRun:
         self.warnings[text] = None
         self.users.on_warning("", text)
 
-    def _run_id_of(self, load: Load) -> str | None:
+    def _choose_run_id(self, load: Load) -> str | None:
         """Return a load's run id, that of the resumed run if it had one; None for none."""
         return self.earlier.run_ids.get(load.name) or choose_run_id(load, self.name)
 
@@ -657,11 +638,7 @@ class _PipelineRun:
 def _open_lineage(
     lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]
 ) -> PipelineObserver:
-    """Return the observer that sends a run's lineage events.
-
-    Raises:
-        MissingDependency: OpenLineage's client is not installed.
-    """
+    """Return the observer that sends lineage events; MissingDependency without OpenLineage."""
     try:
         from lakeport.pipeline.lineage import LineageObserver
     except ImportError:

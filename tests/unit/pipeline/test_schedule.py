@@ -14,21 +14,21 @@ def test_those_that_use_nothing_begin_in_the_files_order() -> None:
 def test_a_load_waits_for_all_that_it_uses() -> None:
     schedule = Schedule({"a": [], "b": [], "c": ["a", "b"]})
     schedule.take_ready()
-    assert schedule.mark_ended("a", well=True) == {}
+    assert schedule.mark_ended("a", succeeded=True) == {}
     assert schedule.take_ready() == []
-    schedule.mark_ended("b", well=True)
+    schedule.mark_ended("b", succeeded=True)
     assert schedule.take_ready() == ["c"]
 
 
 def test_what_needs_a_failed_one_never_begins_nor_does_what_needs_that() -> None:
     schedule = Schedule({"a": [], "b": ["a"], "c": ["b", "a"], "d": ["c"], "other": []})
     assert schedule.take_ready() == ["a", "other"]
-    assert schedule.mark_ended("a", well=False) == {
+    assert schedule.mark_ended("a", succeeded=False) == {
         "b": "needs a, which failed",
         "c": "needs b, which was skipped",
         "d": "needs c, which was skipped",
     }
-    assert schedule.mark_ended("other", well=True) == {}
+    assert schedule.mark_ended("other", succeeded=True) == {}
     assert schedule.take_ready() == []
 
 
@@ -41,11 +41,11 @@ def test_loads_of_one_table_take_turns_however_they_end() -> None:
     tables = {"a": "t", "b": "t", "c": "t", "tap": "", "other": ""}
     schedule = Schedule(needs, tables)
     assert schedule.take_ready() == ["a", "tap", "other"]
-    schedule.mark_ended("tap", well=True)
+    schedule.mark_ended("tap", succeeded=True)
     assert schedule.take_ready() == []
-    assert schedule.mark_ended("a", well=False) == {}
+    assert schedule.mark_ended("a", succeeded=False) == {}
     assert schedule.take_ready() == ["b"]
-    schedule.mark_ended("b", well=True)
+    schedule.mark_ended("b", succeeded=True)
     assert schedule.take_ready() == ["c"]
 
 
@@ -59,7 +59,7 @@ def test_loads_that_reach_one_store_in_different_ways_take_turns() -> None:
     }
     schedule = Schedule({name: [] for name in ways}, None, ways)
     assert schedule.take_ready() == ["a", "c", "d", "e"]
-    schedule.mark_ended("a", well=True)
+    schedule.mark_ended("a", succeeded=True)
     assert schedule.take_ready() == []
-    schedule.mark_ended("c", well=False)
+    schedule.mark_ended("c", succeeded=False)
     assert schedule.take_ready() == ["b"]

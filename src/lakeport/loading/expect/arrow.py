@@ -164,7 +164,7 @@ def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
 
 @dataclass
 class CheckCounts:
-    """Violations that the checks of one task's or batch's rows counted, with rows kept of them.
+    """Violations counted in the rows of a task or batch, with newest values and kept rows.
 
     Attributes:
         rows: rows that were checked.
@@ -219,7 +219,7 @@ class RowChecker:
             if masks is not None:
                 rows = self._hold_back(rows, masks, counts, source)
             counts.passed += rows.num_rows
-            self._note_newest(rows, counts)
+            self._update_newest(rows, counts)
             yield rows
 
     def _hold_back(
@@ -252,8 +252,8 @@ class RowChecker:
         texts = to_json_text(rows.to_struct_array()).to_pylist()
         return [BadRecord(self.stream, 0, column, expectation.title, t.encode()) for t in texts]
 
-    def _note_newest(self, rows: pa.RecordBatch, counts: CheckCounts) -> None:
-        """Note the newest value of each column that has to be `fresh`."""
+    def _update_newest(self, rows: pa.RecordBatch, counts: CheckCounts) -> None:
+        """Update `counts` with the newest value of each `fresh` column, in seconds since 1970."""
         for number, expectation in enumerate(self.expected):
             if expectation.kind == "fresh" and rows.num_rows:
                 places = {name.lower(): i for i, name in enumerate(rows.schema.names)}

@@ -52,7 +52,7 @@ _MOST_EXPECTATIONS: Final = 62
 
 @dataclass(frozen=True)
 class CheckRecorder:
-    """Where the results of a load's checks go, before a batch is committed.
+    """Report, quarantine and callback that take the results of a load's checks.
 
     Attributes:
         quarantine: where samples of violating rows are kept.
@@ -67,7 +67,7 @@ class CheckRecorder:
 
 @dataclass(frozen=True)
 class Checks:
-    """The expectations of one stream's rows, and how to check them.
+    """Checks of one stream's rows: the expectations, and the tables and recorder that they need.
 
     Attributes:
         expected: the expectations; the place of each is its bit in a row's mask.

@@ -44,7 +44,7 @@ class PlannedBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The transform and each expectation, as lines for a plan."""
+        """Lines for a plan's notes: the transform's unit, and each expectation."""
         transform = [f"transform: {self.how}"] if self.how else []
         expected = [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
         return (*transform, *expected)
@@ -72,7 +72,7 @@ class RowRules:
         views: Mapping[str, DataFrame] | None,
         expect: Sequence[Mapping[str, Any] | Expectation],
     ) -> RowRules:
-        """Build the rules of a load's arguments; start Spark if they need it.
+        """Build the rules of a load's arguments; require Spark if they need it.
 
         Raises:
             ConfigError: an expectation is wrong, `once` does not go with it, or Spark is needed.
@@ -121,7 +121,7 @@ class RowRules:
             self.transform.check()
 
     def bind(self, source: OpenedSource) -> tuple[RowRules, OpenedSource]:
-        """Return the rules with the source's tables as views, and the source to iterate.
+        """Return the rules with the source's tables as views, and the source, maybe as one flush.
 
         The source has a single flush where the rules need the whole input at once.
         """
