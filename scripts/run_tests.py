@@ -57,7 +57,7 @@ COMMITS = tuple(
 )
 # Threads are killed, and their requests fail.
 FAULTS = (
-    "tests/faults/test_kill.py::test_killed_at_every_point",
+    "tests/faults/test_kill.py::test_killed_at_every_point[delta]",
     *(
         f"tests/faults/test_requests.py::test_nothing_is_lost[{name}]"
         for name in ("s3:create:run-id", "local_delta:append:run-id")

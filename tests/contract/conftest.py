@@ -2,9 +2,10 @@
 
 A format knows no store and a store no format (an import contract keeps it so). So `make test` lands
 in each format on the local disk and on each store in one of its formats, and cases that are decided
-before a store is asked run on the local disk alone. An engine knows neither: threads land in two
-formats on the local disk and on one store, and before a store is asked in one format. `--soak` runs
-every case on every target.
+before a store is asked run on the local disk alone. An engine knows neither: a case lands on each
+target by one engine, Spark or threads, and on the local disk in Delta by both. Which half of the
+targets is Spark's differs from case to case, so each target has both. Before a store is asked,
+Spark lands in one format and threads in each. `--soak` runs every case on every target by either.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -48,12 +50,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames or own:
         return
     threads = metafunc.config.getoption("engine") == "threads"
-    targets = LOCAL[:1] if threads else LOCAL
+    by_spark_alone = definition.get_closest_marker("spark") is not None
     if metafunc.config.getoption("soak"):
         targets = (*LOCAL, *STORES, *CROSSED)
-    elif definition.get_closest_marker("before_the_store") is None:
-        targets = (*LOCAL[:2], *STORES[:1]) if threads else (*LOCAL, *STORES)
+    elif definition.get_closest_marker("before_the_store") is not None:
+        targets = LOCAL if threads or by_spark_alone else LOCAL[:1]
+    else:
+        targets = (*LOCAL, *STORES)
+        if not by_spark_alone:
+            targets = _targets_of_engine(targets, definition.nodeid, threads=threads)
     metafunc.parametrize("target", targets, indirect=True)
+
+
+def _targets_of_engine(targets: tuple[str, ...], case: str, *, threads: bool) -> tuple[str, ...]:
+    """The first target, and of the others each second one; the other engine has the rest."""
+    first = (crc32(case.encode()) + threads) % 2
+    return (targets[0], *targets[1 + first :: 2])
 
 
 @pytest.fixture

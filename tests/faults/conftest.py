@@ -23,6 +23,20 @@ IN_DELTA = pytest.mark.parametrize(
 """A test that shows the same in either format, and costs much: in Parquet with `--soak`."""
 
 
+@pytest.fixture(
+    params=[
+        pytest.param("threads", marks=pytest.mark.by_threads),
+        pytest.param("spark", marks=pytest.mark.soak),
+    ]
+)
+def engine_of_kills(request: pytest.FixtureRequest) -> str:
+    """The engine of loads whose driver is killed: threads, and with `--soak` Spark as well.
+
+    `test_kill.py` and `test_killed_databases.py` kill a driver with Spark in each run of the tests.
+    """
+    return str(request.param)
+
+
 @pytest.fixture(params=("delta", "parquet"))
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     """A lake that is not there yet."""

@@ -136,6 +136,16 @@ def check_readers(lake: Lake, states: Sequence[Any]) -> int:
 
 
 @pytest.mark.timeout(1800)  # up to ten processes, one after another
+@pytest.mark.parametrize(
+    "lake",
+    [
+        "delta",
+        # What a kill leaves of files is the driver's work, whatever the engine.
+        pytest.param("parquet", marks=pytest.mark.by_threads),
+        pytest.param("parquet", marks=pytest.mark.soak, id="parquet-spark"),
+    ],
+    indirect=True,
+)
 def test_killed_at_every_point(lake: Lake, tmp_path: Path, soak: bool) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()

@@ -20,6 +20,7 @@ MOST = 1.5  # seconds after the run's report is there: most loads have ended by 
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("engine_of_kills")
 def test_runs_killed_at_random_land_all_once(tmp_path: Path, soak: bool) -> None:
     world = World(tmp_path, EVENTS | ORDERS, [Inbox(tmp_path), Shop(tmp_path)])
     draw = random.Random(16)
@@ -33,6 +34,7 @@ def test_runs_killed_at_random_land_all_once(tmp_path: Path, soak: bool) -> None
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("engine_of_kills")
 def test_a_killed_run_resumed_appends_nothing_twice(tmp_path: Path) -> None:
     """A load that appends its whole source knows by the run's report what it has landed."""
     world = World(tmp_path, {"plain": '{from: {files: "plain.jsonl"}}'}, [])

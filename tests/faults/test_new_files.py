@@ -58,6 +58,7 @@ def kill(process: Process) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_killed_at_every_point_each_file_lands_once(lake: Lake, tmp_path: Path, soak: bool) -> None:
     inbox = tmp_path / "inbox"
