@@ -198,6 +198,7 @@ def test_spark_is_killed_under_a_load(delta_lake: Lake) -> None:
         assert check_readers(delta_lake, process.states()) == total
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 def test_merges_killed_between_two_batches(delta_lake: Lake) -> None:
     """Readers see the first batches merged whole; the run repeated merges the others, once."""
     keys = 15

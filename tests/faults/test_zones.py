@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tests.contract.targets import record, schema, singer
 from tests.faults.kit import INTEGER, Lake, land, run
 
-ZONES = ("Asia/Kathmandu", "America/St_Johns", "UTC")
+ZONES = ("America/St_Johns", "Asia/Kathmandu", "UTC")
 MOMENTS = (
     "2024-03-10T02:30:00",  # within the hour that St John's skips
     "2024-11-03T01:30:00",  # within the hour that it has twice
@@ -38,10 +38,12 @@ def test_the_machine_s_time_zone(tmp_path: Path, soak: bool) -> None:
     ]
     lines = singer(schema("events", columns), *(record("events", **row) for row in rows))
     found: dict[str, Any] = {}
-    for zone in ZONES if soak else ZONES[:2]:
+    for number, zone in enumerate(ZONES if soak else ZONES[:2]):
         lake = Lake(tmp_path / zone, "delta")
         command = land(lake, "--partition-by", "hour", "--set", "internal_columns=false")
-        outcome = run(*command, given=lines, env={"TZ": zone})
+        # The first by the engine of the tests, with which threads have to agree.
+        env = {"TZ": zone} if soak or number == 0 else {"TZ": zone, "LAKEPORT_ENGINE": "threads"}
+        outcome = run(*command, given=lines, env=env)
         assert outcome.code == 0, outcome.err
         table = DeltaTable(str(lake.root / "events"))
         actions = table.get_add_actions(flatten=True)

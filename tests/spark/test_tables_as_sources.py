@@ -1,4 +1,4 @@
-"""Delta tables as sources, made by Spark and read by way of `SourceOpener`."""
+"""Delta tables as sources, made by Spark or delta-rs and read by way of `SourceOpener`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from lakeport.config.base import DestinationConfig
 from lakeport.config.load import load_target
@@ -30,26 +32,38 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 
 
 class Loads:
-    """A source table `t`, and loads of what is new in it."""
+    """A source table `t`, and loads of what is new in it.
+
+    Spark makes a table with properties; delta-rs makes one without, in a tenth of the time.
+    """
 
     def __init__(self, engine: SparkEngine, folder: Path) -> None:
         self.engine, self.folder = engine, folder
         self.path = folder / "t"
         self.memory = KeptMemory(LocalStorage(str(folder / "lake")))
+        self.by_spark = False
 
     def sql(self, text: str) -> None:
         self.engine.spark.sql(text.format(t=f"delta.`{self.path}`"))
 
     def create(self, **properties: str) -> None:
-        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        self.sql(
-            "CREATE TABLE {t} (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)"
-            + (f" TBLPROPERTIES ({told})" if told else "")
-        )
+        self.by_spark = bool(properties)
+        if self.by_spark:
+            told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+            columns = "(id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)"
+            self.sql(f"CREATE TABLE {{t}} {columns} TBLPROPERTIES ({told})")
+        else:
+            columns = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+            DeltaTable.create(str(self.path), columns, partition_by=["p"])
         self.add(0, 10)
 
     def add(self, first: int, end: int) -> None:
-        self.sql(f"INSERT INTO {{t}} SELECT id, id % 2 FROM range({first}, {end}, 1, 1)")
+        if self.by_spark:
+            self.sql(f"INSERT INTO {{t}} SELECT id, id % 2 FROM range({first}, {end}, 1, 1)")
+            return
+        ids = range(first, end)
+        rows = pa.table({"id": ids, "p": [number % 2 for number in ids]})
+        write_deltalake(str(self.path), rows, mode="append")
 
     def tables(self, config: DestinationConfig) -> TargetTables:
         storage = self.memory.storage
@@ -125,7 +139,7 @@ def test_rows_that_optimize_moved_do_not_come_again(loads: Loads) -> None:
     loads.add(14, 15)
     loads.sql("OPTIMIZE {t}")
     loads()
-    loads.sql("OPTIMIZE {t}")
+    DeltaTable(str(loads.path)).optimize.compact()
     assert loads() == []
 
 

@@ -155,14 +155,14 @@ def test_one_after_the_other(shared: Warm, tmp_path: Path) -> None:
     broken = Lake(tmp_path / "broken", "delta")
 
     def load(lake: Lake) -> int:
-        given = users(50, 10) if lake is not broken else users(50, 10) + b'{"type": "RECORD"'
+        given = users(20, 10) if lake is not broken else users(20, 10) + b'{"type": "RECORD"'
         return shared.run(*land(lake, *SIZES, "--warm=require"), given=given).code
 
     before = shared.served()
     with ThreadPoolExecutor(4) as pool:
         codes = list(pool.map(load, [*lakes, broken]))
     assert codes == [0] * 3 + [3]
-    assert [lake.ids() for lake in lakes] == [list(range(50))] * 3
+    assert [lake.ids() for lake in lakes] == [list(range(20))] * 3
     assert shared.served() == before + 4
 
 
