@@ -28,7 +28,10 @@ DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
     for name in ("azure", "merge", "partition_values", "s3", "writer")
 )
-HINTS = "tests/contract/test_hints.py"  # by threads in any group
+# By threads in any group.
+BY_THREADS = tuple(
+    f"tests/contract/test_{name}.py" for name in ("hints", "names", "partition_values", "width")
+)
 SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
@@ -88,7 +91,7 @@ GROUPS = {
     "delta": ["--delta-spark", *DELTA, *COMMITS],
     "cluster": ["tests/cluster"],
     "warm": ["tests/warm"],
-    "threads": ["--engine=threads", "tests/contract", *without(HINTS), *FAULTS],
+    "threads": ["--engine=threads", "tests/contract", *without(*BY_THREADS), *FAULTS],
     "browser": ["tests/browser"],
     "screens": ["tests/screens"],
     "requests": [*REQUESTS, HISTORIES],

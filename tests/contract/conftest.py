@@ -68,6 +68,17 @@ def _targets_of_engine(targets: tuple[str, ...], case: str, *, threads: bool) ->
     return (targets[0], *targets[1 + first :: 2])
 
 
+@pytest.fixture(
+    params=[
+        pytest.param("threads", marks=pytest.mark.by_threads),
+        pytest.param("spark", marks=pytest.mark.soak),
+    ]
+)
+def engine_of_checks(request: pytest.FixtureRequest) -> str:
+    """The engine of cases that the driver decides: threads, and with `--soak` Spark as well."""
+    return str(request.param)
+
+
 @pytest.fixture
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """A fresh, empty root on each destination, in each format that it has."""

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("engine_of_checks")
 RECORDS = [{"userId": 1, "userid": "a"}, {"userId": 2, "userid": "b"}]
 SCHEMA = {
     "type": "SCHEMA",

@@ -14,6 +14,7 @@ import lakeport
 from lakeport.errors import DestinationError
 from lakeport.storage.local import LocalStorage
 
+pytestmark = pytest.mark.usefixtures("engine_of_checks")
 NULL = "__HIVE_DEFAULT_PARTITION__"
 VALUES = [
     NULL,

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("engine_of_checks")
 LINES = 6_000
 SINGER = {
     "type": "SCHEMA",
