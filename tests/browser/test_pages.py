@@ -19,7 +19,6 @@ from tests.browser.kit import (
     assert_labels_fit,
     enlarge_text,
     moving,
-    picture,
     walk,
 )
 from tests.browser.lakes import LONG, ODD, SCRIPT, Site
@@ -49,7 +48,7 @@ def open_details(page: Page) -> None:
 
 
 def test_every_page_is_for_everyone(
-    reader: Reader, in_file: Site, paths: dict[str, str], view: tuple[str, Theme], tmp_path: Path
+    reader: Reader, in_file: Site, paths: dict[str, str], view: tuple[str, Theme]
 ) -> None:
     size, theme = view
     for name, path in paths.items():
@@ -59,7 +58,6 @@ def test_every_page_is_for_everyone(
         open_details(page)
         assert_fits(page)
         assert_accessible(page)
-        picture(page, tmp_path / "page.png")
         reader.close()
 
 
