@@ -34,6 +34,17 @@ BY_THREADS = tuple(
 )
 SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
+# Those of failing requests that Spark sends as well, or alone.
+REQUESTS_BY_SPARK = tuple(
+    f"tests/faults/test_requests.py::test_nothing_is_lost[{name}]"
+    for name in (
+        "delta_azure:append:run-id",
+        "delta_azure:undo:no-run-id",
+        "delta_s3:append:run-id",
+        "delta_s3:stream:no-run-id",
+        "s3:create:run-id",
+    )
+)
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
 # Of the tests by threads, those whose loads are Spark's as well.
@@ -59,13 +70,7 @@ COMMITS = tuple(
     )
 )
 # Threads are killed, and their requests fail.
-FAULTS = (
-    "tests/faults/test_kill.py::test_killed_at_every_point[delta]",
-    *(
-        f"tests/faults/test_requests.py::test_nothing_is_lost[{name}]"
-        for name in ("s3:create:run-id", "local_delta:append:run-id")
-    ),
-)
+FAULTS = ("tests/faults/test_kill.py::test_killed_at_every_point[delta]", *REQUESTS)
 APART = (
     *(f"tests/{name}" for name in ("browser", "cluster", "contract", "docs", "faults", "fuzz")),
     *("tests/histories", "tests/screens", "tests/spark", "tests/streaming"),
@@ -86,7 +91,7 @@ GROUPS = {
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "contract": ["tests/contract", "tests/docs"],
     "faults": ["tests/faults", *without(*REQUESTS)],
-    "streams": ["tests/streaming", *BY_SPARK],
+    "streams": ["tests/streaming", *BY_SPARK, *REQUESTS_BY_SPARK, HISTORIES],
     "rest": ["--engine=threads", "tests", *without(*ALONE, *APART)],
     "delta": ["--delta-spark", *DELTA, *COMMITS],
     "cluster": ["tests/cluster"],
@@ -94,7 +99,6 @@ GROUPS = {
     "threads": ["--engine=threads", "tests/contract", *without(*BY_THREADS), *FAULTS],
     "browser": ["tests/browser"],
     "screens": ["tests/screens"],
-    "requests": [*REQUESTS, HISTORIES],
     "wheel": ["tests/wheel"],
     "session": [SESSION],
     "fuzz": ["tests/fuzz"],

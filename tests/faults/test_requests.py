@@ -29,6 +29,12 @@ SHARE = {
 }
 """How many cases of which scenarios are tried; the others are for the soak."""
 SLOW = {*KILLS, "hanging"}
+NAMES = [
+    pytest.param(name, marks=pytest.mark.spark)
+    if name.split(":")[1] in ("stream", "undo")
+    else name
+    for name in SHARE
+]
 
 
 def drawn(case: Case) -> bytes:
@@ -37,7 +43,7 @@ def drawn(case: Case) -> bytes:
 
 
 @pytest.mark.timeout(1800)  # loads by the dozen, on a machine that may be busy
-@pytest.mark.parametrize("name", SHARE)
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_lost(found: dict[str, Scenario], name: str) -> None:
     """The cases are drawn from a recording: by their names, as no two recordings are the same."""
     scenario = found[name]
