@@ -13,7 +13,7 @@ from lakeport.sources.csv.dialect import CsvDialect
 from lakeport.sources.csv.reader import (
     CsvBlock,
     NativeParser,
-    create_kinds_parser,
+    create_kernel_parser,
     match_kinds_natively,
     parse_block,
 )
@@ -64,7 +64,7 @@ def test_values(texts: list[str], type_: pa.DataType, quoted: bool) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.integers(0, ANY_KIND), st.booleans())
 def test_kinds(texts: list[str], asked: int, quoted: bool) -> None:
     block = block_of(texts, quoted)
-    found = match_kinds_natively(create_kinds_parser(1, OPTIONS), block, [asked])
+    found = match_kinds_natively(create_kernel_parser(OPTIONS, [None]), block, [asked])
     if found is not None:
         assert found == [match_kinds(parse_block(block, 1, OPTIONS).columns[0], asked)]
 
@@ -86,5 +86,5 @@ def test_what_is_common_does_not_stop_it(type_: pa.DataType, text: str) -> None:
     schema = pa.schema([("a", type_)])
     found = NativeParser(["a"], schema, OPTIONS, ("a",)).parse(block_of([text], False))
     assert found is not None and found.column(0).null_count == 0
-    parser, block = create_kinds_parser(1, OPTIONS), block_of([text.strip()], False)
+    parser, block = create_kernel_parser(OPTIONS, [None]), block_of([text.strip()], False)
     assert match_kinds_natively(parser, block, [ANY_KIND]) is not None

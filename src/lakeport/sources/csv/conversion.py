@@ -54,15 +54,12 @@ _PATTERNS = {
 
 
 def narrowest_type(kinds: int) -> pa.DataType:
-    """Return the narrowest type that a set of kinds allows.
+    """Return the narrowest type of a set of kinds; text for the empty set and for `ANY_KIND`.
 
-    It is text for the empty set, and for the full one: no text is of every kind, so the column
-    has none.
+    No text is of every kind, so the column of the full set has none.
     """
-    if kinds == ANY_KIND:
-        return pa.string()
     for kind, type_ in _TYPES.items():
-        if kinds & kind:
+        if kinds & kind and kinds != ANY_KIND:
             return type_
     return pa.string()
 
@@ -110,7 +107,7 @@ def _has_inexact_integers(texts: pa.StringArray) -> bool:
 
 
 def _is_any(mask: Any) -> bool:
-    """Whether any value of a mask is true; nulls are false."""
+    """Whether any value of a mask is true; a null is false."""
     return bool(pc.any(mask).as_py())
 
 
@@ -129,7 +126,7 @@ def _are_integers(texts: pa.StringArray) -> bool:
 
 
 def _are_numbers(texts: pa.StringArray) -> bool:
-    """Whether all texts are numbers that programs write and that a double keeps."""
+    """Whether all texts are numbers that a double keeps; False for `+1`, `007` or `12E12`."""
     try:
         values = texts.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -148,7 +145,7 @@ def _are_booleans(texts: pa.StringArray) -> bool:
 
 
 def _create_check(type_: pa.DataType, unlike: str = "") -> Callable[[pa.StringArray], bool]:
-    """Return a function: whether all texts are of a type, and none matches the pattern `unlike`."""
+    """Return a function that says whether all texts are of a type and none matches `unlike`."""
 
     def fits(texts: pa.StringArray) -> bool:
         if unlike and _matches(texts, unlike):
@@ -171,17 +168,10 @@ _CHECKS: dict[int, Callable[[pa.StringArray], bool]] = {
 def convert_texts(
     texts: pa.StringArray, type_: pa.DataType, format_: Format | None = None
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Convert texts to values of `type_`; never round, wrap or guess.
+    """Return texts as values of `type_`, null where one does not fit, and a mask of those texts.
 
-    Naive timestamps are UTC. Which numbers a double keeps: `schema.literals.parse_double`.
-
-    Args:
-        texts: of one column.
-        type_: of the values.
-        format_: how all the numbers or dates are written; None for plainly.
-
-    Returns:
-        The values, null where a text does not fit; and a mask of those, None if all texts fit.
+    The mask is None if all texts fit. Nothing is rounded, wrapped or guessed. Naive timestamps are
+    UTC. `schema.literals.parse_double` says which numbers a double keeps.
 
     >>> convert_texts(pa.array(["7", "x"]), pa.int64())[1].to_pylist()
     [False, True]
@@ -209,7 +199,7 @@ def _empty_to_null(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _cast_strict(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    """Return all values if Arrow reads every text, and loses nothing of any; else None."""
+    """Return the values by Arrow's cast; None if it refuses a text or changes a value."""
     if type_ not in (pa.int64(), pa.float64(), pa.date32(), _UTC):
         return None
     try:
@@ -223,7 +213,7 @@ def _cast_strict(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
 
 
 def _cast_naive_timestamps(texts: pa.StringArray) -> pa.Array | None:
-    """Return timestamps in UTC of texts that all lack a time zone; None if one does not fit."""
+    """Return timestamps in UTC of texts without a time zone; None if one does not fit."""
     try:
         values = texts.cast(pa.timestamp("us")).cast(_UTC)
     except pa.ArrowInvalid:
@@ -232,7 +222,7 @@ def _cast_naive_timestamps(texts: pa.StringArray) -> pa.Array | None:
 
 
 def _find_lost(texts: pa.StringArray, values: pa.Array) -> Any:
-    """Return a mask of the values that Arrow read, but that are not what their text says."""
+    """Return a mask of values that Arrow changed: years beyond 1 to 9999, doubles that differ."""
     if values.type in _YEARS:
         low, high = _YEARS[values.type]
         units = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
@@ -256,7 +246,7 @@ def _find_lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
 
 
 def _is_exact(number: str) -> bool:
-    """Whether a double keeps the number that a text says."""
+    """Whether a double keeps a number; see `parse_double`."""
     try:
         parse_double(number)
     except ValueError:
@@ -267,7 +257,7 @@ def _is_exact(number: str) -> bool:
 def _convert_each(
     texts: pa.StringArray, type_: pa.DataType
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Convert texts of which some do not fit, or are written otherwise than Arrow reads them."""
+    """Convert texts that Arrow can't all cast; see `convert_texts`."""
     plain = _rewrite_for_arrow(pc.ascii_trim_whitespace(texts), type_)
     pattern = _PATTERNS.get(type_) or _decimal_pattern(type_)
     fits = pc.match_substring_regex(plain, pattern)
@@ -284,7 +274,10 @@ def _convert_each(
 
 
 def _decimal_pattern(type_: pa.Decimal128Type) -> str:
-    """Return a pattern that refuses more digits than the type has: Arrow would drop the first."""
+    """Return the regular expression of texts with no more digits than a decimal type has.
+
+    Of longer texts, Arrow would drop the first digits.
+    """
     return (
         rf"^[+-]?0{{1,2}}[0-9]{{0,{type_.precision - type_.scale}}}(?:\.[0-9]{{0,{type_.scale}}})?$"
     )
@@ -298,7 +291,7 @@ def _find_failed(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | N
 
 
 def _rewrite_for_arrow(texts: pa.StringArray, type_: pa.DataType) -> pa.StringArray:
-    """Drop the signs, zeros and points that a type allows and Arrow's cast refuses."""
+    """Remove plus signs, zeros and points that Arrow's cast to this type would refuse."""
     if type_ == pa.int64():
         texts = pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
         return pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
@@ -318,7 +311,7 @@ def _add_offset(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _cast_each(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
-    """Cast texts; null those that Arrow refuses, found by halving."""
+    """Cast texts; those that Arrow refuses become null, and are found by halving."""
     try:
         return texts.cast(type_)
     except pa.ArrowInvalid:

@@ -17,7 +17,6 @@ from lakeport.schema.hints import quote_names, sort_by_similarity
 from lakeport.schema.types import Kind, check_column_names, to_arrow_type
 from lakeport.sources.csv.conversion import ANY_KIND
 from lakeport.sources.csv.detection import (
-    ColumnCandidates,
     CsvFile,
     classify_field,
     detect_files,
@@ -56,7 +55,7 @@ def plan_csv(files: FileSet) -> Batch:
     """Plan the load of CSV files as one batch: its reader, splits, warnings and notes.
 
     Raises:
-        InputError: the files don't go together, or contradict what is declared.
+        InputError: the files have different headers, or none has a declared column.
     """
     plain = files.make_plain(files.csv.encoding)
     declared = _declared_types(files)
@@ -98,15 +97,13 @@ class _Columns(NamedTuple):
     """The columns to land.
 
     Attributes:
-        names: in order.
         types: declared or inferred; columns without an entry are text.
-        formats: columns whose numbers or dates are not plain -> how they are written.
-        inferred: undeclared columns -> what inference chose.
+        formats: formats of the columns whose numbers or dates are not plain.
+        inferred: inferred types of undeclared columns.
         empty: undeclared columns without any value.
         plain_doubles: columns, also declared ones, whose texts are numbers with a decimal point.
     """
 
-    names: list[str]
     types: dict[str, pa.DataType]
     formats: dict[str, Format]
     inferred: dict[str, InferredType]
@@ -114,16 +111,12 @@ class _Columns(NamedTuple):
     plain_doubles: frozenset[str]
 
     def type_of(self, name: str) -> pa.DataType:
-        """Return the type that a column lands with."""
+        """Return a column's declared or inferred type; text if it has neither."""
         return self.types.get(name, pa.string())
 
 
 def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
-    """Return the types of declared columns.
-
-    Raises:
-        SourceError: CSV can't hold values of one of these types.
-    """
+    """Return the types of declared columns; SourceError for lists, structs and binary."""
     for field in files.fields:
         if field.type.kind in _NOT_IN_CSV:
             raise SourceError(
@@ -134,7 +127,7 @@ def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
 
 
 def _plain_columns(declared: Mapping[str, pa.DataType], formats: FormatCandidates) -> set[str]:
-    """Return the declared columns whose values have one format only: nothing is to be inferred."""
+    """Return the declared columns whose texts have one possible format, as text and booleans."""
     return {
         name
         for name, type_ in declared.items()
@@ -148,7 +141,7 @@ def _split_files(
     declared: Mapping[str, pa.DataType],
     formats: FormatCandidates,
 ) -> list[CsvFile]:
-    """Split the files, and infer from the same read if that is quick.
+    """Split the files; infer columns' candidates from the same read if `_split_file` can.
 
     Inference covers the columns that will need a type, and those without a name: these are left
     out if they have no value either.
@@ -167,13 +160,14 @@ def _split_file(
     is_local: bool,
     csv: CsvFile,
 ) -> list[CsvFile]:
-    """Return one file with its splits; with types if the kernel infers them and it is local.
+    """Return one file with its splits, and with candidates if the kernel runs and it is local.
 
-    Otherwise tasks infer the columns of each split afterwards. Run inside tasks.
+    The kernel takes no longer than to split. Otherwise tasks infer the columns of each split
+    afterwards. Run inside tasks.
     """
     columns = frozenset(csv.layout.columns).difference(skipped)
     inference = ColumnInference(csv.layout, columns, formats)
-    if inference.is_native and (is_local or not columns):
+    if inference.create_parser() is not None and (is_local or not columns):
         splits, found = split_and_infer(csv.file, csv.header, inference, split_bytes)
         return [csv._replace(splits=splits, candidates=found)]
     splits = split_file(csv.file, csv.header, csv.layout.dialect, split_bytes)
@@ -189,7 +183,7 @@ def _named_columns(csv_files: Sequence[CsvFile]) -> set[str]:
 def _drop_empty_columns(
     files: FileSet, csv_files: list[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> tuple[list[CsvFile], tuple[str, ...]]:
-    """Leave columns out that have neither a name nor a value; warn of all without a name.
+    """Leave out columns without a name and value; return the files, and warnings on unnamed ones.
 
     Raises:
         SourceError: no column is left.
@@ -219,7 +213,7 @@ def _drop_empty_columns(
 def _reconcile_columns(
     files: FileSet, csv_files: Sequence[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> list[str]:
-    """Return the columns to land, in order: the first file's, or those of the JSON schema, first.
+    """Return the columns to land, those of the JSON schema or the first file first.
 
     Raises:
         SourceError: no file has a declared column.
@@ -256,7 +250,7 @@ def _infer_columns(
     declared: dict[str, pa.DataType],
     formats: FormatCandidates,
 ) -> tuple[_Columns, JoinTraces]:
-    """Infer the types of undeclared columns and the formats of all, and find traces of joins."""
+    """Infer types of undeclared columns and formats of all; also return the traces of joins."""
     inferable = {*names} if files.csv.infer_types else {*declared}
     inferable -= _plain_columns(declared, formats)
     wanted = [name for name in names if name in inferable]
@@ -267,7 +261,6 @@ def _infer_columns(
         for name, choice in chosen.items()
     }
     columns = _Columns(
-        names=names,
         types={name: choice.type for name, choice in undeclared.items()} | declared,
         formats={name: format_ for name, format_ in found.items() if format_},
         inferred=undeclared,
@@ -280,7 +273,7 @@ def _infer_columns(
 def _choose_types(
     files: FileSet, names: Sequence[str], csv_files: Sequence[CsvFile], formats: FormatCandidates
 ) -> tuple[dict[str, InferredType], JoinTraces]:
-    """Infer the columns of these names by all texts; also return the traces of joined files."""
+    """Choose the types of columns by all their texts; also return the traces of joined files."""
     allows_comma = all(csv.layout.dialect.delimiter != "," for csv in csv_files)
     collect = partial(NumberEvidence.collect, formats, allows_comma=allows_comma)
     found = _read_candidates(files, names, csv_files, formats)
@@ -305,19 +298,19 @@ def _read_candidates(
     *,
     is_thorough: bool = False,
 ) -> dict[str, int]:
-    """Return the candidates of these columns by the texts of all files, and the unseen traces.
+    """Return the candidates of columns by the texts of all files, and the unseen traces.
 
-    Files that were inferred while they were split are not read again, unless it has to be thorough.
+    Files that were inferred while they were split are not read again, unless `is_thorough`.
     """
     columns = frozenset(names)
     keys = columns | {TRACES}
-    found: list[ColumnCandidates] = []
+    found: list[dict[str, int]] = []
     splits: dict[CsvLayout, list[Split]] = {}
     for csv in csv_files:
         if is_thorough or csv.candidates is None:
             splits.setdefault(csv.layout, []).extend(csv.splits)
         else:
-            found += (known for known in csv.candidates if known.name in keys)
+            found.append({name: some for name, some in csv.candidates.items() if name in keys})
     for layout, some in splits.items():
         found += files.run(ColumnInference(layout, columns, formats, is_thorough), some)
     return merge_candidates(found)
@@ -326,7 +319,7 @@ def _read_candidates(
 def _judge_traces(
     traces: JoinTraces, csv_files: Iterable[CsvFile], columns: _Columns
 ) -> tuple[bool, list[str]]:
-    """Decide whether readers drop repeated headers and byte order marks; return that, and warnings.
+    """Return whether readers drop repeated headers and byte order marks, and warnings on them.
 
     They are dropped where they can't be data: a column would be text because of them alone.
     """
@@ -371,7 +364,7 @@ def _make_notes(files: FileSet, csv_files: Sequence[CsvFile], columns: _Columns)
 
 
 def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]:
-    """Return a phrase for each format of numbers and dates that the user did not name."""
+    """Return a phrase for each inferred format of numbers and dates; none for the user's own."""
     given = {
         "decimal": options.decimal,
         "thousands": options.thousands,
@@ -388,7 +381,7 @@ def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]
 def _note_dialects(
     options: CsvOptions, csv_files: Sequence[CsvFile], formats: tuple[str, ...]
 ) -> list[str]:
-    """Return a note for each detected dialect, with its files; formats go with a sole dialect."""
+    """Return a note for each detected dialect with its files, and one on formats, or within it."""
     plain = CsvDialect.from_options(options)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in csv_files:
@@ -402,7 +395,7 @@ def _note_dialects(
 
 
 def _abbreviate(names: Sequence[str]) -> str:
-    """Return the first name and the number of the others.
+    """Return the first name and the number of the others, if there are any.
 
     >>> _abbreviate(["a.csv", "b.csv", "c.csv"])
     'a.csv and 2 more files'
@@ -414,7 +407,7 @@ def _abbreviate(names: Sequence[str]) -> str:
 
 
 def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> Iterator[str]:
-    """Yield notes on options that would read a file otherwise, by the file's first records.
+    """Yield notes on options that may read a file better, by its first records.
 
     Only columns that are text for certain are looked at, and plain doubles whose points may group
     digits.
@@ -458,7 +451,7 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
 
 
 def _settles_points(dialect: CsvDialect, options: CsvOptions) -> bool:
-    """Whether a point can only be the decimal mark, or the user names the marks of numbers."""
+    """Whether points are certainly decimal marks: commas delimit fields, or the user set marks."""
     return dialect.delimiter == "," or options.decimal is not None or options.thousands is not None
 
 
@@ -482,9 +475,9 @@ _SIGNED_NUMBER = re.compile(
 
 
 def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
-    """Return what may delimit the lines of a one-column file, and how many fields that makes.
+    """Return the delimiter that cuts lines into most fields, and their number; ("", 1) for none.
 
-    The delimiter is empty, and the number 1, if no character delimits all lines alike.
+    It has to cut all lines of the one-column file into the same number of fields.
 
     >>> suggest_delimiter(["id:name", "1:Ada"]), suggest_delimiter(["name", "Ada"])
     ((':', 2), ('', 1))
@@ -502,7 +495,7 @@ def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
 
 
 def may_be_grouped(fields: Sequence[str]) -> bool:
-    """Whether all fields are numbers whose points may group digits; False for no field.
+    """Whether all fields are numbers whose points may group digits, as `1.234`; False for none.
 
     >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
     (True, False)
@@ -511,12 +504,9 @@ def may_be_grouped(fields: Sequence[str]) -> bool:
 
 
 def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:
-    """Return why a column stays text, and which option would change that; empty for plain text.
+    """Return why a column stays text, and the option that would change that; empty for plain text.
 
-    Args:
-        name: the column's.
-        fields: its first ones that are not empty, each with its line.
-        options: given by the user.
+    `fields` are its first ones that are not empty, each with its line.
 
     >>> from lakeport.sources.csv.dialect import CsvOptions
     >>> explain_text_column("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
@@ -553,7 +543,7 @@ def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: C
 
 
 def _name_given_options(what: str, options: CsvOptions) -> str:
-    """Return ` by` and the options that the user gave for dates or numbers; empty for none."""
+    """Return " by " and the user's options for `dates` or `numbers`; empty if none is set."""
     if what == "dates" and options.date_format is not None:
         return " by `--date-format`"
     if what == "numbers" and (options.decimal is not None or options.thousands is not None):
@@ -570,7 +560,7 @@ def _classify(value: str) -> str:
 
 
 def _describe_short_dates(values: Sequence[str]) -> str:
-    """Return which formats read dates with years of two digits; empty if a value is none."""
+    """Return a phrase on formats for dates with two-digit years; empty if a value is none."""
     found = [_SHORT_DATE.fullmatch(value) for value in values]
     dates = [(int(date[1]), date[2], int(date[3])) for date in found if date]
     if len(dates) < len(values) or len({mark for _, mark, _ in dates}) > 1:
@@ -586,7 +576,7 @@ def _describe_short_dates(values: Sequence[str]) -> str:
 
 
 def _describe_signs(values: Sequence[str]) -> str:
-    """Return which signs stand around numbers; empty if none does, or if a value is no number."""
+    """Return a phrase on signs around numbers; empty without any, or if a value is no number."""
     signs: dict[str, None] = {}
     for value in values:
         parts = _SIGNED_NUMBER.fullmatch(value)

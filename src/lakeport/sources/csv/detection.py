@@ -1,4 +1,4 @@
-"""Detect how CSV files are written by their beginning, read their headers, and split them.
+"""Detect the dialects of CSV files by their beginning, read their headers, and split them.
 
 Where it is not certain whether a file has a header, its first record counts as one. No record's
 value is kept or changed.
@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, pairwise
@@ -45,6 +45,7 @@ _DATE = re.compile(
     r"(?:[T ][0-9]{1,2}:[0-9]{2}.*)?"
 )
 _YEARS = range(1900, 2101)
+_NUMBERS = {"integer", "number"}  # kinds of fields that may stand in one column
 _MAX_ROWS = 200
 _MIN_SERIES = 3  # whole numbers that go on by one before they may be names
 _PAIR = 2  # fields, of which one may well be empty
@@ -67,7 +68,7 @@ _BLOCK_BYTES = 8 << 20
 
 
 def is_number_or_date(field: str) -> bool:
-    """Whether a field is a number or a date as any country writes them."""
+    """Whether a field is a number, a date or a code like `12E12`, as any country writes them."""
     return classify_field(field) not in ("", "text")
 
 
@@ -86,14 +87,11 @@ def classify_field(field: str) -> str:
 
 
 def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
-    """Whether the first of some records of one width names the columns.
+    """Whether the first of some records of one width is a header; True in doubt.
 
-    It does not if it has a number or a date in each column of numbers or dates. But such fields
+    It is none if it has a number or a date in each column of numbers or dates. But such fields
     may be names after all: years, or whole numbers that go on by one, beside a column of text.
-
-    Args:
-        rows: all records.
-        declared: columns that the user has declared.
+    A record with one of the `declared` columns' names is a header.
 
     >>> has_header([["id", "name"], ["1", "Ada"]]), has_header([["1", "Ada"], ["2", "Grace"]])
     (True, False)
@@ -109,7 +107,7 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
         for field, kind in zip(first, kinds, strict=True)
         if kind
     ]
-    if not typed or any(not _may_share_column(own, kind) for own, kind, _ in typed):
+    if not typed or any(own != kind and {own, kind} != _NUMBERS for own, kind, _ in typed):
         return True
     if any(own != "integer" for own, _, _ in typed):
         return False
@@ -121,22 +119,17 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
 
 
 def _classify_column(fields: Row) -> str:
-    """Return the kind that all filled fields share; empty for text, mixed kinds, or no field."""
+    """Return the kind of all filled fields, as `classify_field`; empty for text or mixed kinds."""
     found = {kind for field in fields if (kind := classify_field(field))}
-    if found == {"integer", "number"}:
+    if found == _NUMBERS:
         return "number"
     return found.pop() if len(found) == 1 and found != {"text"} else ""
 
 
-def _may_share_column(first: str, second: str) -> bool:
-    """Whether two kinds of fields can stand in one column: equal ones, integers and numbers."""
-    return first == second or {first, second} == {"integer", "number"}
-
-
 def find_header(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
-    """Return the index of the header behind titles and comments; 0 if these are not certain.
+    """Return the index of the first row behind titles and comments; 0 if these are not certain.
 
-    Where a file has no header, it is the index of the first record.
+    That is the header, or the first record of a file without one.
 
     Args:
         rows: all records with content.
@@ -167,12 +160,12 @@ def find_header(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
 
 
 def _is_title(row: Row) -> bool:
-    """Whether a record has one text at most, and delimiters behind it, as Excel writes titles."""
+    """Whether a record of three or more fields has one filled at most, as Excel writes titles."""
     return len(row) > _PAIR and sum(map(bool, row)) <= 1
 
 
 def _looks_like_header(row: Row, least_distinct: float = 1) -> bool:
-    """Whether most fields are filled, none is a number or date, and such a share is distinct."""
+    """Whether most fields are filled, none is a number or date, and enough of them differ."""
     names = [field for field in row if field]
     return (
         2 * len(names) > len(row)
@@ -181,21 +174,19 @@ def _looks_like_header(row: Row, least_distinct: float = 1) -> bool:
     )
 
 
-def is_header_above_values(rows: Sequence[Row], place: int) -> bool:
-    """Whether the record at `place` has names, and a column below it has numbers or dates."""
-    if place >= len(rows) or not _looks_like_header(rows[place]):
+def is_header_above_values(rows: Sequence[Row], index: int) -> bool:
+    """Whether the record at `index` has names, and a column below it has numbers or dates."""
+    if index >= len(rows) or not _looks_like_header(rows[index]):
         return False
-    width = len(rows[place])
-    body = [row for row in rows[place + 1 : place + _MAX_ROWS] if len(row) == width]
+    width = len(rows[index])
+    body = [row for row in rows[index + 1 : index + _MAX_ROWS] if len(row) == width]
     return any(_classify_column([row[n] for row in body]) for n in range(width))
 
 
 class _SampleRows(NamedTuple):
-    """The records of a sample as one delimiter and quote cut them.
+    """The records of a sample, parsed with one delimiter and quote (empty for none).
 
     Attributes:
-        delimiter: between fields.
-        quote: around fields; empty for none.
         rows: the records with any content, as fields.
         lines: the line that each begins in, from 0.
         is_well_quoted: whether every quote is closed, and no text stands behind a closing one.
@@ -209,19 +200,19 @@ class _SampleRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of fields that most of the content has; 1 if no record has more."""
+        """The number of fields of the records that most cells are in; 1 if no record has more."""
         counts = Counter(len(row) for row in self.rows)
         cells = {width: count * (width - 1) for width, count in counts.items()}
         return max(cells, key=lambda width: (cells[width], width), default=1)
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all records have the same number of fields, at least two."""
+        """Whether all records are well quoted, with the same number of fields, at least two."""
         return self.is_well_quoted and self.width > 1 and len({len(r) for r in self.rows}) == 1
 
     @property
     def regular_cells(self) -> int:
-        """The number of cells in records of the usual width; 0 if too few records have it."""
+        """The number of delimiters in records of the usual width; 0 if too few records have it."""
         width = self.width
         places = [n for n, row in enumerate(self.rows) if len(row) == width]
         if width == 1:
@@ -233,19 +224,18 @@ class _SampleRows(NamedTuple):
 
     @property
     def typed_share(self) -> float:
-        """The share of numbers and dates in all filled fields."""
+        """The share of numbers and dates in the filled fields of the first 100 records."""
         fields = [field for row in self.rows[:_TYPED_ROWS] for field in row if field]
         return sum(map(is_number_or_date, fields)) / max(1, len(fields))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """The beginning of a file, and what the user says of its dialect.
+    """The beginning of a file, and the user's options.
 
     Attributes:
-        text: from the line on that the user's `skip_rows` or Excel's `sep=` line leave.
+        text: without the lines that `skip_rows` leaves out, and Excel's `sep=` line.
         is_whole: whether that is the file to its end.
-        options: given by the user.
     """
 
     text: str
@@ -253,7 +243,7 @@ class _Sample:
     options: CsvOptions
 
     def cut(self, delimiter: str, quote: str) -> _SampleRows:
-        """Cut the sample into records and fields by a delimiter and a quote."""
+        """Parse the sample with a delimiter and a quote; leave out comments and the cut off end."""
         rows, lines = [], []
         comment = self.options.comment
         dialect = CsvDialect(delimiter, quote, self.options.escape, null_values=())
@@ -272,7 +262,7 @@ class _Sample:
         return not end.has_stray_text and not (end.is_in_quotes and self.is_whole)
 
     def count_opening_quotes(self, delimiter: str, quote: str) -> int:
-        """Return how many fields begin with a quote."""
+        """Return the number of fields that begin with a quote."""
         start = rf"(?:^|{re.escape(delimiter)}){quote}"
         return len(re.findall(start, self.text, re.MULTILINE))
 
@@ -286,13 +276,9 @@ class _Sample:
 def detect_dialect(
     sample: bytes, options: CsvOptions, *, is_whole: bool, declared: Collection[str] = ()
 ) -> CsvDialect:
-    """Return the dialect of a UTF-8 file: the given options, the rest detected in its beginning.
+    """Return the dialect of a UTF-8 file: the given options, the rest detected in `sample`.
 
-    Args:
-        sample: the file's beginning.
-        options: given by the user.
-        is_whole: whether the sample is all of the file.
-        declared: columns that the user has declared.
+    The sample is the file's beginning, or all of it (`is_whole`).
     """
     text = sample.decode("utf-8", "replace").lstrip("\ufeff")
     if not is_whole:
@@ -321,9 +307,9 @@ def detect_dialect(
     return replace(dialect, skip_rows=skipped, header=header)
 
 
-def _has_header_at(place: int, sample: _SampleRows, declared: Collection[str]) -> bool:
-    """Whether the record at `place` is a header; True if it has another width than the table."""
-    rows = sample.rows[place:]
+def _has_header_at(index: int, sample: _SampleRows, declared: Collection[str]) -> bool:
+    """Whether the record at `index` is a header; True if it has another width than the table."""
+    rows = sample.rows[index:]
     width = len(rows[0]) if rows else 0
     if sample.width > 1 and width != sample.width:
         return True
@@ -331,7 +317,10 @@ def _has_header_at(place: int, sample: _SampleRows, declared: Collection[str]) -
 
 
 def _cut_sample(sample: _Sample, delimiter: str | None) -> _SampleRows:
-    """Cut a sample by the usual delimiters, or the given one, and a quote; return the best cut."""
+    """Parse a sample with each usual delimiter, or the given one; return the most regular result.
+
+    Fields have no quotes if those in the sample are text: never closed, and no field is quoted.
+    """
     options = sample.options
     taken = {options.quote, options.escape, options.comment}
     delimiters = [d for d in _DELIMITERS if d not in taken and d in sample.text]
@@ -357,7 +346,7 @@ def _cut_sample(sample: _Sample, delimiter: str | None) -> _SampleRows:
 
 
 def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
-    """Return the widest uniform cut by a rare delimiter; the usual cut if there is none."""
+    """Return the widest uniform result of a delimiter such as `~`; `usual` if there is none."""
     taken = {usual.quote, sample.options.escape, sample.options.comment}
     delimiters = [d for d in _RARE_DELIMITERS if d in sample.text and d not in taken]
     cuts = [sample.cut(d, usual.quote) for d in delimiters]
@@ -366,7 +355,7 @@ def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
 
 
 def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
-    """Return the cut that makes most cells regular; the first one of equals."""
+    """Return the most regular result; of uniform ones, that with most numbers and dates."""
     if uniform := [cut for cut in cuts if cut.is_uniform]:
         return max(uniform, key=lambda cut: cut.typed_share)
     usual = cuts[0]
@@ -381,9 +370,9 @@ def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
 
 
 def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
-    r"""Return the records, each with the line that it begins in, from 0.
+    r"""Return the records, each with the line that it begins in, from 0; null values are empty.
 
-    Blank lines have no field. Null values are empty fields.
+    A blank line is a record without fields.
 
     >>> read_numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
     [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
@@ -403,7 +392,7 @@ def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[s
 
 
 class CsvHeader(NamedTuple):
-    """The header of a CSV file, and where its records begin.
+    """The header of a CSV file, and the position of its first record.
 
     Attributes:
         columns: their names; empty if the file holds nothing at all.
@@ -422,7 +411,7 @@ class CsvHeader(NamedTuple):
 
 
 def read_header(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()) -> CsvHeader:
-    """Read a UTF-8 CSV file's header; without columns if the file is empty.
+    """Read a UTF-8 CSV file's header, or name its columns; no columns if the file is empty.
 
     Args:
         names: columns of files without a header, in order.
@@ -470,7 +459,7 @@ def read_header(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()
 
 
 def _spell_header(fields: ColumnNames, dialect: CsvDialect) -> Iterator[bytes]:
-    """Yield a header without quotes, and with all names in quotes, if names can be written so."""
+    """Yield the header's bytes without quotes, and with all in quotes; none for special names."""
     special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
     if not any(character in name for name in fields for character in special):
         for quote in {"", dialect.quote}:
@@ -478,18 +467,14 @@ def _spell_header(fields: ColumnNames, dialect: CsvDialect) -> Iterator[bytes]:
 
 
 def _cut_first_record(lines: bytes, dialect: CsvDialect) -> bytes:
-    """Return the first record with its line break; carriage returns may end several in a line."""
+    """Return the first record of some lines with its line break, which may be a `\\r`."""
     text, _ = next(split_records(lines, dialect))
     end = lines.index(text) + len(text)
     return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
 
 
 def _parse_header(record: bytes, file: str, dialect: CsvDialect) -> ColumnNames:
-    """Return the fields of a file's first record.
-
-    Raises:
-        SourceError: it is not UTF-8, or its quotes are not closed.
-    """
+    """Return the fields of a file's first record; SourceError for bad quotes, or no UTF-8."""
     width = 1
     dialect = replace(dialect, null_values=())
     for _ in range(2):
@@ -510,11 +495,7 @@ def _parse_header(record: bytes, file: str, dialect: CsvDialect) -> ColumnNames:
 
 
 def _name_by_position(width: int, names: Sequence[str], file: str) -> ColumnNames:
-    """Return the given names for a file without a header, or `column_1`, `column_2`, ...
-
-    Raises:
-        SourceError: another number of names is given.
-    """
+    """Return the given names, or `column_1`, ... for none; SourceError for too few or many."""
     if not names:
         return tuple(f"column_{i + 1}" for i in range(width))
     if len(names) != width:
@@ -527,7 +508,7 @@ def _name_by_position(width: int, names: Sequence[str], file: str) -> ColumnName
 
 
 def _name_unnamed(fields: ColumnNames) -> tuple[ColumnNames, tuple[tuple[str, int], ...]]:
-    """Name each column without a name `column_N`; return all names, and the new ones with their N.
+    """Name unnamed columns `column_N` by position; return all names, and the new ones with their N.
 
     >>> _name_unnamed(("", "a", "", "column_3"))
     (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
@@ -568,14 +549,14 @@ def split_file(
 ) -> list[Split]:
     """Split a UTF-8 CSV file at record ends into ranges of about `split_bytes`.
 
-    It looks for quotes and line breaks only, and parses no field.
+    It looks for quotes and line breaks only, and parses no field. A file of one split is not read.
 
     Args:
         on_block: called with each block of a file that has several splits.
         read_bytes: how many bytes to read at a time.
 
     Raises:
-        BadRecords: a record is too long, mostly because a quote is not closed.
+        BadRecords: a record is longer than 100 MB, mostly because a quote is not closed.
     """
     size = file.bytes
     whole = file.split(header.start, size, header.line)
@@ -597,39 +578,25 @@ def split_file(
     return [*splits, file.split(start, size, line)]
 
 
-class ColumnCandidates(NamedTuple):
-    """The types and formats that one column's texts fit, so far as they are read.
-
-    Attributes:
-        name: the column's.
-        candidates: a set of bits; see `lakeport.sources.csv.inference`.
-    """
-
-    name: str
-    candidates: int
-
-
 class CsvFile(NamedTuple):
-    """One file of a load.
+    """One plain UTF-8 file of a load.
 
     Attributes:
-        file: plain UTF-8.
-        header: its header.
-        layout: its columns and dialect.
         splits: its ranges that tasks read; empty until it is split.
-        candidates: of its columns, if they were inferred while it was split.
+        candidates: column -> set of bits (see `lakeport.sources.csv.inference`), if its columns
+            were inferred while it was split.
     """
 
     file: SourceFile
     header: CsvHeader
     layout: CsvLayout
     splits: Sequence[Split] = ()
-    candidates: Sequence[ColumnCandidates] | None = None
+    candidates: Mapping[str, int] | None = None
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the first records with the line of each, without those that repeat the header.
+        """Return the records of the first 64 KiB with their lines, without repeated headers.
 
-        None are returned if the first one is too long.
+        The list is empty if the first record is longer.
         """
         with self.file.open() as source:
             source.seek(self.header.start)
@@ -644,7 +611,7 @@ class CsvFile(NamedTuple):
         return [(self.header.line + line, row) for line, row in rows if row and row != header]
 
     def drop_columns(self, columns: Collection[str]) -> CsvFile:
-        """Return the same file with these columns to be left out."""
+        """Return the same file with these columns left out: their names become empty."""
         kept = tuple("" if name in columns else name for name in self.layout.columns)
         return self._replace(layout=self.layout._replace(columns=kept))
 
@@ -652,13 +619,12 @@ class CsvFile(NamedTuple):
 def detect_files(
     files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]
 ) -> list[CsvFile]:
-    """Detect the dialect and read the header of each file; leave out files that hold nothing.
+    """Detect each file's dialect and read its header; leave out empty files.
 
     Either all files have a header, or none has.
 
     Args:
-        files: the load's.
-        plain: the same as plain UTF-8.
+        plain: the files of the load as plain UTF-8.
         declared: columns that the user declares.
 
     Raises:
@@ -679,7 +645,7 @@ def detect_files(
 
 
 def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:
-    """Detect the dialect and read the header of one file. Run inside tasks."""
+    """Return one file, in a list, with its dialect and header detected. Run inside tasks."""
     check_signature(file, texts=options.detect)
     dialect = replace(_read_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
@@ -698,7 +664,7 @@ def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile)
 
 
 def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
-    """Return the dialect of a file; read a sample unless the options leave nothing open."""
+    """Return a file's dialect: by its first 64 KiB, or without reading if the options set all."""
     if options.with_defaults() == options:
         return CsvDialect.from_options(options)
     with file.open() as source:
@@ -708,10 +674,7 @@ def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile
 
 
 def _add_trailing_column(csv: CsvFile) -> CsvFile:
-    """Add a column without a name if each record has one more field than the header, an empty one.
-
-    Some programs end records, but no header, with a delimiter.
-    """
+    """Add a column without a name if each record, but not the header, ends with a delimiter."""
     columns = csv.layout.columns
     rows = [row for _, row in csv.first_rows()]
     width = len(columns) + 1

@@ -34,12 +34,7 @@ from lakeport.sources.csv.conversion import (
     match_kinds,
     narrowest_type,
 )
-from lakeport.sources.csv.detection import (
-    ColumnCandidates,
-    CsvHeader,
-    read_numbered_rows,
-    split_file,
-)
+from lakeport.sources.csv.detection import CsvHeader, read_numbered_rows, split_file
 from lakeport.sources.csv.dialect import (
     ISO_DATE,
     NUMBER_FORMATS,
@@ -52,7 +47,7 @@ from lakeport.sources.csv.reader import (
     CsvBlock,
     CsvLayout,
     JoinTraces,
-    create_kinds_parser,
+    create_kernel_parser,
     match_kinds_natively,
     parse_block,
     read_split_blocks,
@@ -93,7 +88,7 @@ class FormatCandidates:
 
     @classmethod
     def from_options(cls, options: CsvOptions) -> FormatCandidates:
-        """Return the formats that a user's options leave open."""
+        """Return the formats and plain kinds that a user's options leave open."""
         numbers = tuple(
             f
             for f in NUMBER_FORMATS
@@ -109,7 +104,7 @@ class FormatCandidates:
         return cls(numbers + dates, ANY_KIND & ~NUMBER if has_comma else ANY_KIND, is_forced)
 
     def format_of_declared(self, type_: pa.DataType | None) -> Format | None:
-        """Return the format that the options name for columns declared as `type_`, or None."""
+        """Return the only format that columns declared as `type_` may have; None if unset."""
         if type_ is None or type_ == pa.string() or type_ == pa.bool_():
             return None
         if pa.types.is_temporal(type_):
@@ -122,19 +117,19 @@ class FormatCandidates:
 
     @property
     def initial(self) -> int:
-        """The set of all candidates, which a column has until a value is seen."""
+        """The set of all candidates, which a column without any value keeps."""
         if not self.formats:
             return self.plain
         return self.plain | (1 << (self._code_bit + 2)) - (ANY_KIND + 1)
 
     @property
     def _code_bit(self) -> int:
-        """The number of the flag that `may_be_codes` reads."""
+        """The position of the flag that `may_be_codes` reads; 1 + that of the last format's bit."""
         return _PLAIN_BITS + 2 * len(self.formats)
 
     @property
     def verified(self) -> int:
-        """The flag that says: every format in the set was tried on every value."""
+        """The flag of sets whose formats were all tried on every value."""
         return 1 << (self._code_bit + 1)
 
     @property
@@ -147,7 +142,7 @@ class FormatCandidates:
         return bool(candidates & (1 << self._code_bit))
 
     def remaining_formats(self, candidates: int) -> Iterator[tuple[Format, int]]:
-        """Yield each format in a set, with the plain kinds that it gives all texts."""
+        """Yield each format in a set of candidates, with the kinds that all texts have by it."""
         for format_, place, narrow_kind in self._places():
             kinds = (candidates >> place & 3) * narrow_kind
             if kinds:
@@ -159,7 +154,7 @@ class FormatCandidates:
         return plain | self.narrow_formats(texts, candidates)
 
     def narrow_by_sample(self, texts: Iterable[str], candidates: int) -> int:
-        """Drop the plain kinds, and the formats whose pattern one of a few texts does not match."""
+        """Return candidates without plain kinds, and without formats that a text does not match."""
         found = candidates & ~(ANY_KIND | self.format_bits)
         filled = [text.strip() for text in texts if text]
         for format_, place, _ in self._places():
@@ -168,7 +163,7 @@ class FormatCandidates:
         return found
 
     def narrow_formats(self, texts: pa.StringArray, candidates: int) -> int:
-        """Return those candidates but for the plain kinds that all texts fit; see `narrow`."""
+        """Return the formats and flags among candidates that all texts fit; no plain kinds."""
         rest = candidates & ~ANY_KIND
         if not rest & self.format_bits:
             return rest
@@ -190,7 +185,7 @@ class FormatCandidates:
         return rest
 
     def narrow_by_kinds(self, kinds: int, candidates: int) -> int:
-        """Return the format bits and flags that are left once all texts are of these plain kinds.
+        """Return the formats and flags left of candidates if all texts are of plain kinds `kinds`.
 
         Whole numbers are the same in all formats. Plain numbers with a point may have groups
         instead; no text is read here, so the flag `verified` goes.
@@ -209,7 +204,7 @@ class FormatCandidates:
         return sum(3 << place for f, place, _ in self._places() if isinstance(f, DateFormat))
 
     def _places(self) -> Iterator[tuple[Format, int, int]]:
-        """Yield each format, the number of its first bit, and the plain kind that this means."""
+        """Yield each format, the position of its first bit, and the plain kind of that bit."""
         for place, format_ in zip(range(_PLAIN_BITS, self._code_bit, 2), self.formats, strict=True):
             yield format_, place, INTEGER if isinstance(format_, NumberFormat) else DATE
 
@@ -220,7 +215,7 @@ def _all_match(texts: pa.StringArray, pattern: str) -> bool:
 
 
 def _match_formatted(format_: Format, texts: pa.StringArray, kinds: int) -> int:
-    """Return those of `kinds` that all texts fit by a format; 0 if one is not in this format."""
+    """Return those of `kinds` that all texts fit when read by a format; 0 if one does not match."""
     if not kinds or not _all_match(texts, format_.pattern):
         return 0
     return match_kinds(format_.normalize(texts), kinds)
@@ -230,8 +225,7 @@ class InferredType(NamedTuple):
     """The type and format that inference chose for one column.
 
     Attributes:
-        type: of its values.
-        format: how its texts are written; None for plainly.
+        format: None for plain numbers and ISO dates.
         doubt: the option of `CsvOptions` that would settle an uncertain format; empty if certain.
         is_empty: whether the column has no text at all, so that any type would fit.
     """
@@ -248,11 +242,9 @@ PLAIN_DOUBLE = InferredType(pa.float64())
 
 @dataclass(frozen=True, slots=True)
 class NumberEvidence:
-    """How a load's columns write numbers, where that is certain; it settles the uncertain ones.
+    """Decimal marks and formats of the columns that have one for certain; they settle the others.
 
     Attributes:
-        decimal_marks: the decimal marks of columns with one for certain.
-        group_formats: the formats of columns with one for certain.
         allows_comma: whether a comma may be the decimal mark; not if it delimits fields.
     """
 
@@ -264,7 +256,7 @@ class NumberEvidence:
     def collect(
         cls, formats: FormatCandidates, columns: Iterable[int], *, allows_comma: bool
     ) -> NumberEvidence:
-        """Collect the evidence of all columns' candidates."""
+        """Return the evidence of all columns' sets of candidates."""
         marks: set[str] = set()
         groups: set[Format] = set()
         for candidates in columns:
@@ -281,7 +273,7 @@ class NumberEvidence:
 
 
 def _number_formats(formats: FormatCandidates, candidates: int) -> dict[NumberFormat, int]:
-    """Return the formats of numbers in a set, with the plain kinds that they give all texts."""
+    """Return the number formats in a set of candidates, with the kinds that all texts have."""
     left = formats.remaining_formats(candidates)
     return {f: kinds for f, kinds in left if isinstance(f, NumberFormat)}
 
@@ -289,7 +281,7 @@ def _number_formats(formats: FormatCandidates, candidates: int) -> dict[NumberFo
 def needs_thorough_inference(
     formats: FormatCandidates, candidates: int, evidence: NumberEvidence
 ) -> bool:
-    """Whether a choice depends on formats that were not tried on all of a column's texts."""
+    """Whether a column's type depends on formats that were not tried on all of its texts."""
     if (
         candidates & formats.verified
         or not candidates & formats.format_bits
@@ -302,7 +294,7 @@ def needs_thorough_inference(
 def infer_type(
     formats: FormatCandidates, candidates: int, evidence: NumberEvidence
 ) -> InferredType:
-    """Choose the type and the format of a column by its candidates; text if they leave a doubt."""
+    """Choose a column's type and format by its candidates; text with a `doubt` if uncertain."""
     if candidates == formats.initial:
         return _TEXT._replace(is_empty=True)
     plain = candidates & ANY_KIND
@@ -324,7 +316,7 @@ def infer_type(
 
 
 def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence) -> InferredType:
-    """Choose plain doubles, unless all points may group digits and other columns have commas."""
+    """Choose doubles; groups, or text in doubt, if all points may group digits beside commas."""
     if _DOT_GROUPS in left and evidence.decimal_marks == {","}:
         if _DOT_GROUPS in evidence.group_formats:
             return _choose_format(_DOT_GROUPS, left[_DOT_GROUPS])
@@ -335,7 +327,7 @@ def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence
 def _infer_number(
     formats: FormatCandidates, left: Mapping[NumberFormat, int], evidence: NumberEvidence
 ) -> InferredType:
-    """Choose among the formats that all texts are numbers by; text if they leave a doubt."""
+    """Choose one of the number formats that all texts fit; text with a `doubt` if uncertain."""
     if PLAIN_NUMBER in left:
         with_point = _infer_with_point(left, evidence)
         whole = left[PLAIN_NUMBER] & INTEGER  # whatever the mark
@@ -362,12 +354,12 @@ def _is_same_in_all(left: Mapping[NumberFormat, int]) -> bool:
 
 
 def _choose_format(format_: Format, kinds: int) -> InferredType:
-    """Return the narrowest type that a format gives all texts, with the format."""
+    """Return a format with the narrowest type of a set of kinds."""
     return InferredType(narrowest_type(kinds), format_)
 
 
 TRACES = ""
-"""Key of `ColumnCandidates` that has, in place of candidates, the `JoinTraces` not seen so far."""
+"""Key in dicts of columns' candidates for the bits of the `JoinTraces` that were not found."""
 
 UNSEEN_TRACES = sum(trace.value for trace in JoinTraces)
 _BLOCK_BYTES = 2 << 20
@@ -378,12 +370,9 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class ColumnInference:
-    """Picklable function that narrows the candidates of columns by all values of a split.
+    """Picklable function that narrows the candidates of `columns` by all values of a split.
 
     Attributes:
-        layout: of the split's file.
-        columns: those to infer.
-        formats: the formats that it tries.
         is_thorough: whether to try every format on every text; see `narrow_by_kinds`.
     """
 
@@ -392,30 +381,28 @@ class ColumnInference:
     formats: FormatCandidates = field(default_factory=FormatCandidates)
     is_thorough: bool = False
 
-    @property
-    def is_native(self) -> bool:
-        """Whether the kernel infers, which takes no longer than to cut the file."""
-        return self.create_parser() is not None
-
     def create_parser(self) -> CsvParser | None:
-        """Return the kernel's parser of these files; None where it can't read them."""
-        return create_kinds_parser(len(self.layout.columns), self.layout.dialect)
+        """Return the kernel's parser; None without a kernel, or if it can't read the dialect."""
+        return create_kernel_parser(self.layout.dialect, [None] * len(self.layout.columns))
 
-    def __call__(self, split: Split) -> list[ColumnCandidates]:
-        """Infer from one split; ignore records with a wrong number of fields. Run inside tasks."""
+    def __call__(self, split: Split) -> list[dict[str, int]]:
+        """Return one dict of each column's candidates by the texts of a split. Run inside tasks.
+
+        Records with a wrong number of fields are ignored.
+        """
         candidates = self.initial_candidates()
         parser = self.create_parser()
         for block in read_split_blocks(split, self.layout.dialect, ""):
             candidates = self.narrow(parser, block, candidates)
-        return self.name_candidates(candidates)
+        return [self.name_candidates(candidates)]
 
     def initial_candidates(self) -> list[int]:
-        """Return all candidates for each column, none for one not to infer; last, unseen traces."""
+        """Return all candidates for each column, 0 for those not to infer; last, unseen traces."""
         columns = self.layout.columns
         return [*(self.formats.initial if n in self.columns else 0 for n in columns), UNSEEN_TRACES]
 
     def narrow(self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]) -> list[int]:
-        """Return those candidates of each column that a block's texts fit; last, unseen traces."""
+        """Return those candidates that a block's texts fit; the last item is the unseen traces."""
         *candidates, unseen = candidates
         block, traces = remove_join_traces(block, self.layout)
         narrowed = self._narrow_columns(parser, block, candidates) if self.columns else candidates
@@ -424,7 +411,7 @@ class ColumnInference:
     def _narrow_columns(
         self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]
     ) -> list[int]:
-        """Narrow by the kernel if it is sure of all texts, else by pyarrow; see `narrow`."""
+        """Return those candidates that a block's texts fit: by the kernel, or else by pyarrow."""
         plain = [some & ANY_KIND for some in candidates]
         kinds = None if self.is_thorough else match_kinds_natively(parser, block, plain)
         if kinds is None:
@@ -444,7 +431,7 @@ class ColumnInference:
         ]
 
     def _needs_texts(self, kinds: list[int], candidates: list[int]) -> bool:
-        """Whether any column is of no plain kind, and may be of a format."""
+        """Whether any column has no plain kind but may have a format, so texts must be parsed."""
         pairs = zip(kinds, candidates, strict=True)
         return any(some & self.formats.format_bits and not fit for fit, some in pairs)
 
@@ -454,7 +441,7 @@ class ColumnInference:
     def _narrow_by_sample(
         self, block: CsvBlock, kinds: list[int], candidates: list[int]
     ) -> list[int]:
-        """Drop formats by a block's first texts alone, as pyarrow's reader is slow to start."""
+        """Drop formats that a block's first 16 KiB rule out: pyarrow's reader is slow to start."""
         width, data = len(candidates), block.data[:_SAMPLE_BYTES]
         numbered = read_numbered_rows(data.decode("utf-8", "replace"), self.layout.dialect)
         rows = [row for _, row in numbered]
@@ -466,38 +453,38 @@ class ColumnInference:
             for n, (fit, some) in enumerate(zip(kinds, candidates, strict=True))
         ]
 
-    def name_candidates(self, candidates: list[int]) -> list[ColumnCandidates]:
-        """Return the candidates of the columns to infer with their names, and unseen traces."""
+    def name_candidates(self, candidates: list[int]) -> dict[str, int]:
+        """Return the candidates of the columns to infer by name, and the unseen traces."""
         *candidates, unseen = candidates
         pairs = zip(self.layout.columns, candidates, strict=True)
-        found = [ColumnCandidates(name, some) for name, some in pairs if name in self.columns]
-        return [*found, ColumnCandidates(TRACES, unseen)]
+        return {name: some for name, some in pairs if name in self.columns} | {TRACES: unseen}
 
 
-def merge_candidates(found: Iterable[ColumnCandidates]) -> dict[str, int]:
-    """Return for each column the candidates that the texts of all splits fit.
+def merge_candidates(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return for each column the candidates that the texts of all parts fit.
 
-    >>> merge_candidates([ColumnCandidates("a", 6), ColumnCandidates("a", 4)])
-    {'a': 4}
+    >>> merge_candidates([{"a": 6}, {"a": 4, "b": 1}])
+    {'a': 4, 'b': 1}
     """
     result: dict[str, int] = {}
-    for name, candidates in found:
-        result[name] = result.get(name, candidates) & candidates
+    for part in parts:
+        for name, candidates in part.items():
+            result[name] = result.get(name, candidates) & candidates
     return result
 
 
 def split_and_infer(
     file: SourceFile, header: CsvHeader, inference: ColumnInference, split_bytes: int
-) -> tuple[list[Split], list[ColumnCandidates]]:
-    """Split a file as `split_file` does, and infer from the same read.
+) -> tuple[list[Split], dict[str, int]]:
+    """Split a file as `split_file` does; return the splits, and the candidates from the same read.
 
     Raises:
-        BadRecords: a record is too long.
+        BadRecords: a record is longer than 100 MB.
     """
     dialect = inference.layout.dialect
     if file.bytes - header.start <= split_bytes:
         splits = split_file(file, header, dialect, split_bytes)
-        return splits, inference(splits[0])
+        return splits, inference(splits[0])[0]
     candidates = inference.initial_candidates()
     threads = min(_THREADS, available_cores())
     parser = inference.create_parser()

@@ -52,7 +52,7 @@ class CsvBlock(NamedTuple):
 
     Attributes:
         data: the bytes; they end at a record's end or at the end of the input.
-        line: line number of the first one, from 1.
+        line: line number of the first record, from 1.
         is_in_quotes: whether the input ends inside a quoted field, which begins in `data`.
         has_stray_text: whether text stands behind a closing quote.
     """
@@ -91,7 +91,7 @@ class RecordEnd(NamedTuple):
 
 
 def find_record_end(data: bytes, dialect: CsvDialect) -> RecordEnd:
-    r"""Find the last record that ends in `data`, which starts at a record's start.
+    r"""Find the end of the last whole record in `data`, which starts at a record's start.
 
     >>> find_record_end(b'a,"x\ny"\nb,"z\n', CsvDialect())
     RecordEnd(offset=8, is_in_quotes=True, has_stray_text=False, lines=2)
@@ -116,7 +116,7 @@ def find_record_end(data: bytes, dialect: CsvDialect) -> RecordEnd:
 
 
 def _find_quoted_fields(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
-    """Return the range of each quoted field; one that is not closed ends beyond the data."""
+    """Return start and end of each quoted field; one that is not closed ends beyond the data."""
     if not dialect.quote:
         return []
     quote, delimiter = (re.escape(mark.encode()) for mark in (dialect.quote, dialect.delimiter))
@@ -141,7 +141,7 @@ def _comment_pattern(dialect: CsvDialect) -> bytes:
 
 
 def remove_comments(data: bytes, dialect: CsvDialect) -> bytes:
-    """Leave out the lines that begin as comments do, wherever they stand."""
+    """Return data without lines that begin with the comment mark, even in quoted fields."""
     if not dialect.comment or dialect.comment.encode() not in data:
         return data
     return re.sub(_comment_pattern(dialect) + rb"(?:\r?\n|\r|\Z)", b"", data)
@@ -150,14 +150,10 @@ def remove_comments(data: bytes, dialect: CsvDialect) -> bytes:
 def split_records(
     data: bytes, dialect: CsvDialect, *, keep_blank: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    r"""Split whole records apart, and leave comments out.
+    r"""Yield each whole record without its line break, and the number of lines before it.
 
-    Args:
-        keep_blank: whether a line without content is a record, as it is where records have one
-            field; it is left out otherwise.
-
-    Yields:
-        The record's bytes without its line break, and how many lines are before it.
+    Comments are left out. So are blank lines unless `keep_blank`: where records have one field,
+    they are records.
 
     >>> list(split_records(b'a\n\n"b\nc"\nd', CsvDialect()))
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
@@ -191,11 +187,8 @@ def read_blocks(
 
     Args:
         source: the split's file, standing at the split's start.
-        split: the part of a plain UTF-8 file that a task reads.
-        dialect: how the file is written.
         stream: the stream's name, for messages.
         block_bytes: about how much to read at a time.
-        max_record_bytes: the longest record.
 
     Raises:
         BadRecords: a record is longer than `max_record_bytes`.
@@ -235,7 +228,6 @@ class NativeParser:
     Args:
         columns: of the file; a column to leave out has an empty name.
         schema: the columns to read; those that the file lacks are null.
-        dialect: how the file is written.
         required: columns that a record must have a value in.
         formatted: columns whose texts are not plain, which the kernel does not read.
     """
@@ -258,10 +250,10 @@ class NativeParser:
             and not specs.keys() & set(formatted)
         )
         fields = [(spec, n in required) if (spec := specs.get(n)) else None for n in columns]
-        self._parser = _create_parser(dialect, fields) if is_readable else None
+        self._parser = create_kernel_parser(dialect, fields) if is_readable else None
 
     def parse(self, block: CsvBlock) -> pa.RecordBatch | None:
-        """Return all records of a block; None if the kernel can't be sure of every one."""
+        """Return all records of a block; None if one may be bad, or the kernel can't read it."""
         if self._parser is None or block.is_in_quotes or block.has_stray_text:
             return None
         found = self._parser.parse(block.data)
@@ -279,17 +271,12 @@ class NativeParser:
         return pa.RecordBatch.from_arrays(whole, schema=self._schema)
 
 
-def create_kinds_parser(width: int, dialect: CsvDialect) -> CsvParser | None:
-    """Return a kernel's parser for `match_kinds_natively`; None if no kernel reads the dialect."""
-    return _create_parser(dialect, [None] * width)
-
-
 def match_kinds_natively(
     parser: CsvParser | None, block: CsvBlock, kinds: Sequence[int]
 ) -> list[int] | None:
-    """Return for each column those of `kinds` that all its texts fit; None if the kernel is unsure.
+    """Return for each column those of its `kinds` that all its texts fit; None if unsure of a text.
 
-    See `lakeport.sources.csv.conversion.match_kinds`.
+    It does what `lakeport.sources.csv.conversion.match_kinds` does, by the kernel.
     """
     if parser is None or block.is_in_quotes or block.has_stray_text:
         return None
@@ -297,10 +284,13 @@ def match_kinds_natively(
     return None if found is None else list(found)
 
 
-def _create_parser(
+def create_kernel_parser(
     dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]
 ) -> CsvParser | None:
-    """Return a kernel's parser; None without a kernel, or if it can't read the dialect."""
+    """Return a kernel's parser; None without a kernel, or if it can't read the dialect.
+
+    A field is None to leave it out, else its column and whether a value is required.
+    """
     native = kernel()
     if native is None or not dialect.is_native:
         return None
@@ -320,8 +310,6 @@ class CsvLayout(NamedTuple):
     """The columns and the dialect that files may share.
 
     Attributes:
-        columns: of the files.
-        dialect: how they are written.
         headers: their header as it stands there, and as other programs would write it.
     """
 
@@ -331,10 +319,7 @@ class CsvLayout(NamedTuple):
 
 
 def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, JoinTraces]:
-    r"""Remove byte order marks before records and repeated headers: traces of joined files.
-
-    Returns:
-        The other records, and which traces were found.
+    r"""Remove byte order marks and repeated headers; return the other records, and traces found.
 
     >>> layout = CsvLayout(("a", "b"), headers=frozenset({b"a,b"}))
     >>> block, traces = remove_join_traces(CsvBlock(b"1,2\r\na,b\n3,4\n", 1, False), layout)
@@ -361,7 +346,7 @@ def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, Jo
 
 
 def _remove_marks(record: bytes) -> bytes:
-    """Return a record without the byte order marks before it."""
+    """Return a record without all byte order marks before it."""
     while record.startswith(BOM):
         record = record.removeprefix(BOM)
     return record
@@ -374,17 +359,18 @@ class ParsedBlock(NamedTuple):
         columns: the file's columns; no type is applied yet, null values are null.
         ordinals: for each row its ordinal among the block's records.
         bad: ordinal among the block's records -> the reason why that record is bad.
-        block: the block.
     """
 
     columns: list[pa.StringArray]
     ordinals: Sequence[int]
     bad: dict[int, str]
-    block: CsvBlock
 
 
 def parse_block(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock:
-    """Parse a block strictly; a record is bad unless it has `width` fields of UTF-8 text."""
+    """Parse a block's fields as texts; a record is bad unless it has `width` fields of UTF-8.
+
+    Records with open quotes, or text behind a closing quote, are bad, too.
+    """
     data = remove_comments(block.data, dialect)
     if block.has_stray_text or _find_undecodable(data):
         return _parse_without_faults(block, width, dialect)
@@ -394,15 +380,18 @@ def parse_block(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock
         data = data[: len(data) - len(whole[-1][0])]
         bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
     if not data or (width > 1 and not data.strip(b"\r\n")):
-        return ParsedBlock([pa.array([], pa.string())] * width, range(0), bad, block)
+        return ParsedBlock([pa.array([], pa.string())] * width, range(0), bad)
     table, ragged = _parse_texts(data, width, dialect)
     bad |= {n: f"expected {_count_fields(width)}, found {found}" for n, found in ragged.items()}
     columns = [_combine_chunks(column) for column in table.columns]
-    return ParsedBlock(columns, _good_ordinals(table.num_rows, bad), bad, block)
+    return ParsedBlock(columns, _good_ordinals(table.num_rows, bad), bad)
 
 
 def _parse_texts(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dict[int, int]]:
-    """Parse all fields as text; return them, and for each record of another width its fields."""
+    """Parse all fields as text; return them, and each ragged record's ordinal with its width.
+
+    Ragged records are not in the table.
+    """
     import pyarrow.csv as pc_csv
 
     ragged: dict[int, int] = {}
@@ -444,14 +433,14 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _good_ordinals(rows: int, bad: Mapping[int, str]) -> Sequence[int]:
-    """Return for each row its ordinal among the block's records, of which some are bad."""
+    """Return each row's ordinal among the block's records: the bad ones' are left out."""
     if not bad:
         return range(rows)
     return [n for n in range(rows + len(bad)) if n not in bad][:rows]
 
 
 def _find_undecodable(data: bytes) -> str:
-    """Return where bytes are not UTF-8, as a reason; empty if they are."""
+    """Return the place of the first byte that is not UTF-8, as a reason; empty for UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -460,14 +449,14 @@ def _find_undecodable(data: bytes) -> str:
 
 
 def _find_fault(record: bytes, dialect: CsvDialect) -> str:
-    """Return a fault of a record that pyarrow would let pass, as a reason; empty if it has none."""
+    """Return why a record is bad that pyarrow would accept (UTF-8, quotes); empty if it is good."""
     if fault := _find_undecodable(record):
         return fault
     return "text after a closing quote" if find_record_end(record, dialect).has_stray_text else ""
 
 
 def _parse_without_faults(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock:
-    """Parse a block without the records that have a fault; these are bad."""
+    """Parse the records of a block that have no fault; add the others to `bad`."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
     places: list[int] = []
@@ -481,7 +470,7 @@ def _parse_without_faults(block: CsvBlock, width: int, dialect: CsvDialect) -> P
     is_in_quotes = block.is_in_quotes and len(good) + len(bad) - 1 not in bad
     inner = parse_block(CsvBlock(b"".join(good), block.line, is_in_quotes), width, dialect)
     bad |= {places[n]: reason for n, reason in inner.bad.items()}
-    return ParsedBlock(inner.columns, [places[n] for n in inner.ordinals], bad, block)
+    return ParsedBlock(inner.columns, [places[n] for n in inner.ordinals], bad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,13 +480,11 @@ class CsvReader:
     Splits name plain UTF-8 files and begin and end at record ends, behind the header.
 
     Attributes:
-        stream: the stream's name, for messages.
         schema: the columns to yield; those that a file lacks are null in its rows.
-        layouts: the different ones that the files have.
         layout_of: uri -> index into `layouts`, where it is not 0.
-        unknown: what to do with a file's columns that `schema` lacks.
+        unknown: the policy for a file's columns that `schema` lacks.
         required: columns that a record must have a value in.
-        formats: columns whose numbers or dates are not plain -> how they are written.
+        formats: formats of the columns whose numbers or dates are not plain.
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
         is_joined: whether to leave out repeated headers, and byte order marks before records.
@@ -536,7 +523,7 @@ class CsvReader:
                 yield batch
 
     def scan(self, split: Split) -> Scan:
-        """Check every record of a split; count the good ones, and values of unknown columns."""
+        """Read a split; return its bad records, and counts of good ones and of unknown values."""
         rows = 0
         bad: list[BadRecord] = []
         extra = self._extra_columns(split)
@@ -552,16 +539,16 @@ class CsvReader:
         return Scan(rows, tuple(bad), kinds, counts)
 
     def skip_bad_records(self) -> CsvReader:
-        """Return the same reader with `skip_bad`."""
+        """Return the same reader, which skips bad records in `read`."""
         return replace(self, skip_bad=True)
 
     def add_columns(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
-        """Return the same reader with these unknown columns behind the others."""
+        """Return the same reader with these further columns behind the others."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
     def as_text(self, columns: Collection[str]) -> CsvReader:
-        """Return a reader that yields the texts of some columns as they stand in the file."""
+        """Return the same reader, which yields the texts of some columns unconverted."""
         text = [f.with_type(pa.string()) if f.name in columns else f for f in self.schema]
         formats = {name: how for name, how in self.formats.items() if name not in columns}
         return replace(self, schema=pa.schema(text), formats=formats)
@@ -570,13 +557,15 @@ class CsvReader:
         return self.layouts[self.layout_of.get(split.uri, 0)]
 
     def _hint(self, split: Split, bad: BadRecord) -> str:
-        """Return the hint for a bad record of a split."""
-        place = self.schema.get_field_index(bad.column)
-        type_ = self.schema.field(place).type if place >= 0 else pa.null()
-        return hint_for_record(bad, type_, self._layout(split).dialect)
+        """Return the hint for a bad record: options that may read it, or how to quarantine it."""
+        if bad.column:
+            hint = _hint_for_type(self.schema.field(bad.column).type)
+        else:
+            hint = hint_for_reason(bad.reason, self._layout(split).dialect)
+        return f"{hint} Or {_HINT_QUARANTINE}" if hint else _HINT_QUARANTINE
 
     def _extra_columns(self, split: Split) -> dict[str, int]:
-        """Return the columns of a split's file that the schema lacks, with their positions."""
+        """Return the columns of a split's file that the schema lacks: name -> position, from 0."""
         known = set(self.schema.names)
         names = self._layout(split).columns
         return {n: i for i, n in enumerate(names) if n and n not in known}
@@ -584,10 +573,9 @@ class CsvReader:
     def _read_blocks(
         self, split: Split, *, as_texts: bool = False
     ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], ParsedBlock | None]]:
-        """Yield the good records of each block, its bad ones, and its texts if they were parsed.
+        """Yield the good records of each block, its bad ones, and its texts if pyarrow parsed it.
 
-        Args:
-            as_texts: whether texts are needed, so that the kernel, which parses none, can't read.
+        With `as_texts`, pyarrow parses each block; the kernel keeps no texts.
         """
         layout = self._layout(split)
         columns, dialect, _ = layout
@@ -598,19 +586,21 @@ class CsvReader:
             if batch is not None:
                 yield self._null_empty(batch), [], None
             else:
-                parsed = parse_block(block, len(columns), dialect)._replace(block=whole)
-                batch, bad = self._convert(parsed, split)
+                parsed = parse_block(block, len(columns), dialect)
+                batch, bad = self._convert(parsed, whole, split)
                 yield self._null_empty(batch), bad, parsed
 
     def _null_empty(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Replace empty texts by null in the columns without any other text."""
+        """Return a batch with null for empty texts in the columns of `empty`."""
         for name in self.empty:
             place, texts = batch.schema.get_field_index(name), batch.column(name)
             texts = pc.if_else(pc.equal(texts, ""), None, texts)
             batch = batch.set_column(place, batch.schema.field(place), texts)
         return batch
 
-    def _convert(self, parsed: ParsedBlock, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
+    def _convert(
+        self, parsed: ParsedBlock, block: CsvBlock, split: Split
+    ) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Convert a block's texts to the schema's types; return the good rows and bad records."""
         columns = self._layout(split).columns
         faults = {n: ("", reason) for n, reason in parsed.bad.items()}
@@ -630,30 +620,28 @@ class CsvReader:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._locate_bad(faults, parsed, split) if faults else []
+        return batch, self._locate_bad(faults, block, split) if faults else []
 
     def _find_faults(
         self, column: str, values: pa.Array, failed: pa.BooleanArray | None
     ) -> Iterator[tuple[Any, str]]:
-        """Yield masks of a column's values at fault, each with its reason."""
+        """Yield masks of a column's bad values, each with the reason: wrong type, or missing."""
         if failed is not None:
             yield failed, f"the text is not a value of type {values.type}"
         if column in self.required and values.null_count:
             yield values.is_null(), "missing required field"
 
     def _locate_bad(
-        self, faults: dict[int, tuple[str, str]], parsed: ParsedBlock, split: Split
+        self, faults: dict[int, tuple[str, str]], block: CsvBlock, split: Split
     ) -> list[BadRecord]:
-        """Return the bad records with their lines and bytes.
+        """Return the bad records of a block with their lines and bytes.
 
         Args:
             faults: ordinal among the block's records -> the column at fault, and the reason.
-            parsed: the block.
-            split: that it is of.
         """
         found: list[BadRecord] = []
-        block, keep_blank = parsed.block, len(parsed.columns) == 1
-        _, dialect, headers = self._layout(split)
+        columns, dialect, headers = self._layout(split)
+        keep_blank = len(columns) == 1
         ordinals = count()
         for raw, before in split_records(block.data, dialect, keep_blank=keep_blank):
             if self.is_joined:
@@ -669,31 +657,18 @@ class CsvReader:
 
 
 def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
-    """Open a split's file and yield the split's whole records in blocks.
+    """Open a split's file and yield the split's whole records in blocks; see `read_blocks`.
 
     Raises:
-        BadRecords: a record is too long.
+        BadRecords: a record is longer than 100 MB.
         SourceError: the file can't be read.
     """
     with open_range(split) as source:
         yield from read_blocks(source, split, dialect, stream)
 
 
-def hint_for_record(bad: BadRecord, type_: pa.DataType, dialect: CsvDialect) -> str:
-    """Return the hint for a bad record: which option may read it, or how to quarantine it.
-
-    Args:
-        bad: the record.
-        type_: of the column at fault; null if the whole record is.
-        dialect: by which it was read.
-    """
-    if hint := _hint_for_type(type_) if bad.column else hint_for_reason(bad.reason, dialect):
-        return f"{hint} Or {_HINT_QUARANTINE}"
-    return _HINT_QUARANTINE
-
-
 def hint_for_reason(reason: str, dialect: CsvDialect) -> str:
-    """Return which option may cut a record into fields; empty if none would."""
+    """Return a hint on options that may read a bad record, by its reason; empty if none would."""
     if "UTF-8" in reason:
         return (
             "the file was read as UTF-8: `--encoding` names another one, such as cp1252 (Western), "
@@ -708,7 +683,7 @@ def hint_for_reason(reason: str, dialect: CsvDialect) -> str:
 
 
 def _hint_for_type(type_: pa.DataType) -> str:
-    """Return which option may read the text of a date or a number; empty for other types."""
+    """Return a hint on options for texts of dates or numbers; empty for other types."""
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return "if it is a date in another order, say so with `--date-format`, such as %d/%m/%Y."
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_):

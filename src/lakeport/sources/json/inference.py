@@ -38,7 +38,7 @@ _JSON = FieldType(Kind.JSON)
 
 
 def infer_fields(
-    blocks: Iterable[bytes], as_json: Collection[str] = (), most: int = 0
+    blocks: Iterable[bytes], as_json: Collection[str] = (), max_columns: int = 0
 ) -> tuple[Field, ...]:
     """Infer the columns of JSON records from every record, in the order of their first values.
 
@@ -49,15 +49,12 @@ def infer_fields(
     Args:
         blocks: whole lines, each block of a size that fits in memory.
         as_json: columns that are JSON text, whatever they hold.
-        most: columns and members after which inference ends, as these are too many; 0 for no end.
+        max_columns: inference ends at the first record with which there are more columns and
+            members; 0 for no limit.
 
-    Returns:
-        The columns; `merge_inferred` merges those of several parts of a source.
-
-    Example:
-        >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
-        >>> [(f.name, f.type.kind.value) for f in fields]
-        [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
+    >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
+    >>> [(f.name, f.type.kind.value) for f in fields]
+    [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
     """
     fields: tuple[Field, ...] = ()
     find_misfit = _create_search(fields)
@@ -71,7 +68,8 @@ def infer_fields(
                 for field in _infer_lines(lines)
             )
             before, fields = fields, merge_fields(fields, tuple(found))
-            if most and count_columns([to_arrow_field(f.name, f.type) for f in fields]) > most:
+            columns = [to_arrow_field(f.name, f.type) for f in fields]
+            if max_columns and count_columns(columns) > max_columns:
                 return merge_inferred([fields])
             if fields != before:
                 find_misfit = _create_search(fields)
@@ -79,7 +77,10 @@ def infer_fields(
 
 
 def _cut_pieces(block: bytes) -> Iterator[bytes]:
-    """Cut a block at line ends: the kernel takes memory for every column in every record."""
+    """Yield pieces of a block of at least 64 KiB, cut at line ends.
+
+    The kernel takes memory for every column in every record.
+    """
     start = 0
     while start < len(block):
         end = block.find(b"\n", start + _PIECE_BYTES) + 1 or len(block)
@@ -88,10 +89,9 @@ def _cut_pieces(block: bytes) -> Iterator[bytes]:
 
 
 def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
-    """Return a function that finds the next line whose fields may differ from these, by the kernel.
+    """Return a function that finds the offset of the next line that `fields` may not fit, or None.
 
-    It takes a piece and an offset, and returns the line's offset, or None if all lines fit. Without
-    the kernel, each line may differ.
+    It takes a piece and the offset to start at. Without the kernel, each line may differ.
     """
     native = kernel()
     if native is None:
@@ -108,17 +108,16 @@ def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None
 def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
     """Merge the inferred columns of several parts of a source; values of two kinds become JSON.
 
-    Example:
-        >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
-        >>> [(f.type.kind.value, f.type.opening) for f in merge_inferred([a, b])]
-        [('json', frozenset())]
+    >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
+    >>> [(f.type.kind.value, f.type.opening) for f in merge_inferred([a, b])]
+    [('json', frozenset())]
     """
     fields: tuple[Field, ...] = reduce(merge_fields, parts, ())
     return tuple(replace(field, type=_forget_openings(field.type)) for field in fields)
 
 
 def _forget_openings(type_: FieldType) -> FieldType:
-    """Return a type whose texts stand for no object or list, as no schema declares these."""
+    """Return a type without `opening` at all levels: its texts are not parsed as JSON."""
     members = tuple(replace(member, type=_forget_openings(member.type)) for member in type_.fields)
     item = None if type_.item is None else _forget_openings(type_.item)
     return replace(type_, item=item, fields=members, opening=frozenset())
@@ -141,7 +140,7 @@ def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:
 
 
 def _infer_value_type(value: Any, depth: int) -> FieldType:
-    """Return the type of a decoded value `depth` levels down; JSON for what no column can hold."""
+    """Return a decoded value's type; JSON from 40 levels on, and for objects with bad names."""
     if isinstance(value, dict):
         if depth >= _MAX_DEPTH or "" in value or len({k.lower() for k in value}) < len(value):
             return FieldType(Kind.JSON)

@@ -94,11 +94,10 @@ def plan_json(files: FileSet) -> Batch:
 def _convert_to_lines(
     spool: SpoolLocation, path: tuple[str, ...], item: tuple[int, SourceFile]
 ) -> list[tuple[int, SourceFile]]:
-    """Return a file as JSON lines, spooled unless it has lines already. Run inside tasks.
+    """Return a numbered file as JSON lines, spooled unless it has lines already. Run inside tasks.
 
     Args:
-        spool: takes the lines.
-        path: names of the fields that lead to the records.
+        path: names of the fields that lead to the records; empty if documents are the records.
         item: the file's number, which is returned with it, and the file.
     """
     number, file = item
@@ -118,7 +117,10 @@ def _convert_to_lines(
 
 
 def starts_with_object_line(file: SourceFile) -> bool:
-    """Whether the first line of a JSON file is one whole object; True for an empty file."""
+    """Whether the first line of a JSON file is one whole object; True for an empty file.
+
+    A line of a MiB or more is none.
+    """
     with file.open() as source:
         head = source.read(_FIRST_BYTES).removeprefix(_BOM).lstrip()
     if not head.startswith(b"{"):
@@ -134,7 +136,7 @@ def starts_with_object_line(file: SourceFile) -> bool:
 
 
 def is_json_lines(file: SourceFile) -> bool:
-    """Whether every line of a JSON file that is not blank is one object.
+    """Whether every line of a JSON file is one object, blank lines aside.
 
     Only the first line is parsed: a value over several lines has a line that does not begin or
     does not end with a brace, as no object can follow another value inside it without a comma.
@@ -150,13 +152,13 @@ def is_json_lines(file: SourceFile) -> bool:
 
 
 def _looks_like_object(line: bytes) -> bool:
-    """Whether a line begins and ends with a brace, and has no two objects one after another."""
+    """Whether a line begins and ends with a brace, and no `}{` in it may part two objects."""
     has_braces = line.removeprefix(_BOM).startswith(b"{") and line.endswith(b"}")
     return has_braces and not _TWO_OBJECTS.search(line)
 
 
 def write_lines(records: Iterable[str], target: BinaryIO) -> int:
-    """Write the texts of records as JSON lines; return how many bytes were written.
+    """Write the JSON texts of records as JSON lines; return the number of bytes written.
 
     Each text stays as it is, but for line breaks between its tokens. Memory is bounded by the
     largest record. Line numbers of the result count records.
@@ -176,15 +178,9 @@ class DocumentRecords:
     each document's records stand at its end: an array of them, one record, or null for none. Arrays
     on the way, such as one of pages, are gone through. Values beside the path are skipped.
 
-    Args:
-        source: the file.
-        name: of the file, for errors.
-        path: names of the fields that lead to the records.
-
-    Raises:
-        SourceError: (while iterating) the file is not JSON, or a value is longer than 100 million
-            characters; or an object on the path has no field of that name, or two; or a value of
-            another kind stands there.
+    Iterating raises SourceError: the file is not JSON, or a value is longer than 100 million
+    characters; or an object on the path has no field of that name, or two; or a value of another
+    kind stands there.
     """
 
     def __init__(self, source: BinaryIO, name: str, path: Sequence[str] = ()) -> None:
@@ -209,15 +205,19 @@ class DocumentRecords:
             raise self._syntax_error("it is nested too deeply") from None
 
     def _take_records(self, character: str) -> Iterator[str]:
-        """Yield the elements of the array that begins here with `[`, or the one value."""
-        if character != "[":
-            yield self._take_record()
-            return
-        for _ in self._elements("]"):
-            yield self._take_record()
+        """Yield the texts of the array's elements, or of the value that begins with `character`."""
+        elements = self._elements("]") if character == "[" else [None]
+        for _ in elements:
+            value = self._take_value()
+            self._count += 1
+            yield value
 
     def _elements(self, close: str) -> Iterator[None]:
-        """Yield at the start of each element of this array or object; the caller must parse it."""
+        """Yield None at each element of the array or object; the caller takes it before the next.
+
+        Raises:
+            SourceError: `close` does not end it, or a comma is missing.
+        """
         self._at += 1
         if self._peek() != close:
             yield
@@ -233,7 +233,7 @@ class DocumentRecords:
         self._at += 1
 
     def _peek(self) -> str:
-        """Go to the next character that is no space, and return it; empty at the file's end."""
+        """Skip spaces, and return the next character without taking it; empty at the file's end."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _SPACE:
@@ -244,7 +244,7 @@ class DocumentRecords:
             self._read_more(_CHUNK)
 
     def _read_more(self, size: int) -> None:
-        """Drop the text before this place, and add text from the next `size` bytes of the file."""
+        """Drop the text taken so far, and read `size` bytes more; SourceError if not UTF-8."""
         data = self._source.read(size)
         self._is_ended = not data
         try:
@@ -254,14 +254,8 @@ class DocumentRecords:
         self._text = self._text[self._at :] + text
         self._at = 0
 
-    def _take_record(self) -> str:
-        """Go behind the value that begins here, count it as a record, and return its text."""
-        value = self._take_value()
-        self._count += 1
-        return value
-
     def _take_value(self) -> str:
-        """Go behind the value that begins here, and return its text."""
+        """Take the next value, return its JSON text; SourceError if it is invalid or too long."""
         size = _CHUNK
         while True:
             try:
@@ -285,7 +279,7 @@ class DocumentRecords:
             size *= 2
 
     def _follow_path(self, depth: int) -> Iterator[str]:
-        """Yield the records in the value that begins here, `depth` names down the path."""
+        """Yield the records in the next value, `depth` names down the path, or SourceError."""
         character = self._peek()
         if depth == len(self._path) and character in "[{":
             yield from self._take_records(character)
@@ -300,7 +294,7 @@ class DocumentRecords:
             raise self._path_error(depth, f"there stands {_KINDS.get(character, 'a number')}")
 
     def _follow_field(self, depth: int) -> Iterator[str]:
-        """Yield the records in the field of this object that the path names; skip other fields."""
+        """Yield the records in the field `path[depth]`; SourceError if absent or there twice."""
         names: dict[str, None] = {}
         wanted = self._path[depth]
         for _ in self._elements("}"):
@@ -318,7 +312,7 @@ class DocumentRecords:
             raise self._path_error(depth, f"there is no {wanted!r}, but {there}")
 
     def _take_name(self) -> str:
-        """Go behind the name and the colon of a field, and return the name."""
+        """Take a field's name and the colon, and return the name; SourceError if one is missing."""
         name = json.loads(self._take_value()) if self._peek() == '"' else None
         if name is None or self._peek() != ":":
             raise self._syntax_error("a field's name is missing")
@@ -327,7 +321,7 @@ class DocumentRecords:
         return str(name)
 
     def _skip_value(self) -> None:
-        """Go behind the value that begins here, an element at a time to save memory."""
+        """Take the next value without returning it, an element at a time to save memory."""
         character = self._peek()
         if character == "[":
             for _ in self._elements("]"):
@@ -356,9 +350,9 @@ class DocumentRecords:
 
 
 def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
-    """Split a plain file at line ends into ranges of about `split_bytes`, with line numbers.
+    """Split a plain file at line ends into ranges of at least `split_bytes`; none if it is empty.
 
-    An empty file gives none.
+    A byte order mark is left out.
     """
     size = file.bytes
     splits: list[Split] = []
@@ -380,12 +374,12 @@ def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
 
 
 def _find_line_end(chunk: bytes, least: int) -> int:
-    """Return the first offset from `least` on that is right behind a newline; 0 if none is."""
+    """Return the first offset from `least` on that is right behind a newline; 0 for none."""
     return chunk.find(b"\n", max(least - 1, 0)) + 1 if least <= len(chunk) else 0
 
 
 def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
-    """Infer the fields of all records, and return them with declared types in place of inferred.
+    """Return the fields of all records, with declared types in place of inferred ones.
 
     Raises:
         SourceError: no record has a declared field, or no file holds a record.
@@ -412,23 +406,17 @@ def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
 
 
 def _infer_split(
-    as_json: frozenset[str], most: int, item: tuple[int, Split]
+    as_json: frozenset[str], max_columns: int, item: tuple[int, Split]
 ) -> list[tuple[int, tuple[Field, ...]]]:
-    """Infer the fields of one split; return them with the split's number. Run inside tasks.
-
-    Args:
-        as_json: see `infer_fields`.
-        most: see `infer_fields`.
-        item: the split's number, and the split.
-    """
+    """Infer the fields of a numbered split; return its number and them. Run inside tasks."""
     number, split = item
     read = read_json_blocks(split, _MAX_LINE_BYTES)
     blocks = (block.data for block in read if not block.is_cut)
-    return [(number, infer_fields(blocks, as_json, most))]
+    return [(number, infer_fields(blocks, as_json, max_columns))]
 
 
 def _apply_declared(declared: Field | None, inferred: Field, files: FileSet) -> Field:
-    """Return the declared field; where the config declares the table's type, one that reads it."""
+    """Return the declared field with a type to read the config's; if None, the inferred one."""
     if declared is None:
         return inferred
     if inferred.name not in files.config.columns:
@@ -437,11 +425,9 @@ def _apply_declared(declared: Field | None, inferred: Field, files: FileSet) -> 
 
 
 def hint_records_path(files: Sequence[SourceFile], fields: Sequence[Field]) -> str:
-    """Return a hint if each file is one record that seems to wrap the real ones; else empty.
+    """Return a hint on `--records-path` if each file of JSON lines is one record; else empty.
 
-    Args:
-        files: as JSON lines.
-        fields: the inferred ones.
+    That record has to have exactly one list of objects.
     """
     paths = list(_paths_of_lists(fields, ()))
     if len(paths) != 1 or not all(map(_has_one_line, files)):
@@ -454,7 +440,7 @@ def hint_records_path(files: Sequence[SourceFile], fields: Sequence[Field]) -> s
 
 
 def _paths_of_lists(fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each list of objects, also of those within objects."""
+    """Yield the path of each list of objects in fields, also of lists within objects."""
     for field in fields:
         if field.type.item is not None and field.type.item.kind is Kind.STRUCT:
             yield (*path, field.name)

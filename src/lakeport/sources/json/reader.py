@@ -74,19 +74,16 @@ class JsonBlock:
     is_cut: bool = False
 
 
-def read_json_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
-    """Yield the lines of a split, which begins and ends between two lines, in blocks.
-
-    Args:
-        split: the part of a file to read.
-        limit: bytes that a line may have.
+def read_json_blocks(split: Split, max_line_bytes: int) -> Iterator[JsonBlock]:
+    """Yield a split's lines in blocks, and the head of each line over `max_line_bytes` by itself.
 
     Raises:
         SourceError: the file can't be read, or is shorter than the split says.
     """
     first = 0
     with open_range(split) as file:
-        for found in lines.read_blocks(cast(BinaryIO, _SplitFile(file, split)), limit, BLOCK_BYTES):
+        part = cast(BinaryIO, _SplitFile(file, split))
+        for found in lines.read_blocks(part, max_line_bytes, BLOCK_BYTES):
             if found.too_long is not None:
                 yield JsonBlock(found.too_long, first, is_cut=True)
                 first += 1
@@ -98,7 +95,7 @@ def read_json_blocks(split: Split, limit: int) -> Iterator[JsonBlock]:
 
 
 class _SplitFile:
-    """A file that ends where a split ends, and stands at its start."""
+    """A file at a split's start that ends with the split; SourceError if it is shorter."""
 
     def __init__(self, file: BinaryIO, split: Split) -> None:
         self._fill = lines.get_fill_function(file)
@@ -118,15 +115,15 @@ class _SplitFile:
 
 
 def _remove_marks(data: bytes) -> bytes:
-    """Remove byte order marks before lines, which stand in files that were joined."""
+    """Return lines without byte order marks before them, as joined files have them."""
     data = data.removeprefix(_BOM)
     return data.replace(b"\n" + _BOM, b"\n") if b"\xef" in data else data
 
 
-def take_lines(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
-    """Return at most `most` lines from the offset `start` on, and the offset of the next line."""
+def take_lines(data: bytes, start: int, max_lines: int) -> tuple[list[bytes], int]:
+    """Return up to `max_lines` lines from the offset `start` on, and the offset behind them."""
     found: list[bytes] = []
-    while len(found) < most and start < len(data):
+    while len(found) < max_lines and start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
         found.append(data[start:end])
@@ -159,8 +156,6 @@ class SplitReader:
     """Iterable of the record batches of one split; may be iterated once.
 
     Args:
-        reader: how its records are written, and what they are read as.
-        split: the split.
         on_bad: called with every bad record; may raise.
         on_unknown: called with the undeclared fields of good records, and the line number if that
             is known (0 else); may raise.
@@ -223,11 +218,9 @@ class SplitReader:
             first += len(left)
 
     def _parse_lines(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
-        """Yield one batch of the good records in some lines, parsed in Python; none if all are bad.
+        """Yield one batch of the good records in lines, parsed in Python; none if all are bad.
 
-        Args:
-            lines: without their newlines.
-            first: ordinal of the first one within the split.
+        Blank lines are skipped. `first` is the ordinal of the first line within the split.
         """
         rows: list[list[Any]] = []
         good: list[int] = []
@@ -249,12 +242,12 @@ class SplitReader:
             yield self._add_metadata(create_batch_from_rows(rows, self._schema), good)
 
     def _add_metadata(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
-        """Fill the metadata's columns of a batch, if there are any, by its lines' ordinals."""
+        """Return a batch with its metadata columns filled by its lines' ordinals, if it has any."""
         metadata = self._reader.metadata
         return batch if metadata is None else metadata.fill(batch, self._received.look_up(ordinals))
 
     def _report_bad(self, ordinal: int, fault: Fault, raw: bytes) -> None:
-        """Call `on_bad` with a bad record and its line number."""
+        """Call `on_bad` with a bad record, its line number and the split's file."""
         line, name = self._numbers[ordinal], self._reader.stream
         self._on_bad(BadRecord(name, line, fault.column, fault.reason, raw, self._split.file))
 
@@ -262,9 +255,7 @@ class SplitReader:
 def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
     """Return the kernel's parser of a reader's lines; None if the kernel can't be loaded.
 
-    Args:
-        reader: how records are written, and what they are read as.
-        expects_unknown: whether to report undeclared fields instead of stopping at them.
+    With `expects_unknown`, it reports undeclared fields instead of stopping at them.
     """
     native = kernel()
     if native is None:
@@ -286,19 +277,19 @@ def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
     )
 
 
-def _limit_lines(blocks: Iterable[JsonBlock], most: int) -> Iterator[JsonBlock]:
-    """Cut blocks into ones of at most `most` lines: each record takes memory for every column."""
+def _limit_lines(blocks: Iterable[JsonBlock], max_lines: int) -> Iterator[JsonBlock]:
+    """Cut blocks to at most `max_lines` lines each: a record takes memory for every column."""
     for block in blocks:
-        if block.is_cut or block.data.count(b"\n") < most:
+        if block.is_cut or block.data.count(b"\n") < max_lines:
             yield block
             continue
         lines = block.data.split(b"\n")
-        for start in range(0, len(lines), most):
-            yield JsonBlock(b"\n".join(lines[start : start + most]), block.first_line + start)
+        for start in range(0, len(lines), max_lines):
+            yield JsonBlock(b"\n".join(lines[start : start + max_lines]), block.first_line + start)
 
 
 def merge_unknown(into: UnknownCounts, more: UnknownCounts) -> None:
-    """Add the counts of some records' undeclared fields to `into`."""
+    """Add undeclared fields to the dict `into`: sum their counts, and merge their kinds."""
     for name, (kind, count) in more.items():
         known, before = into.get(name, ("null", 0))
         into[name] = merge_kinds(known, kind), before + count
@@ -315,10 +306,9 @@ class JsonReader:
     skipped.
 
     Attributes:
-        stream: the stream's name.
         fields: the declared columns.
         envelope: whether lines are Singer RECORD messages of this stream.
-        unknown: what to do with undeclared fields. Undeclared members of declared objects can't
+        unknown: the policy for undeclared fields. Undeclared members of declared objects can't
             become columns: they are dropped with `drop`. Otherwise they make the record bad, unless
             the object has a member for them (`FieldType.rest`).
         skip_bad: whether `read` leaves bad records out.
@@ -343,11 +333,7 @@ class JsonReader:
     metadata: RecordMetadata | None = None
 
     def __post_init__(self) -> None:
-        """Check the columns' names.
-
-        Raises:
-            InputError: one is empty, or two differ only in case.
-        """
+        """Raise InputError if a column's name is empty, or two differ only in case."""
         _ = self.columns
 
     @property
@@ -359,23 +345,19 @@ class JsonReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that `read` yields, in order: the declared ones, then `extra`."""
+        """The Arrow schema of `read`: the declared columns, then `extra`."""
         return to_table_schema(self.columns)
 
     def skip_bad_records(self) -> JsonReader:
-        """Return the same reader with `skip_bad`."""
+        """Return the same reader, which skips bad records in `read`."""
         return replace(self, skip_bad=True)
 
     def add_columns(self, unknown: Mapping[str, pa.DataType]) -> JsonReader:
-        """Return the same reader with these undeclared fields as columns behind the others.
-
-        Raises:
-            InputError: a name is empty, or differs from another column's only in case.
-        """
+        """Return the same reader with these fields as further columns; InputError for bad names."""
         return replace(self, extra=(*self.extra, *unknown.items()))
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Read a split, about 4 MB of its lines at a time.
+        """Yield the good records of a split, about 4 MB of its lines at a time.
 
         Raises:
             BadRecords: a record breaks the schema (unless `skip_bad`).
@@ -386,7 +368,7 @@ class JsonReader:
         yield from SplitReader(self, split, on_bad, self._raise_unknown)
 
     def scan(self, split: Split) -> Scan:
-        """Check every record of a split without raising for bad records or unknown fields.
+        """Read a split; return its bad records and unknown fields, and the number of good records.
 
         With policy `drop`, `unknown` also has the dotted paths of undeclared members of objects.
 

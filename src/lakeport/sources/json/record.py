@@ -73,8 +73,6 @@ class JsonColumn:
     """One column of a reader.
 
     Attributes:
-        name: as the records name it.
-        type: of its values.
         required: whether a record without a value is bad.
         is_mixed: whether values other than strings become their JSON text (undeclared fields).
     """
@@ -86,12 +84,9 @@ class JsonColumn:
 
 
 def to_kernel_spec(name: str, t: FieldType, *, plain: bool = False) -> Spec:
-    """Return the kernel's description of a column.
+    """Return the kernel's description of a column of type `t`.
 
-    Args:
-        name: the column's.
-        t: its type.
-        plain: whether only values written as that type count, as in inference; see the kernel.
+    With `plain`, as in inference, only values written as that type fit; see the kernel.
     """
     detail: Any = None
     if t.kind is Kind.DECIMAL:
@@ -113,16 +108,14 @@ def resolve_columns(
     keys: Sequence[str],
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
 ) -> tuple[JsonColumn, ...]:
-    """Return the columns that records are read as: declared fields, then undeclared ones.
+    """Return a reader's columns: the declared `fields`, then the undeclared ones of `extra`.
 
     Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
 
     Args:
-        stream: the stream's name, for errors.
-        fields: the declared ones.
         extra: undeclared fields that became columns, with their table types.
         keys: columns without which a record is bad.
-        unknown: what to do with other undeclared fields.
+        unknown: the policy for other undeclared fields.
 
     Raises:
         InputError: names are empty or clash, or an undeclared field has a type that JSON values
@@ -148,11 +141,7 @@ def resolve_columns(
 
 
 def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
-    """Return the field type that is stored as a table's column.
-
-    Raises:
-        InputError: no JSON value becomes a value of that column.
-    """
+    """Return the field type for a table's column; InputError if no JSON value becomes its type."""
     t = field.type
     if is_json(field):
         return FieldType(Kind.JSON)
@@ -175,7 +164,10 @@ def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
 
 
 def _fill_unknown_types(t: FieldType, drop: bool) -> FieldType:
-    """Replace undetermined types: null becomes string, empty structs and untyped items JSON."""
+    """Replace undetermined types: null by string, empty structs and untyped items by JSON.
+
+    With `drop`, objects lose their member for undeclared members.
+    """
     if t.kind is Kind.NULL:
         return FieldType(Kind.STRING)
     if t.kind is Kind.STRUCT:
@@ -189,12 +181,12 @@ def _fill_unknown_types(t: FieldType, drop: bool) -> FieldType:
 
 
 def to_table_schema(columns: Sequence[JsonColumn]) -> pa.Schema:
-    """Return the Arrow schema of a table with these columns."""
+    """Return the Arrow schema in which a table stores these columns."""
     return pa.schema([to_arrow_field(c.name, c.type) for c in columns])
 
 
 def create_batch(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch of `rows` rows, also if it has no columns."""
+    """Return a record batch of the arrays; one of `rows` rows if there are no columns."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
@@ -212,7 +204,7 @@ class Fault(Exception):
 
     Attributes:
         column: dotted path of the column at fault, empty if the whole record is.
-        reason: kind of fault, without the record's values.
+        reason: without the record's values.
     """
 
     def __init__(self, column: str, reason: str) -> None:
@@ -240,9 +232,8 @@ class _RepeatedKeys(dict[str, Any]):
 class JsonDecoder:
     """Strict decoder of JSON values that keeps numbers as text; not to be shared between threads.
 
-    Example:
-        >>> JsonDecoder().decode(b'{"n": 1.10}')
-        {'n': '1.10'}
+    >>> JsonDecoder().decode(b'{"n": 1.10}')
+    {'n': '1.10'}
     """
 
     def __init__(self) -> None:
@@ -256,11 +247,10 @@ class JsonDecoder:
         )
 
     def decode(self, line: bytes) -> Any:
-        """Decode the one value of a line; numbers become `NumberLiteral`.
+        """Decode the one value of a line; raise Fault for invalid JSON. Numbers stay texts.
 
-        Raises:
-            Fault: the line is not JSON, cut off, not UTF-8, nested too deep, or has a key twice,
-                NaN or Infinity, or text that is not Unicode.
+        Invalid is a line that is cut off, not UTF-8, nested too deep, or has a key twice, NaN or
+        Infinity, or text that is not Unicode.
         """
         if depth_exceeds(line, MAX_DEPTH):
             raise Fault("", _TOO_DEEP)
@@ -291,7 +281,7 @@ class JsonDecoder:
         return _Constant(name)
 
     def _build_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return an object's members; note a key that came twice."""
+        """Return an object's members; if a key came twice, note that and return `_RepeatedKeys`."""
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
@@ -300,11 +290,10 @@ class JsonDecoder:
 
 
 def depth_exceeds(line: bytes, limit: int) -> bool:
-    """Whether arrays and objects are nested deeper than `limit`, in linear time.
+    """Whether arrays and objects are nested deeper than `limit`; brackets in strings don't count.
 
-    Example:
-        >>> depth_exceeds(b'{"a": ["[[", []]}', 2)
-        True
+    >>> depth_exceeds(b'{"a": ["[[", []]}', 2)
+    True
     """
     if line.count(b"[") + line.count(b"{") <= limit:
         return False
@@ -320,7 +309,7 @@ def depth_exceeds(line: bytes, limit: int) -> bool:
 
 
 def _cut_off(error: json.JSONDecodeError) -> bool:
-    """Whether the text ended before the value did."""
+    """Whether an error of Python's decoder means that the text ended before the value did."""
     rest = error.doc[error.pos :]
     return (
         not rest.strip()
@@ -331,9 +320,9 @@ def _cut_off(error: json.JSONDecodeError) -> bool:
 
 
 def _find_path(value: Any, is_wanted: Callable[[Any], bool]) -> str | None:
-    """Return the dotted path of the first part of a value that `is_wanted`; None if there is none.
+    """Return the dotted path of a value's first part for which `is_wanted` is true; else None.
 
-    It does not recurse, as values may be nested deeply.
+    It does not recurse, as values may be nested deeply. Items of a list have the list's path.
     """
     stack: list[tuple[str, Any]] = [("", value)]
     while stack:
@@ -349,7 +338,7 @@ def _find_path(value: Any, is_wanted: Callable[[Any], bool]) -> str | None:
 
 
 def _has_lone_surrogate(part: Any) -> bool:
-    """Whether a text, or a key of an object, can't be encoded as UTF-8."""
+    """Whether a text, or a key of an object, can't be encoded as UTF-8; False for other values."""
     texts = part if isinstance(part, dict) else (part,) if type(part) is str else ()
     for text in texts:
         try:
@@ -363,11 +352,9 @@ _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Number
 
 
 def create_converter(t: FieldType, path: str) -> Converter:
-    """Return a function that converts decoded values to a type that is not nested.
+    """Return a function that converts decoded values to type `t`, which is not nested.
 
-    Args:
-        t: the type.
-        path: dotted path of the column, for faults.
+    `path` is the dotted path of the column, for faults.
     """
     if t.kind is Kind.DECIMAL:
         return partial(_to_decimal, path, t.precision, t.scale)
@@ -375,20 +362,20 @@ def create_converter(t: FieldType, path: str) -> Converter:
 
 
 def _wrong_type(path: str, expected: str, value: Any) -> Fault:
-    """Return the Fault of a value of another JSON type than expected."""
+    """Return the Fault that names the expected JSON type and the value's own."""
     found = _NAMES.get(type(value), "object")
     return Fault(path, f"wrong type: expected {expected}, found {found}")
 
 
 def _check_type(python_type: type, expected: str, path: str, value: Any) -> Any:
-    """Return a value of that Python type as it is; raise Fault for another."""
+    """Return the value if its type is `python_type`; raise Fault otherwise."""
     if type(value) is not python_type:
         raise _wrong_type(path, expected, value)
     return value
 
 
 def _to_integer(path: str, value: Any) -> int:
-    """Return a 64-bit integer; raise Fault if the number has a fraction, or is longer."""
+    """Return the integer of a number literal; raise Fault for a fraction, or over 64 bit."""
     if type(value) is not NumberLiteral:
         raise _wrong_type(path, "integer", value)
     if value.removeprefix("-").isdecimal() and len(value) <= _LONG_DIGITS:
@@ -407,7 +394,7 @@ def _to_integer(path: str, value: Any) -> int:
 
 
 def _to_double(path: str, value: Any) -> float:
-    """Return the double of a number; raise Fault if a double can't hold it."""
+    """Return the double of a number literal; raise Fault if a double can't hold it."""
     if type(value) is not NumberLiteral:
         raise _wrong_type(path, "number", value)
     try:
@@ -417,7 +404,7 @@ def _to_double(path: str, value: Any) -> float:
 
 
 def _parse_text(expected: str, parse: Callable[[str], int], path: str, value: Any) -> int:
-    """Return what `parse` returns for a text; raise Fault for its ValueError, or another type."""
+    """Parse a text by `parse`; raise Fault for its ValueError, or a value that is no text."""
     if type(value) is not str:
         raise _wrong_type(path, expected, value)
     try:
@@ -427,7 +414,7 @@ def _parse_text(expected: str, parse: Callable[[str], int], path: str, value: An
 
 
 def _decode_base64(path: str, value: Any) -> bytes:
-    """Return the bytes of a base64 text; raise Fault for another value."""
+    """Return the bytes of a base64 text; raise Fault for any other value."""
     if type(value) is not str:
         raise _wrong_type(path, "base64 string", value)
     try:
@@ -456,9 +443,7 @@ def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
 def _parse_nested(text: str, *opening: str) -> Any:
     """Return the list or object that a text holds as JSON, as some taps send it; else the text.
 
-    Args:
-        text: any.
-        opening: the brackets with which the JSON may begin.
+    `opening` are the brackets with which the JSON may begin.
     """
     if not text.lstrip().startswith(opening):
         return text
@@ -469,10 +454,9 @@ def _parse_nested(text: str, *opening: str) -> Any:
 
 
 def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
-    """Return a function that converts values of any type from their JSON text, which must be valid.
+    """Return a function that converts values' valid JSON text to type `t`, which may be nested.
 
     Args:
-        t: the type.
         path: dotted path of the column, for faults.
         undeclared: called for members that an object does not declare; it may raise `Fault`.
     """
@@ -491,22 +475,14 @@ def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Con
 
 
 def to_text(raw: bytes) -> str:
-    """Return the text of a JSON string, or another value's JSON text.
-
-    Example:
-        >>> to_text(b'"a"'), to_text(b'{"a": 1}')
-        ('a', '{"a": 1}')
-    """
+    """Return the text of a JSON string; any other value's JSON text as it is."""
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
 
 
 def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
-    """Return the JSON text of a value; raise Fault for a text in a column without texts.
+    """Return the JSON text of a value, or the JSON in a string; raise Fault for other strings.
 
-    Args:
-        path: the column's dotted path.
-        opening: brackets of the values that the column holds: of objects, or of lists, too.
-        raw: the value's JSON text.
+    The JSON in a string begins with one of the brackets `opening`.
     """
     text = _unwrap_text(raw, *opening)
     if text.startswith(b'"'):
@@ -516,7 +492,7 @@ def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
 
 
 def _unwrap_text(raw: bytes, *opening: str) -> bytes:
-    """Return the JSON of a list or object that a JSON string holds; else the JSON as it is."""
+    """Return the JSON of a list or object within a JSON string; any other JSON as it is."""
     if not raw.startswith(b'"'):
         return raw
     text = msgspec.json.decode(raw, type=str)
@@ -524,7 +500,7 @@ def _unwrap_text(raw: bytes, *opening: str) -> bytes:
 
 
 def _convert_raw(convert: Converter, raw: bytes) -> Any:
-    """Decode the JSON text of a value that is not nested, and convert it."""
+    """Decode the JSON text of a value, and return what `convert` makes of it, or its Fault."""
     if raw.startswith(b'"'):
         return convert(msgspec.json.decode(raw, type=str))
     return convert(
@@ -535,7 +511,7 @@ def _convert_raw(convert: Converter, raw: bytes) -> Any:
 def _convert_list(
     path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
 ) -> list[Any]:
-    """Return the converted items of a JSON array, or of one within a JSON string."""
+    """Convert the items of a JSON array, or of one within a string; Fault for any other value."""
     raw = _unwrap_text(raw, "[")
     if not raw.startswith(b"["):
         raise _wrong_type(path, "array", JsonDecoder().decode(raw))
@@ -551,12 +527,10 @@ def _convert_struct(
     rest: str,
     raw: bytes,
 ) -> dict[str, Any]:
-    """Return the converted members of a JSON object, or of one within a JSON string.
+    """Convert the members of a JSON object, or of one within a string; Fault for any other value.
 
     Args:
-        path: the column's dotted path.
-        decoder: takes the object apart.
-        members: name -> converter, of the declared ones.
+        members: converters of the declared members.
         undeclared: called for other members, unless `rest` is set.
         rest: name of the member that has all other members as JSON; empty for none.
         raw: the object's JSON text.
@@ -595,7 +569,7 @@ _CONVERTERS: dict[Kind, Callable[[str, Any], Any]] = {
 
 
 def classify_value(value: Any) -> str:
-    """Return `null`, `boolean`, `string`, a kind of number, or `json` for a list or an object."""
+    """Return a decoded value's kind: `null`, `boolean`, `string`, one of numbers, else `json`."""
     if value is None:
         return "null"
     if isinstance(value, NumberLiteral):
@@ -636,11 +610,7 @@ class RecordParser:
                 self._message_keys[key] = self._index[c.name], create_converter(c.type, key)
 
     def parse(self, line: bytes) -> list[Any]:
-        """Convert one record to the values of the columns, in order.
-
-        Raises:
-            Fault: the record is bad.
-        """
+        """Return a record's values of the columns, in order; set `unknown`. Fault if it is bad."""
         self.unknown = {}
         message, members = self._decode(line)
         row: list[Any] = [None] * len(self._index)
@@ -666,7 +636,7 @@ class RecordParser:
         return row
 
     def _decode(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Decode a line; return the Singer message (empty if the line is none) and the record."""
+        """Decode a line into Singer message (empty without envelopes) and record; Fault if bad."""
         message: dict[str, Any] = {}
         try:
             value = self._decoder.decode(line)
@@ -684,12 +654,12 @@ class RecordParser:
         return message, value
 
     def _split_members(self, line: bytes) -> dict[str, msgspec.Raw]:
-        """Return the JSON text of each field of the record in a line."""
+        """Return the JSON text of each field of the record in a valid line."""
         members = _MEMBERS.decode(line)
         return _MEMBERS.decode(members["record"]) if self._envelope else members
 
     def _note_undeclared(self, path: str, value: Any) -> None:
-        """Note an undeclared member of an object; raise Fault unless such members are dropped."""
+        """Add an undeclared member of an object to `unknown`; Fault unless such are dropped."""
         if not self._drop:
             raise Fault(path, "undeclared field inside an object column")
         self.unknown[path] = classify_value(value)
