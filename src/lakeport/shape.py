@@ -58,10 +58,9 @@ class ColumnRules:
     drop: frozenset[str] = frozenset()
 
     def apply(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the source's columns that are kept, each with its name in the table.
+        """Return the columns kept, each with its name in the table; SourceError for a bad rule.
 
-        Raises:
-            SourceError: a rule is for another column, a new name is taken, or no column is left.
+        Bad is a rule for a column that is not there, a new name that is taken, and to drop all.
 
         >>> ColumnRules(rename={"a": "b"}, drop=frozenset({"b"})).apply(["a", "b", "c"])
         [('a', 'b'), ('c', 'c')]

@@ -39,11 +39,7 @@ class ReadOptions:
     sheet: str = ""
 
     def merge_source(self, source: FilesSource) -> ReadOptions:
-        """Return these options with those of `source`; ConfigError if both set the same one.
-
-        Raises:
-            ConfigError: the same; or an option of `source` is invalid.
-        """
+        """Return these options with those of `source`; ConfigError if set twice, or invalid."""
         from lakeport.sources.files.declared_columns import load_declaration
 
         described: dict[str, Any] = {

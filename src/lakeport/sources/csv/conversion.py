@@ -19,7 +19,7 @@ BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP, ZONED = 1, 2, 4, 8, 16, 32
 ANY_KIND = 63
 """The set of all kinds."""
 
-_UTC = pa.timestamp("us", "UTC")
+_NAIVE, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _TYPES: dict[int, pa.DataType] = {
     BOOLEAN: pa.bool_(),
     INTEGER: pa.int64(),
@@ -32,6 +32,7 @@ _YEARS = {
     pa.date32(): (-719_162, 2_932_896),
     _UTC: (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
+_YEARS[_NAIVE] = _YEARS[_UTC]
 _MAX_DIGITS = 17  # what a double printed in full has
 _TOO_EXACT = rf"^-?[0.]*[1-9](?:\.?[0-9]){{{_MAX_DIGITS},}}"
 _EXACT_INTEGER = 15  # characters of numbers that any double keeps
@@ -75,7 +76,7 @@ def match_kinds(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
     >>> narrowest_type(match_kinds(pa.array(["1", "2.5", None])))
     DataType(double)
     """
-    texts = _drop_empty(texts)
+    texts = drop_empty(texts)
     for part in (texts[:8], texts):
         for kind, fits in _CHECKS.items():
             if not kinds & kind:
@@ -89,7 +90,7 @@ def match_kinds(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
     return kinds
 
 
-def _drop_empty(texts: pa.StringArray) -> pa.StringArray:
+def drop_empty(texts: pa.StringArray) -> pa.StringArray:
     """Return the texts without nulls and empty ones."""
     return texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
 
@@ -139,9 +140,14 @@ def _are_numbers(texts: pa.StringArray) -> bool:
     )
 
 
+def all_match(texts: pa.StringArray, pattern: str) -> bool:
+    """Whether all texts match a regular expression; True for no text."""
+    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
+
+
 def _are_booleans(texts: pa.StringArray) -> bool:
     """Whether all texts are `true` or `false`, in any case."""
-    return bool(pc.all(pc.match_substring_regex(texts, r"^(?i:true|false)$")).as_py() is not False)
+    return all_match(texts, r"^(?i:true|false)$")
 
 
 def _create_check(type_: pa.DataType, unlike: str = "") -> Callable[[pa.StringArray], bool]:
@@ -200,25 +206,17 @@ def _empty_to_null(texts: pa.StringArray) -> pa.StringArray:
 
 def _cast_strict(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     """Return the values by Arrow's cast; None if it refuses a text or changes a value."""
-    if type_ not in (pa.int64(), pa.float64(), pa.date32(), _UTC):
+    if type_ not in (pa.int64(), pa.float64(), pa.date32(), _NAIVE, _UTC):
         return None
     try:
         values = texts.cast(type_)
     except pa.ArrowInvalid:
-        return _cast_naive_timestamps(texts) if type_ == _UTC else None
+        naive = _cast_strict(texts, _NAIVE) if type_ == _UTC else None
+        return None if naive is None else naive.cast(_UTC)
     if type_ == pa.int64() and any(_is_any(pc.match_substring(texts, x)) for x in "xX"):
         return None
     lost = _find_lost(texts, values)
     return None if _is_any(lost) else values
-
-
-def _cast_naive_timestamps(texts: pa.StringArray) -> pa.Array | None:
-    """Return timestamps in UTC of texts without a time zone; None if one does not fit."""
-    try:
-        values = texts.cast(pa.timestamp("us")).cast(_UTC)
-    except pa.ArrowInvalid:
-        return None
-    return None if _is_any(_find_lost(texts, values)) else values
 
 
 def _find_lost(texts: pa.StringArray, values: pa.Array) -> Any:

@@ -52,11 +52,7 @@ _DOUBTS = {
 
 
 def plan_csv(files: FileSet) -> Batch:
-    """Plan the load of CSV files as one batch: its reader, splits, warnings and notes.
-
-    Raises:
-        InputError: the files have different headers, or none has a declared column.
-    """
+    """Plan the load of CSV files as one batch; InputError if they contradict what is declared."""
     plain = files.make_plain(files.csv.encoding)
     declared = _declared_types(files)
     formats = FormatCandidates.from_options(files.csv)
@@ -183,10 +179,9 @@ def _named_columns(csv_files: Sequence[CsvFile]) -> set[str]:
 def _drop_empty_columns(
     files: FileSet, csv_files: list[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> tuple[list[CsvFile], tuple[str, ...]]:
-    """Leave out columns without a name and value; return the files, and warnings on unnamed ones.
+    """Leave out columns without name and value, and return warnings; SourceError if none is left.
 
-    Raises:
-        SourceError: no column is left.
+    There is a warning for each column without a name.
     """
     unnamed = dict(chain.from_iterable(csv.header.unnamed for csv in csv_files))
     if not unnamed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
 from lakeport.sources.csv.reader import (
-    BOM,
     ColumnNames,
     CsvBlock,
     CsvLayout,
@@ -411,19 +411,16 @@ class CsvHeader(NamedTuple):
 
 
 def read_header(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()) -> CsvHeader:
-    """Read a UTF-8 CSV file's header, or name its columns; no columns if the file is empty.
+    """Read a UTF-8 CSV file's header; no columns if it is empty, SourceError if names repeat.
 
-    Args:
-        names: columns of files without a header, in order.
-
-    Raises:
-        SourceError: two columns have the same name, or the header can't be read.
+    `names` are the columns of a file without a header, in order. A header that can't be read is a
+    SourceError, too.
     """
     name = file.name
     with file.open() as source:
         at = 0
-        while source.read(len(BOM)) == BOM:  # a program may put its own before another's
-            at += len(BOM)
+        while source.read(len(BOM_UTF8)) == BOM_UTF8:  # a program may put its own before another's
+            at += len(BOM_UTF8)
         source.seek(at)
         skipped = [source.readline(_MAX_HEADER_BYTES) for _ in range(dialect.skip_rows)]
         line, start = top = 1 + len(skipped), source.tell()
@@ -549,11 +546,8 @@ def split_file(
 ) -> list[Split]:
     """Split a UTF-8 CSV file at record ends into ranges of about `split_bytes`.
 
-    It looks for quotes and line breaks only, and parses no field. A file of one split is not read.
-
-    Args:
-        on_block: called with each block of a file that has several splits.
-        read_bytes: how many bytes to read at a time.
+    It looks for quotes and line breaks only, and parses no field. A file of one split is not read;
+    of another, `on_block` is called with each block of about `read_bytes`.
 
     Raises:
         BadRecords: a record is longer than 100 MB, mostly because a quote is not closed.
@@ -619,13 +613,9 @@ class CsvFile(NamedTuple):
 def detect_files(
     files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]
 ) -> list[CsvFile]:
-    """Detect each file's dialect and read its header; leave out empty files.
+    """Detect each file's dialect and read its header; leave out empty files, unless all are.
 
-    Either all files have a header, or none has.
-
-    Args:
-        plain: the files of the load as plain UTF-8.
-        declared: columns that the user declares.
+    Either all files have a header, or none has. `plain` are the files of the load as plain UTF-8.
 
     Raises:
         SourceError: all files are empty, or a header can't be read.

@@ -31,6 +31,8 @@ from lakeport.sources.csv.conversion import (
     DATE,
     INTEGER,
     NUMBER,
+    all_match,
+    drop_empty,
     match_kinds,
     narrowest_type,
 )
@@ -167,8 +169,7 @@ class FormatCandidates:
         rest = candidates & ~ANY_KIND
         if not rest & self.format_bits:
             return rest
-        texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
-        texts = pc.utf8_trim_whitespace(texts)
+        texts = pc.utf8_trim_whitespace(drop_empty(texts))
         for part in (texts[:_FIRST_TEXTS], texts):
             found = rest & ~self.format_bits
             ungrouped: dict[str, int] = {}  # what fits without groups fits with any
@@ -179,7 +180,7 @@ class FormatCandidates:
                 if isinstance(format_, NumberFormat) and not format_.thousands:
                     ungrouped[mark] = fit
                 found |= (fit // narrow_kind & 3) << place
-            if self.may_be_codes(found) and not _all_match(part, _GROUPED_CODE):
+            if self.may_be_codes(found) and not all_match(part, _GROUPED_CODE):
                 found &= ~(1 << self._code_bit)
             rest = found
         return rest
@@ -209,14 +210,9 @@ class FormatCandidates:
             yield format_, place, INTEGER if isinstance(format_, NumberFormat) else DATE
 
 
-def _all_match(texts: pa.StringArray, pattern: str) -> bool:
-    """Whether all texts match a regular expression; True for no text."""
-    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
-
-
 def _match_formatted(format_: Format, texts: pa.StringArray, kinds: int) -> int:
     """Return those of `kinds` that all texts fit when read by a format; 0 if one does not match."""
-    if not kinds or not _all_match(texts, format_.pattern):
+    if not kinds or not all_match(texts, format_.pattern):
         return 0
     return match_kinds(format_.normalize(texts), kinds)
 
@@ -476,11 +472,7 @@ def merge_candidates(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def split_and_infer(
     file: SourceFile, header: CsvHeader, inference: ColumnInference, split_bytes: int
 ) -> tuple[list[Split], dict[str, int]]:
-    """Split a file as `split_file` does; return the splits, and the candidates from the same read.
-
-    Raises:
-        BadRecords: a record is longer than 100 MB.
-    """
+    """Split a file as `split_file` does; return the splits, and the candidates of the same read."""
     dialect = inference.layout.dialect
     if file.bytes - header.start <= split_bytes:
         splits = split_file(file, header, dialect, split_bytes)

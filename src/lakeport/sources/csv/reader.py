@@ -9,6 +9,7 @@ bad.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Flag
@@ -31,9 +32,6 @@ from lakeport.sources.splits import open_range
 if TYPE_CHECKING:
     from lakeport.native._kernel import CsvParser, Spec
 
-
-BOM = b"\xef\xbb\xbf"
-"""Byte order mark of UTF-8."""
 
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
@@ -183,16 +181,9 @@ def read_blocks(
     block_bytes: int = BLOCK_BYTES,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[CsvBlock]:
-    """Yield the whole records of a split, which begins and ends between two records, in blocks.
+    """Yield a split's whole records in blocks; BadRecords for one over `max_record_bytes`.
 
-    Args:
-        source: the split's file, standing at the split's start.
-        stream: the stream's name, for messages.
-        block_bytes: about how much to read at a time.
-
-    Raises:
-        BadRecords: a record is longer than `max_record_bytes`.
-        SourceError: the file is shorter than the split says.
+    `source` stands at the split's start. A file that is shorter than the split is a SourceError.
     """
     position, stop, line = split.start, split.end, split.first_line
     rest = b""
@@ -327,7 +318,7 @@ def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, Jo
     (b'1,2\n3,4\n', <JoinTraces.HEADER: 2>)
     """
     data, found = block.data, JoinTraces(0)
-    marks = [mark for mark in (BOM, *layout.headers) if mark[:1] in data and mark in data]
+    marks = [mark for mark in (BOM_UTF8, *layout.headers) if mark[:1] in data and mark in data]
     if not any(data.startswith(m) or b"\n" + m in data or b"\r" + m in data for m in marks):
         return block, found
     kept = []
@@ -347,8 +338,8 @@ def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, Jo
 
 def _remove_marks(record: bytes) -> bytes:
     """Return a record without all byte order marks before it."""
-    while record.startswith(BOM):
-        record = record.removeprefix(BOM)
+    while record.startswith(BOM_UTF8):
+        record = record.removeprefix(BOM_UTF8)
     return record
 
 
@@ -395,8 +386,8 @@ def _parse_texts(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table
     import pyarrow.csv as pc_csv
 
     ragged: dict[int, int] = {}
-    if data.startswith(BOM):  # the file's own was left out: this is text, and pyarrow drops one
-        data = BOM + data
+    if data.startswith(BOM_UTF8):  # text, as the file's own was left out; pyarrow drops one
+        data = BOM_UTF8 + data
 
     def skip_row(row: Any) -> str:
         ragged[row.number - 1] = row.actual_columns
@@ -657,11 +648,9 @@ class CsvReader:
 
 
 def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
-    """Open a split's file and yield the split's whole records in blocks; see `read_blocks`.
+    """Open a split's file, SourceError if it can't be read, and yield its blocks of records.
 
-    Raises:
-        BadRecords: a record is longer than 100 MB.
-        SourceError: the file can't be read.
+    See `read_blocks`.
     """
     with open_range(split) as source:
         yield from read_blocks(source, split, dialect, stream)

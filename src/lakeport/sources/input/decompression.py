@@ -374,10 +374,9 @@ def is_archive(head: bytes) -> bool:
 
 
 def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return the files of a zip archive, without hidden ones.
+    """Return the files of a zip archive but hidden ones; SourceError for nested archives, equal names.
 
-    Raises:
-        SourceError: as for `check_archive`; or a file is an archive itself, or two have one name.
+    See `check_archive`.
     """
     found = [
         member

@@ -48,17 +48,12 @@ _NAMES_IN_ERRORS = 20
 _KINDS = {'"': "text", "t": "a boolean", "f": "a boolean", "n": "null"}
 _CHUNK = 1 << 20
 _FIRST_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
 _SPACE = " \t\r\n"
 _TWO_OBJECTS = re.compile(rb"\}[ \t\r]*\{")  # or a text like it: then the file is parsed in full
 
 
 def plan_json(files: FileSet) -> Batch:
-    """Plan the load of JSON files as one batch: its reader, splits and warnings.
-
-    Raises:
-        SourceError: a file is not JSON, or no file holds a record.
-    """
+    """Plan the load of JSON files as one batch; SourceError for other files, or no record."""
     convert = partial(_convert_to_lines, files.spool, files.records_path)
     converted = dict(files.run(convert, list(enumerate(files.make_plain()))))
     lines = [converted[number] for number in sorted(converted)]
@@ -122,7 +117,7 @@ def starts_with_object_line(file: SourceFile) -> bool:
     A line of a MiB or more is none.
     """
     with file.open() as source:
-        head = source.read(_FIRST_BYTES).removeprefix(_BOM).lstrip()
+        head = source.read(_FIRST_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     if not head.startswith(b"{"):
         return not head
     line, newline, _ = head.partition(b"\n")
@@ -153,7 +148,7 @@ def is_json_lines(file: SourceFile) -> bool:
 
 def _looks_like_object(line: bytes) -> bool:
     """Whether a line begins and ends with a brace, and no `}{` in it may part two objects."""
-    has_braces = line.removeprefix(_BOM).startswith(b"{") and line.endswith(b"}")
+    has_braces = line.removeprefix(codecs.BOM_UTF8).startswith(b"{") and line.endswith(b"}")
     return has_braces and not _TWO_OBJECTS.search(line)
 
 
@@ -213,11 +208,7 @@ class DocumentRecords:
             yield value
 
     def _elements(self, close: str) -> Iterator[None]:
-        """Yield None at each element of the array or object; the caller takes it before the next.
-
-        Raises:
-            SourceError: `close` does not end it, or a comma is missing.
-        """
+        """Yield None at each element, which the caller takes; SourceError if it ends badly."""
         self._at += 1
         if self._peek() != close:
             yield
@@ -357,7 +348,7 @@ def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
     size = file.bytes
     splits: list[Split] = []
     with file.open() as source:
-        start = at = len(_BOM) if source.read(3) == _BOM else 0
+        start = at = len(codecs.BOM_UTF8) if source.read(3) == codecs.BOM_UTF8 else 0
         source.seek(start)
         line = next_line = 1
         while chunk := source.read(min(split_bytes, _CHUNK)):
@@ -379,10 +370,9 @@ def _find_line_end(chunk: bytes, least: int) -> int:
 
 
 def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
-    """Return the fields of all records, with declared types in place of inferred ones.
+    """Return the fields of all records, declared or inferred; SourceError if a declared is absent.
 
-    Raises:
-        SourceError: no record has a declared field, or no file holds a record.
+    It is raised if no file holds a record, too.
     """
     declared = {field.name: field for field in files.fields}
     as_json = frozenset(n for n, field in declared.items() if field.type.kind is Kind.JSON)

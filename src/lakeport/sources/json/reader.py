@@ -7,9 +7,9 @@ where the kernel can't be loaded. Both ways give a record the same values.
 from __future__ import annotations
 
 import bisect
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from lakeport.host.activity import add_progress
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.schema.types import Field, count_leaves, merge_kinds
+from lakeport.schema.types import Field, count_leaves, merge_kinds, to_arrow_field
 from lakeport.sources.input import lines
 from lakeport.sources.json.record import (
     Fault,
@@ -29,7 +29,6 @@ from lakeport.sources.json.record import (
     create_batch_from_rows,
     resolve_columns,
     to_kernel_spec,
-    to_table_schema,
 )
 from lakeport.sources.singer.metadata import MESSAGE_KEYS, ReceiveTimes, RecordMetadata
 from lakeport.sources.splits import open_range
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from lakeport.native._kernel import Parser
 
 BLOCK_BYTES = 4 << 20
-_BOM = b"\xef\xbb\xbf"
 
 _MAX_LINES_IN_PYTHON = 64  # before the kernel is tried again
 
@@ -77,8 +75,7 @@ class JsonBlock:
 def read_json_blocks(split: Split, max_line_bytes: int) -> Iterator[JsonBlock]:
     """Yield a split's lines in blocks, and the head of each line over `max_line_bytes` by itself.
 
-    Raises:
-        SourceError: the file can't be read, or is shorter than the split says.
+    A file that can't be read, or is shorter than the split, is a SourceError.
     """
     first = 0
     with open_range(split) as file:
@@ -116,8 +113,8 @@ class _SplitFile:
 
 def _remove_marks(data: bytes) -> bytes:
     """Return lines without byte order marks before them, as joined files have them."""
-    data = data.removeprefix(_BOM)
-    return data.replace(b"\n" + _BOM, b"\n") if b"\xef" in data else data
+    data = data.removeprefix(BOM_UTF8)
+    return data.replace(b"\n" + BOM_UTF8, b"\n") if b"\xef" in data else data
 
 
 def take_lines(data: bytes, start: int, max_lines: int) -> tuple[list[bytes], int]:
@@ -139,11 +136,7 @@ class LineNumbers:
         self._runs: list[tuple[int, int]] | None = None
 
     def __getitem__(self, ordinal: int) -> int:
-        """Return the number of a line, from 1; 0 if the input has no lines.
-
-        Raises:
-            SourceError: the sidecar with the numbers can't be read.
-        """
+        """Return a line's number, from 1; 0 if unknown, SourceError for an unreadable sidecar."""
         if not self._split.lines:
             return self._split.first_line + ordinal if self._split.first_line else 0
         if self._runs is None:
@@ -295,9 +288,6 @@ def merge_unknown(into: UnknownCounts, more: UnknownCounts) -> None:
         into[name] = merge_kinds(known, kind), before + count
 
 
-_resolve_columns = lru_cache(maxsize=64)(resolve_columns)
-
-
 @dataclass(frozen=True, slots=True)
 class JsonReader:
     """Reader of files with one JSON record per line; implements `lakeport.model.Reader`.
@@ -318,8 +308,6 @@ class JsonReader:
         metadata: values of the metadata's columns, if `fields` has them (see
             `sources.singer.metadata`).
 
-    Raises:
-        InputError: column names are empty or differ only in case.
     """
 
     stream: str
@@ -339,14 +327,14 @@ class JsonReader:
     @property
     def columns(self) -> tuple[JsonColumn, ...]:
         """The columns that records are read as: declared ones, then `extra`."""
-        return _resolve_columns(
+        return resolve_columns(
             self.stream, self.fields, self.extra, self.key_properties, self.unknown
         )
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of `read`: the declared columns, then `extra`."""
-        return to_table_schema(self.columns)
+        return pa.schema([to_arrow_field(c.name, c.type) for c in self.columns])
 
     def skip_bad_records(self) -> JsonReader:
         """Return the same reader, which skips bad records in `read`."""
@@ -371,9 +359,6 @@ class JsonReader:
         """Read a split; return its bad records and unknown fields, and the number of good records.
 
         With policy `drop`, `unknown` also has the dotted paths of undeclared members of objects.
-
-        Raises:
-            SourceError: the file can't be read.
         """
         bad: list[BadRecord] = []
         unknown: UnknownCounts = {}

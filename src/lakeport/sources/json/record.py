@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from lakeport.schema.types import (
     Kind,
     check_column_names,
     classify_number,
-    to_arrow_field,
 )
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
@@ -101,6 +100,7 @@ def to_kernel_spec(name: str, t: FieldType, *, plain: bool = False) -> Spec:
     return name, "small" if small else t.kind.value, detail
 
 
+@lru_cache(maxsize=64)
 def resolve_columns(
     stream: str,
     fields: Sequence[Field],
@@ -178,11 +178,6 @@ def _fill_unknown_types(t: FieldType, drop: bool) -> FieldType:
     if t.kind is Kind.LIST:
         return replace(t, item=_fill_unknown_types(t.item or FieldType(Kind.JSON), drop))
     return t
-
-
-def to_table_schema(columns: Sequence[JsonColumn]) -> pa.Schema:
-    """Return the Arrow schema in which a table stores these columns."""
-    return pa.schema([to_arrow_field(c.name, c.type) for c in columns])
 
 
 def create_batch(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -440,19 +435,6 @@ def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
     return Decimal(f"{sign}{digits}{'0' * (power + scale)}E-{scale}")
 
 
-def _parse_nested(text: str, *opening: str) -> Any:
-    """Return the list or object that a text holds as JSON, as some taps send it; else the text.
-
-    `opening` are the brackets with which the JSON may begin.
-    """
-    if not text.lstrip().startswith(opening):
-        return text
-    try:
-        return JsonDecoder().decode(text.encode())
-    except Fault:
-        return text
-
-
 def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
     """Return a function that converts values' valid JSON text to type `t`, which may be nested.
 
@@ -492,11 +474,20 @@ def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
 
 
 def _unwrap_text(raw: bytes, *opening: str) -> bytes:
-    """Return the JSON of a list or object within a JSON string; any other JSON as it is."""
+    """Return the JSON of a list or object within a JSON string; any other JSON as it is.
+
+    Some taps send lists and objects so. `opening` are the brackets with which they may begin.
+    """
     if not raw.startswith(b'"'):
         return raw
     text = msgspec.json.decode(raw, type=str)
-    return raw if type(_parse_nested(text, *opening)) is str else text.strip().encode()
+    if not text.lstrip().startswith(opening):
+        return raw
+    try:
+        JsonDecoder().decode(text.encode())
+    except Fault:
+        return raw
+    return text.strip().encode()
 
 
 def _convert_raw(convert: Converter, raw: bytes) -> Any:

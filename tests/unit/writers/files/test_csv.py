@@ -17,7 +17,7 @@ import pytest
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.text import to_json_text, to_plain_text
-from lakeport.sources.json.record import resolve_columns, to_table_schema
+from lakeport.sources.json.reader import JsonReader
 from lakeport.writers.files.csv import encode_header, encode_rows
 from lakeport.writers.files.encode import Encoder, encoder_for
 from tests.unit.writers.files.memory import Memory
@@ -111,9 +111,8 @@ def test_json_within_lists_and_objects_is_not_quoted_again() -> None:
         {"free": [], "o": {"x": None, "y": None, "z": '"'}, "deep": [[{"l": ["true"]}], None]},
         {"free": None},
     ]
-    batch = pa.RecordBatch.from_pylist(
-        values, to_table_schema(resolve_columns("s", fields, (), ()))
-    )
+    schema = JsonReader("s", fields, envelope=False).schema
+    batch = pa.RecordBatch.from_pylist(values, schema)
     texts = [to_plain_text(column).to_pylist() for column in batch.columns]
     assert texts == [
         ['[1,"x",null,{"a": [1.50]}]', "[]", None],
