@@ -160,7 +160,7 @@ def combine_lowest_versions(versions: Collection[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Shape:
-    """Function that renames, casts and orders the columns of a source's batches as a table's.
+    """Picklable function that gives a source's batches the columns, types and order of a table.
 
     Attributes:
         source: the columns that the reader yields.
@@ -271,10 +271,9 @@ def plan_shape(
     rules: ColumnRules | None = None,
     untyped: Mapping[str, pa.DataType] | None = None,
 ) -> Shape:
-    """Return the shape by which a source's columns become a table's.
+    """Plan the names, types and order of a source's columns in a table; InputError if names clash.
 
     Args:
-        source: the columns that the reader yields.
         clock: the batch's time, aware; now when absent.
         internal_prefix: the prefix of `created_at` and `updated_at`; None leaves both out.
         header_case: spelling of every column, the internal ones too.

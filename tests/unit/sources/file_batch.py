@@ -1,12 +1,20 @@
+"""Batches of files, as a load plans them, their rows, and packed content."""
+
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import pickle
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import zstandard
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.model import Batch, Flush
@@ -59,3 +67,29 @@ def read_table(batch: Batch) -> pa.Table:
     reader = pickle.loads(pickle.dumps(batch.reader))
     found = [rows for split in batch.splits for rows in reader.read(split)]
     return pa.Table.from_batches(found, reader.schema)
+
+
+def rows(batch: Batch, *, skip_bad: bool = False) -> list[dict[str, Any]]:
+    """The rows of all splits; with `skip_bad` without the bad records."""
+    if skip_bad:
+        assert batch.reader is not None
+        batch = replace(batch, reader=batch.reader.skip_bad_records())
+    return read_table(batch).to_pylist()  # type: ignore[no-any-return]
+
+
+def zipped(data: bytes) -> bytes:
+    """An archive of one CSV file."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.csv", data)
+    return target.getvalue()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.compress,
+    "zip": zipped,
+}
+"""Suffix -> what packs a content as a file of that name."""

@@ -255,7 +255,7 @@ def _is_exact(number: str) -> bool:
 def _convert_each(
     texts: pa.StringArray, type_: pa.DataType
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Convert texts that Arrow can't all cast; see `convert_texts`."""
+    """Convert texts that Arrow can't all cast; return values, null for misfits, and their mask."""
     plain = _rewrite_for_arrow(pc.ascii_trim_whitespace(texts), type_)
     pattern = _PATTERNS.get(type_) or _decimal_pattern(type_)
     fits = pc.match_substring_regex(plain, pattern)

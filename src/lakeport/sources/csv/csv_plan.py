@@ -208,7 +208,7 @@ def _drop_empty_columns(
 def _reconcile_columns(
     files: FileSet, csv_files: Sequence[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> list[str]:
-    """Return the columns to land, those of the JSON schema or the first file first.
+    """Return the columns to land; UnknownFields or SourceError if headers don't fit together.
 
     Raises:
         SourceError: no file has a declared column.

@@ -355,7 +355,7 @@ def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
 
 
 def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
-    """Return the most regular result; of uniform ones, that with most numbers and dates."""
+    """Return the uniform result with most numbers and dates, else that with most regular cells."""
     if uniform := [cut for cut in cuts if cut.is_uniform]:
         return max(uniform, key=lambda cut: cut.typed_share)
     usual = cuts[0]
@@ -613,7 +613,7 @@ class CsvFile(NamedTuple):
 def detect_files(
     files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]
 ) -> list[CsvFile]:
-    """Detect each file's dialect and read its header; leave out empty files, unless all are.
+    """Detect each file's dialect and header; leave out empty files, SourceError if all are.
 
     Either all files have a header, or none has. `plain` are the files of the load as plain UTF-8.
 

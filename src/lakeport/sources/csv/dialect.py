@@ -124,7 +124,7 @@ class CsvOptions:
     detect: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values, and normalise `delimiter` and `thousands`; raise ConfigError."""
+        """Raise ConfigError for an invalid value; normalise `delimiter` and `thousands`."""
         if self.delimiter == "\\t":
             object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None:
@@ -170,7 +170,7 @@ class CsvOptions:
             )
 
     def _check_number_marks(self) -> None:
-        """Check `decimal` and `thousands`; replace special spaces by plain ones, or ConfigError."""
+        """Raise ConfigError for bad `decimal` or `thousands`; store special spaces as plain."""
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:

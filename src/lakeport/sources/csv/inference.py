@@ -106,7 +106,7 @@ class FormatCandidates:
         return cls(numbers + dates, ANY_KIND & ~NUMBER if has_comma else ANY_KIND, is_forced)
 
     def format_of_declared(self, type_: pa.DataType | None) -> Format | None:
-        """Return the only format that columns declared as `type_` may have; None if unset."""
+        """Return the format of columns declared as `type_`; None if plain, or not settled."""
         if type_ is None or type_ == pa.string() or type_ == pa.bool_():
             return None
         if pa.types.is_temporal(type_):
@@ -252,7 +252,7 @@ class NumberEvidence:
     def collect(
         cls, formats: FormatCandidates, columns: Iterable[int], *, allows_comma: bool
     ) -> NumberEvidence:
-        """Return the evidence of all columns' sets of candidates."""
+        """Collect the decimal marks and formats that sets of candidates leave certain."""
         marks: set[str] = set()
         groups: set[Format] = set()
         for candidates in columns:
@@ -311,27 +311,29 @@ def infer_type(
     return _TEXT._replace(doubt="date_format") if dates else _TEXT
 
 
-def _infer_with_point(left: Mapping[NumberFormat, int], evidence: NumberEvidence) -> InferredType:
-    """Choose doubles; groups, or text in doubt, if all points may group digits beside commas."""
-    if _DOT_GROUPS in left and evidence.decimal_marks == {","}:
+def _infer_with_point(
+    fitting: Mapping[NumberFormat, int], evidence: NumberEvidence
+) -> InferredType:
+    """Choose doubles; or grouped numbers or text, if other columns have decimal commas."""
+    if _DOT_GROUPS in fitting and evidence.decimal_marks == {","}:
         if _DOT_GROUPS in evidence.group_formats:
-            return _choose_format(_DOT_GROUPS, left[_DOT_GROUPS])
+            return _choose_format(_DOT_GROUPS, fitting[_DOT_GROUPS])
         return _TEXT._replace(doubt="thousands")
     return PLAIN_DOUBLE
 
 
 def _infer_number(
-    formats: FormatCandidates, left: Mapping[NumberFormat, int], evidence: NumberEvidence
+    formats: FormatCandidates, fitting: Mapping[NumberFormat, int], evidence: NumberEvidence
 ) -> InferredType:
     """Choose one of the number formats that all texts fit; text with a `doubt` if uncertain."""
-    if PLAIN_NUMBER in left:
-        with_point = _infer_with_point(left, evidence)
-        whole = left[PLAIN_NUMBER] & INTEGER  # whatever the mark
+    if PLAIN_NUMBER in fitting:
+        with_point = _infer_with_point(fitting, evidence)
+        whole = fitting[PLAIN_NUMBER] & INTEGER  # whatever the mark
         if whole or with_point == PLAIN_DOUBLE:
-            return _choose_format(PLAIN_NUMBER, left[PLAIN_NUMBER])
+            return _choose_format(PLAIN_NUMBER, fitting[PLAIN_NUMBER])
         return with_point
-    marks = {format_.decimal for format_ in left}
-    if len(marks) == 2 and not _is_same_in_all(left):
+    marks = {format_.decimal for format_ in fitting}
+    if len(marks) == 2 and not _is_same_in_all(fitting):
         if marks & evidence.decimal_marks == {","} and "." not in evidence.decimal_marks:
             marks = {","}
         elif _COMMA_GROUPS in evidence.group_formats and "," not in evidence.decimal_marks:
@@ -340,13 +342,13 @@ def _infer_number(
             return _TEXT._replace(doubt="decimal")
     if marks == {","} and not (evidence.allows_comma or formats.is_forced):
         return _TEXT._replace(doubt="decimal")
-    format_ = next(f for f in left if f.decimal in marks)
-    return _choose_format(format_, left[format_])
+    format_ = next(f for f in fitting if f.decimal in marks)
+    return _choose_format(format_, fitting[format_])
 
 
-def _is_same_in_all(left: Mapping[NumberFormat, int]) -> bool:
+def _is_same_in_all(fitting: Mapping[NumberFormat, int]) -> bool:
     """Whether all formats read the same values: whole numbers in the same groups."""
-    return len({f.thousands for f in left}) == 1 and all(k & INTEGER for k in left.values())
+    return len({f.thousands for f in fitting}) == 1 and all(k & INTEGER for k in fitting.values())
 
 
 def _choose_format(format_: Format, kinds: int) -> InferredType:

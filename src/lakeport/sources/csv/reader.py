@@ -466,7 +466,7 @@ def _parse_without_faults(block: CsvBlock, width: int, dialect: CsvDialect) -> P
 
 @dataclass(frozen=True, slots=True)
 class CsvReader:
-    """Reads CSV splits; implements `lakeport.model.Reader`.
+    """Reader of splits of CSV files; implements `lakeport.model.Reader`.
 
     Splits name plain UTF-8 files and begin and end at record ends, behind the header.
 
@@ -493,10 +493,9 @@ class CsvReader:
     is_joined: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield a split's good records.
+        """Yield a split's good records; BadRecords for a bad one, unless `skip_bad`.
 
         Raises:
-            BadRecords: a record is bad, unless `skip_bad`.
             UnknownFields: the file has a column that the schema lacks, unless they are dropped.
             SourceError: the file can't be read.
         """

@@ -163,7 +163,7 @@ def _find_codec(head: bytes) -> _Codec | None:
 
 
 def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
-    """Open one file, or stdin for `-`, as a stream of decompressed bytes.
+    """Open a file, or stdin for `-`, as a decompressed stream; SourceError if it can't be opened.
 
     Nothing is read before the first `read`, so that a slow pipe does not delay the start.
 
@@ -179,7 +179,7 @@ def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> Bin
 
 
 def open_inputs(inputs: Sequence[NamedInput], limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
-    """Open several inputs as one stream of decompressed lines; see `open_input`.
+    """Open inputs as one stream of decompressed lines; SourceError if one can't be opened.
 
     A missing newline at the end of an input is added if another input follows. All inputs are
     opened once at the start to see that they can be, and each again when its turn comes.
@@ -199,7 +199,7 @@ def open_stream(
     name: str = "the stream",
     limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> BinaryIO:
-    """Return a stream of the decompressed bytes of the caller's binary stream, which stays open.
+    """Return a stream of a binary stream's decompressed bytes; closing it leaves `stream` open.
 
     Args:
         name: its name in errors; a suffix says its compression, as a file's does.
@@ -263,6 +263,7 @@ class _InputChain(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
+        """Read decompressed bytes of one input, or the newline behind it; 0 at the end of all."""
         view = memoryview(buffer)
         while len(view):
             if self._current is None:
@@ -313,7 +314,7 @@ class _DecompressedInput:
         self._raw.close()
 
     def _start(self) -> None:
-        """Read the first bytes and choose the decoder; raise SourceError if the suffix differs."""
+        """Read the first bytes, choose the decoder; SourceError if the suffix names another."""
         self._is_started = True
         head = b""
         while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
@@ -374,9 +375,9 @@ def is_archive(head: bytes) -> bool:
 
 
 def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return the files of a zip archive but hidden ones; SourceError for nested archives, equal names.
+    """Return a zip archive's files, without hidden ones; SourceError for nested archives.
 
-    See `check_archive`.
+    Two files of one name are a SourceError, too, and what `check_archive` refuses.
     """
     found = [
         member
@@ -399,7 +400,7 @@ def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipf
 
 
 def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return all files of a seekable zip archive, hidden ones, too, once they are checked.
+    """Return all files of a seekable zip archive; SourceError for damage, encryption or size.
 
     Args:
         limits: the maximum size and expansion ratio of all its files together, by the sizes that
@@ -479,6 +480,7 @@ class _MemberContent(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
+        """Read and count bytes; raise SourceError for damage, and beyond the limits."""
         with _translate_damage(self._name):
             data = self._plain.read(len(memoryview(buffer)))
         self._guard.add(len(data))

@@ -190,6 +190,7 @@ class DocumentRecords:
         self._count = 0
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the JSON text of each record; raise SourceError, see above."""
         try:
             while (character := self._peek()) != "":
                 if self._path:
@@ -208,7 +209,7 @@ class DocumentRecords:
             yield value
 
     def _elements(self, close: str) -> Iterator[None]:
-        """Yield None at each element, which the caller takes; SourceError if it ends badly."""
+        """Yield None before each element, which the caller takes; SourceError without `close`."""
         self._at += 1
         if self._peek() != close:
             yield
@@ -325,6 +326,7 @@ class DocumentRecords:
             self._take_value()
 
     def _path_error(self, depth: int, reason: str) -> SourceError:
+        """Return the error for a path that fails `depth` names down."""
         at = f"below {format_path(self._path[:depth])!r}" if depth else "at the top"
         return SourceError(
             f"`records_path` {format_path(self._path)!r} leads to no records in file "
@@ -333,6 +335,7 @@ class DocumentRecords:
         )
 
     def _syntax_error(self, reason: str) -> SourceError:
+        """Return the error for invalid JSON, with the number of records before it."""
         return SourceError(
             f"file {self._name!r} is not valid JSON behind record {self._count}: {reason}",
             "give one array of records, records one after another, or JSON lines (.jsonl); for an "

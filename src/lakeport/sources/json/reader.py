@@ -100,6 +100,7 @@ class _SplitFile:
         self._left = split.end - split.start if split.end >= 0 else -1
 
     def readinto(self, view: memoryview) -> int:
+        """Read into a buffer up to the split's end; return the number of bytes, 0 at the end."""
         count = self._fill(view if self._left < 0 else view[: self._left]) or 0
         add_progress(count)
         if self._left > 0 and not count:
@@ -281,11 +282,11 @@ def _limit_lines(blocks: Iterable[JsonBlock], max_lines: int) -> Iterator[JsonBl
             yield JsonBlock(b"\n".join(lines[start : start + max_lines]), block.first_line + start)
 
 
-def merge_unknown(into: UnknownCounts, more: UnknownCounts) -> None:
-    """Add undeclared fields to the dict `into`: sum their counts, and merge their kinds."""
+def merge_unknown(totals: UnknownCounts, more: UnknownCounts) -> None:
+    """Add undeclared fields to the dict `totals`: sum their counts, and merge their kinds."""
     for name, (kind, count) in more.items():
-        known, before = into.get(name, ("null", 0))
-        into[name] = merge_kinds(known, kind), before + count
+        known, before = totals.get(name, ("null", 0))
+        totals[name] = merge_kinds(known, kind), before + count
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,10 +346,9 @@ class JsonReader:
         return replace(self, extra=(*self.extra, *unknown.items()))
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield the good records of a split, about 4 MB of its lines at a time.
+        """Yield a split's good records in batches; BadRecords for a bad one, unless `skip_bad`.
 
         Raises:
-            BadRecords: a record breaks the schema (unless `skip_bad`).
             UnknownFields: a record holds an undeclared field (unless they are dropped).
             SourceError: the file can't be read.
         """
@@ -381,6 +381,7 @@ class JsonReader:
         """Do nothing: the scan has counted the record."""
 
     def _raise_bad(self, bad: BadRecord) -> None:
+        """Raise BadRecords, with a hint on objects over several lines if that may be the reason."""
         may_span_lines = not self.envelope and bad.reason in {"cut off", "not JSON"}
         raise BadRecords((bad,), hint=_HINT_LINES if may_span_lines else "")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import random
 import sys
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +25,10 @@ from lakeport.sources.input.decompression import (
 )
 from lakeport.sources.input.lines import find_line_end, read_blocks
 from tests.singer_kit import ShortReads
+from tests.unit.sources.file_batch import PACKERS
 
 TEXT = b"".join(b'{"line": %d}\n' % i for i in range(50_000))
-CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-}
+CODECS = {suffix: pack for suffix, pack in PACKERS.items() if suffix != "zip"}
 
 
 @pytest.fixture(params=CODECS)

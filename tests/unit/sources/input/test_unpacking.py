@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import json
 import lzma
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
@@ -28,26 +25,10 @@ from lakeport.sources.input.decompression import (
 )
 from lakeport.sources.spool import SpoolLocation
 from tests.singer_kit import schema, source
-from tests.unit.sources.file_batch import flushes_of
+from tests.unit.sources.file_batch import PACKERS, flushes_of
 
 FLOOR = 4 << 20
 ROW = b"7,no change from row to row,0.00\n"
-
-
-def zipped(data: bytes) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.csv", data)
-    return target.getvalue()
-
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.compress,
-    "zip": zipped,
-}
 
 
 @pytest.fixture(autouse=True)

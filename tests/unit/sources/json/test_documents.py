@@ -3,16 +3,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import pickle
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from lakeport.errors import BadRecords, SourceError, UnknownFields
-from lakeport.model import Batch, UnknownPolicy
+from lakeport.model import UnknownPolicy
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json import json_plan
 from lakeport.sources.json.json_plan import (
@@ -21,7 +18,7 @@ from lakeport.sources.json.json_plan import (
     split_lines,
     write_lines,
 )
-from tests.unit.sources.file_batch import file_batch
+from tests.unit.sources.file_batch import file_batch, rows
 
 
 def lines_of(tmp_path: Path, content: bytes) -> list[str]:
@@ -132,12 +129,6 @@ def test_splits_end_at_line_ends_with_their_line_numbers(tmp_path: Path, split_b
 
 
 load = partial(file_batch, name="t.json")
-
-
-def rows(batch: Batch) -> list[dict[str, Any]]:
-    reader = pickle.loads(pickle.dumps(batch.reader))
-    found = [b for split in batch.splits for b in reader.read(split)]
-    return pa.Table.from_batches(found, reader.schema).to_pylist()
 
 
 def test_records_of_all_layouts_land_together(tmp_path: Path) -> None:
