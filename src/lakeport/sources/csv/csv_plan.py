@@ -537,11 +537,11 @@ def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: C
     return f"has {what}, but for line {odd[0][0]}"
 
 
-def _name_given_options(what: str, options: CsvOptions) -> str:
+def _name_given_options(kind: str, options: CsvOptions) -> str:
     """Return " by " and the user's options for `dates` or `numbers`; empty if none is set."""
-    if what == "dates" and options.date_format is not None:
+    if kind == "dates" and options.date_format is not None:
         return " by `--date-format`"
-    if what == "numbers" and (options.decimal is not None or options.thousands is not None):
+    if kind == "numbers" and (options.decimal is not None or options.thousands is not None):
         return " by `--decimal` and `--thousands`"
     return ""
 

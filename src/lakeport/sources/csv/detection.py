@@ -126,14 +126,14 @@ def _classify_column(fields: Row) -> str:
     return found.pop() if len(found) == 1 and found != {"text"} else ""
 
 
-def find_header(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
+def find_header(rows: Sequence[Row], line_numbers: Sequence[int], width: int) -> int:
     """Return the index of the first row behind titles and comments; 0 if these are not certain.
 
     That is the header, or the first record of a file without one.
 
     Args:
         rows: all records with content.
-        lines: the line that each begins in, from 0.
+        line_numbers: the line that each begins in, from 0.
         width: the number of fields that the table's records have.
 
     >>> find_header([["Sales 2024"], ["id", "name"], ["1", "Ada"]], [0, 2, 3], 2)
@@ -152,7 +152,7 @@ def find_header(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
     if all(row[0].startswith("#") for row in lead):
         return place
     line_breaks = sum(field.count("\n") for field in rows[place - 1])
-    is_apart = lines[place] - lines[place - 1] > 1 + line_breaks
+    is_apart = line_numbers[place] - line_numbers[place - 1] > 1 + line_breaks
     are_titles = all(len(row) == 1 or _is_title(row) for row in lead)
     if are_titles or is_apart:  # names that are there twice are refused as such
         return place if _looks_like_header(rows[place], least_distinct=0.5) else 0
@@ -470,7 +470,7 @@ def _cut_first_record(lines: bytes, dialect: CsvDialect) -> bytes:
     return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
 
 
-def _parse_header(record: bytes, file: str, dialect: CsvDialect) -> ColumnNames:
+def _parse_header(record: bytes, file_name: str, dialect: CsvDialect) -> ColumnNames:
     """Return the fields of a file's first record; SourceError for bad quotes, or no UTF-8."""
     width = 1
     dialect = replace(dialect, null_values=())
@@ -486,18 +486,18 @@ def _parse_header(record: bytes, file: str, dialect: CsvDialect) -> ColumnNames:
         width = int(found)
     reason = next(iter(parsed.bad.values()))
     raise SourceError(
-        f"the first record of file {file!r} can't be read: {reason}",
+        f"the first record of file {file_name!r} can't be read: {reason}",
         f"{hint_for_reason(reason, dialect)} Check whether this is a CSV file.",
     )
 
 
-def _name_by_position(width: int, names: Sequence[str], file: str) -> ColumnNames:
+def _name_by_position(width: int, names: Sequence[str], file_name: str) -> ColumnNames:
     """Return the given names, or `column_1`, ... for none; SourceError for too few or many."""
     if not names:
         return tuple(f"column_{i + 1}" for i in range(width))
     if len(names) != width:
         raise SourceError(
-            f"file {file!r} has {width} columns, but {len(names)} are declared",
+            f"file {file_name!r} has {width} columns, but {len(names)} are declared",
             "a file without a header needs all of its columns declared, or named by `--columns`, "
             "in order.",
         )
@@ -521,13 +521,13 @@ def _name_unnamed(fields: ColumnNames) -> tuple[ColumnNames, tuple[tuple[str, in
     return tuple(column or next(given) for column in fields), tuple(unnamed.items())
 
 
-def _check_distinct(columns: ColumnNames, file: str, line: int) -> None:
+def _check_distinct(columns: ColumnNames, file_name: str, line: int) -> None:
     """Raise SourceError if two columns of a header have the same name."""
     seen: set[str] = set()
     for column in columns:
         if column in seen:
             raise SourceError(
-                f"file {file!r} has two columns of the name {column!r}",
+                f"file {file_name!r} has two columns of the name {column!r}",
                 "rename one in the header; or "
                 f"leave it out with `--skip-rows {line}` and give all names with `--columns`; or "
                 "say that there is none with `--no-header`.",

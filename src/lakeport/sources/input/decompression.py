@@ -146,20 +146,20 @@ _CODECS = (
 
 def compression_of(head: bytes) -> str:
     """Return the compression of a file by its first bytes, such as `gzip`; empty for none."""
-    kind = _find_codec(head)
-    return kind.name if kind else ""
+    codec = _find_codec(head)
+    return codec.name if codec else ""
 
 
 def is_compressed(path: Path) -> bool:
     """Whether suffix or first bytes are those of a compression; OSError if it can't be read."""
-    promised = any(path.suffix.lower() in kind.suffixes for kind in _CODECS)
+    promised = any(path.suffix.lower() in codec.suffixes for codec in _CODECS)
     with path.open("rb") as file:
         return promised or _find_codec(file.read(_HEAD)) is not None
 
 
 def _find_codec(head: bytes) -> _Codec | None:
     """Return the codec whose magic number a file's first bytes are; None for none."""
-    return next((kind for kind in _CODECS if head.startswith(kind.magic)), None)
+    return next((codec for codec in _CODECS if head.startswith(codec.magic)), None)
 
 
 def open_input(source: str | Path, limits: UnpackLimits = DEFAULT_LIMITS) -> BinaryIO:
@@ -319,52 +319,52 @@ class _DecompressedInput:
         head = b""
         while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
             head += more
-        kind = _find_codec(head)
+        codec = _find_codec(head)
         suffix = Path(self._name).suffix.lower()
         promised = next((k for k in _CODECS if suffix in k.suffixes), None)
-        if promised is not None and kind is not promised:
+        if promised is not None and codec is not promised:
             raise self._corrupt_error(promised.name, "the content is something else")
-        if kind is None:
+        if codec is None:
             self._unread = memoryview(head)
         else:
-            self._decompressed_blocks = self._decompress(kind, head)
+            self._decompressed_blocks = self._decompress(codec, head)
 
-    def _decompress(self, kind: _Codec, data: bytes) -> Iterator[bytes]:
+    def _decompress(self, codec: _Codec, data: bytes) -> Iterator[bytes]:
         """Yield decompressed blocks; raise SourceError if corrupt, cut off or beyond the limits.
 
         The input may be several compressed streams in a row.
         """
-        decoder = kind.new_decoder()
+        decoder = codec.new_decoder()
         self._guard.packed += len(data)
         while True:
             try:
-                plain = decoder.decompress(data, *kind.output_limit)
+                plain = decoder.decompress(data, *codec.output_limit)
             except Exception as error:  # each library has its own class
-                raise self._corrupt_error(kind.name, str(error)) from None
+                raise self._corrupt_error(codec.name, str(error)) from None
             if plain:
                 self._guard.add(len(plain))
                 yield plain
             data = b""
             if decoder.eof:
-                data = decoder.unused_data.lstrip(b"\0") or self._read_packed(kind)
+                data = decoder.unused_data.lstrip(b"\0") or self._read_packed(codec)
                 while data and not (data := data.lstrip(b"\0")):
-                    data = self._read_packed(kind)
+                    data = self._read_packed(codec)
                 if not data:
                     return
-                decoder = kind.new_decoder()
-            elif getattr(decoder, "needs_input", True) and not (data := self._read_packed(kind)):
-                raise self._corrupt_error(kind.name, "it ends early")
+                decoder = codec.new_decoder()
+            elif getattr(decoder, "needs_input", True) and not (data := self._read_packed(codec)):
+                raise self._corrupt_error(codec.name, "it ends early")
 
-    def _read_packed(self, kind: _Codec) -> bytes:
+    def _read_packed(self, codec: _Codec) -> bytes:
         """Read and count the next packed bytes; empty at the end."""
-        data = self._raw.read(kind.read_size) or b""
+        data = self._raw.read(codec.read_size) or b""
         self._guard.packed += len(data)
         return data
 
-    def _corrupt_error(self, kind: str, reason: str) -> SourceError:
+    def _corrupt_error(self, codec: str, reason: str) -> SourceError:
         """Return a SourceError that says why the compression is corrupt or cut off."""
         return SourceError(
-            f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
+            f"{self._name}: the {codec} compression is corrupt or cut off: {reason}",
             "get the file again; none of its content was trusted",
         )
 

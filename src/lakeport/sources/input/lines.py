@@ -63,13 +63,13 @@ def read_blocks(
         yield LineBlock(data, held + 1, is_cut_off=True)
 
 
-def _move_rest_to_front(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
-    """Move an incomplete line to the front; return the buffer, or one of `usual` bytes if it fits.
+def _move_rest_to_front(data: bytearray, start: int, stop: int, usual_bytes: int) -> bytearray:
+    """Move an incomplete line to the front; return the buffer, or a new one of `usual_bytes`.
 
-    Only a buffer that has grown is replaced.
+    Only a buffer that has grown is replaced, and only if the line fits.
     """
-    if len(data) > usual and stop - start < usual:
-        smaller = bytearray(usual)
+    if len(data) > usual_bytes and stop - start < usual_bytes:
+        smaller = bytearray(usual_bytes)
         smaller[: stop - start] = data[start:stop]
         return smaller
     if start:

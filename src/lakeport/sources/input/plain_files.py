@@ -119,14 +119,14 @@ def is_utf8(encoding: str) -> bool:
 def spool_plain(
     file: SourceFile,
     spool: SpoolLocation,
-    number: int,
+    file_number: int,
     encoding: str | None,
     limits: UnpackLimits,
 ) -> SourceFile:
     """Copy a file's content to the spool, decompressed and as UTF-8; return the copy.
 
     Args:
-        number: the file's number in the load, for the copy's name.
+        file_number: the file's number in the load, for the copy's name.
         encoding: the content's encoding, as Python names it; None to detect it.
 
     Raises:
@@ -135,7 +135,7 @@ def spool_plain(
     """
     name = PurePosixPath(file.name)
     at = spool.new_name(
-        number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:]
+        file_number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:]
     )
     size = 0
     with _open_unpacked(file, limits) as plain, spool.create_file(at) as target:

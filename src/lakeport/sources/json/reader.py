@@ -211,14 +211,14 @@ class SplitReader:
             yield from self._parse_lines(left, first)
             first += len(left)
 
-    def _parse_lines(self, lines: Sequence[bytes], first: int) -> Iterator[pa.RecordBatch]:
+    def _parse_lines(self, lines: Sequence[bytes], first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Yield one batch of the good records in lines, parsed in Python; none if all are bad.
 
-        Blank lines are skipped. `first` is the ordinal of the first line within the split.
+        Blank lines are skipped. `first_ordinal` is that of the first line within the split.
         """
         rows: list[list[Any]] = []
         good: list[int] = []
-        for ordinal, line in enumerate(lines, first):
+        for ordinal, line in enumerate(lines, first_ordinal):
             text = line.strip(_BLANK)
             if not text:
                 continue
