@@ -9,7 +9,6 @@ text for a list or an object. Numbers never become text.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -65,6 +64,7 @@ _NESTED_KINDS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
 _OPENED = {"{": "object", "[": "array"}
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,34 +388,23 @@ def _to_integer(path: str, value: Any) -> int:
     return number
 
 
-def _to_double(path: str, value: Any) -> float:
-    """Return the double of a number literal; raise Fault if a double can't hold it."""
-    if type(value) is not NumberLiteral:
-        raise _wrong_type(path, "number", value)
-    try:
-        return parse_double(value)
-    except ValueError as error:
-        raise Fault(path, str(error)) from None
-
-
-def _parse_text(expected: str, parse: Callable[[str], int], path: str, value: Any) -> int:
-    """Parse a text by `parse`; raise Fault for its ValueError, or a value that is no text."""
-    if type(value) is not str:
-        raise _wrong_type(path, expected, value)
+def _parse_value(
+    python_type: type, expected: str, parse: Callable[[str], Any], path: str, value: Any
+) -> Any:
+    """Return `parse(value)`; raise Fault for its ValueError, or if the type is another one."""
+    _check_type(python_type, expected, path, value)
     try:
         return parse(value)
     except ValueError as error:
         raise Fault(path, str(error)) from None
 
 
-def _decode_base64(path: str, value: Any) -> bytes:
-    """Return the bytes of a base64 text; raise Fault for any other value."""
-    if type(value) is not str:
-        raise _wrong_type(path, "base64 string", value)
+def _decode_base64(text: str) -> bytes:
+    """Return the bytes of a base64 text; raise ValueError for any other text."""
     try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise Fault(path, "not base64") from None
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("not base64") from None
 
 
 def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
@@ -446,13 +435,12 @@ def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Con
         return partial(_to_json_text, path, t.opening) if t.opening else bytes.decode
     if t.item is not None:
         item = create_raw_converter(t.item, f"{path}.element", undeclared)
-        return partial(_convert_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
+        return partial(_convert_list, path, item)
     if t.kind is Kind.STRUCT:
         members = {
             f.name: create_raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields
         }
-        objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-        return partial(_convert_struct, path, objects, members, undeclared, t.rest)
+        return partial(_convert_struct, path, members, undeclared, t.rest)
     return partial(_convert_raw, create_converter(t, path))
 
 
@@ -499,20 +487,17 @@ def _convert_raw(convert: Converter, raw: bytes) -> Any:
     )
 
 
-def _convert_list(
-    path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
-) -> list[Any]:
+def _convert_list(path: str, item: Converter, raw: bytes) -> list[Any]:
     """Convert the items of a JSON array, or of one within a string; Fault for any other value."""
     raw = _unwrap_text(raw, "[")
     if not raw.startswith(b"["):
         raise _wrong_type(path, "array", JsonDecoder().decode(raw))
-    parts = map(bytes, decoder.decode(raw))
+    parts = map(bytes, _ITEMS.decode(raw))
     return [None if part == b"null" else item(part) for part in parts]
 
 
 def _convert_struct(
     path: str,
-    decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]],
     members: dict[str, Converter],
     undeclared: Undeclared,
     rest: str,
@@ -531,7 +516,7 @@ def _convert_struct(
         raise _wrong_type(path, "object", JsonDecoder().decode(raw))
     found: dict[str, Any] = {}
     others: dict[str, msgspec.Raw] = {}
-    given = decoder.decode(raw)
+    given = _MEMBERS.decode(raw)
     if rest in given and not given.keys() <= members.keys():
         others[rest] = given.pop(rest)  # a member of that very name is one of several others
     for name, value in given.items():
@@ -552,10 +537,10 @@ _CONVERTERS: dict[Kind, Callable[[str, Any], Any]] = {
     Kind.STRING: partial(_check_type, str, "string"),
     Kind.BOOLEAN: partial(_check_type, bool, "boolean"),
     Kind.INTEGER: _to_integer,
-    Kind.NUMBER: _to_double,
-    Kind.TIMESTAMP: partial(_parse_text, "date-time string", parse_microseconds),
-    Kind.DATE: partial(_parse_text, "date string", parse_days),
-    Kind.BINARY: _decode_base64,
+    Kind.NUMBER: partial(_parse_value, NumberLiteral, "number", parse_double),
+    Kind.TIMESTAMP: partial(_parse_value, str, "date-time string", parse_microseconds),
+    Kind.DATE: partial(_parse_value, str, "date string", parse_days),
+    Kind.BINARY: partial(_parse_value, str, "base64 string", _decode_base64),
 }
 
 
